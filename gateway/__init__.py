@@ -1,0 +1,3 @@
+"""OpenAI's API in front of Triton Inference Server and TensorRT-LLM."""
+
+__version__ = "0.1.0"
