@@ -1,0 +1,258 @@
+"""From an engine's chunks to what a client reads: text, log-probs, usage and finish reason of one sequence.
+
+All of them follow from the token ids, so they are the same whether the answer is streamed or not and however the
+engine groups its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind
+from gateway.generation.logprobs import EntryQueue, TokenLogprob, make_entry
+from gateway.generation.request import GenerationRequest
+from gateway.generation.stop import StopMatcher
+from gateway.generation.textual import TextCounter
+from gateway.tokens import IncrementalDetokenizer, Tokenizer
+
+
+@dataclass(slots=True)
+class Piece:
+    """What one event shows.
+
+    Attributes:
+        text: new text; may be empty when only log-prob entries are left to show.
+        logprobs: entries of the tokens whose text became complete with this event; empty when not asked for.
+    """
+
+    text: str
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts.
+
+    Attributes:
+        prompt_tokens: ids that the engine was given.
+        completion_tokens: ids generated up to and including the one that completed a stop string; neither EOS nor a
+            trimmed end id is counted.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class SequenceAssembler:
+    """Follows one sequence from its first chunk to its end.
+
+    Feed it every chunk. Once ``stopped`` is true, close the engine's generator (chunks that still arrive may be fed:
+    they are counted as surplus and show nothing). Then call ``finish`` once.
+
+    Log-prob entries come with the event that completes their token's text, so those of held-back text wait with it;
+    a token without text rides with the next event. At a stop string, tokens that begin before it keep their entries.
+
+    Text-only engines (chunks with text and no ids) get stop strings and the texts of end ids cut on text; what they do
+    not count is counted by tokenizing the text again, which may differ from the engine's own count.
+
+    Attributes:
+        stopped: a stop string matched or an end id came: nothing more will be shown but by ``finish``.
+        surplus_tokens: ids that arrived after the end of the answer, which nobody will see.
+        finish_reason: why the sequence ended; valid after ``finish``.
+    """
+
+    __slots__ = (
+        "_characters",
+        "_completion",
+        "_detokenizer",
+        "_end_ids",
+        "_engine_finish",
+        "_finished",
+        "_plain",
+        "_prompt_tokens",
+        "_push",
+        "_queue",
+        "_recent",
+        "_request",
+        "_stops",
+        "_textual",
+        "_tokenizer",
+        "finish_reason",
+        "stopped",
+        "surplus_tokens",
+    )
+
+    def __init__(self, request: GenerationRequest, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
+        """Start a sequence.
+
+        Args:
+            request: what the engine was asked for.
+            tokenizer: whose ids the engine generates.
+            skip_special_tokens: whether special tokens leave no text.
+        """
+        self._request = request
+        self._tokenizer = tokenizer
+        self._detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens)
+        self._push = self._detokenizer.push
+        self._end_ids = frozenset(request.end_ids)
+        self._stops = StopMatcher(request.stop)
+        self._queue = EntryQueue() if request.logprobs else None
+        self._plain = not request.stop and not request.logprobs
+        self._textual: TextCounter | None = None
+        self._recent: list[int] = []  # where the tokens begin that came since text last became complete
+        self._characters = 0  # shown so far
+        self._completion = 0
+        self._prompt_tokens: int | None = None
+        self._engine_finish: EngineFinish | None = None
+        self._finished = False
+        self.finish_reason: Literal["stop", "length"] = "stop"
+        self.stopped = False
+        self.surplus_tokens = 0
+
+    def feed(self, chunk: EngineChunk) -> Piece | None:
+        """Take the next chunk; returns what it lets the client see, None when that is nothing.
+
+        Raises:
+            EngineError: when the engine's log-probs do not fit its tokens, or someone else cancelled the request.
+        """
+        if chunk.prompt_tokens is not None and self._prompt_tokens is None:
+            self._prompt_tokens = chunk.prompt_tokens
+        if chunk.text is not None and not chunk.ids:
+            piece = self._feed_text(chunk, chunk.text)
+        elif self.stopped:
+            self.surplus_tokens += len(chunk.ids)
+            return None
+        elif self._plain:
+            piece = self._feed_plain(chunk.ids)
+        else:
+            piece = self._feed_watched(chunk)
+        if chunk.finish_reason is not None and not self.stopped:
+            if chunk.finish_reason == "cancelled":
+                raise EngineError(ErrorKind.CANCELLED, "The request was cancelled in the engine.")
+            self._engine_finish = chunk.finish_reason
+        return piece
+
+    def finish(self) -> Piece | None:
+        """End the sequence; returns what was held back: a beginning of a stop string, or an unfinished character.
+
+        Raises:
+            RuntimeError: when called twice.
+        """
+        if self._finished:
+            raise RuntimeError("finish() was called twice")
+        self._finished = True
+        text = ""
+        if self._stops.matched is None:
+            text = self._shown(self._stops.push(self._detokenizer.flush()))
+            if self._stops.matched is not None:
+                self._settle_match()
+            else:
+                text += self._shown(self._stops.flush())
+        entries: list[TokenLogprob] = []
+        if self._queue is not None:
+            entries = self._queue.rest() if self._stops.matched is None else self._queue.cut(self._stops.position)
+        self.finish_reason = self._reason()
+        return Piece(text, entries) if text or entries else None
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts so far; final after ``finish``."""
+        prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
+        if self._textual is not None:
+            return Usage(prompt, self._textual.completion_tokens(self._stops))
+        return Usage(prompt, self._completion)
+
+    def _feed_plain(self, ids: Sequence[int]) -> Piece | None:
+        """Neither stop strings nor log-probs: the common case, kept short."""
+        push, text = self._push, ""
+        for offset, index in enumerate(ids):
+            if index in self._end_ids:
+                self._end(len(ids) - offset - 1)
+                break
+            self._completion += 1
+            text += push(index)
+        return Piece(text) if text else None
+
+    def _feed_watched(self, chunk: EngineChunk) -> Piece | None:
+        shown = ""
+        for offset, index in enumerate(chunk.ids):
+            if index in self._end_ids:
+                self._end(len(chunk.ids) - offset - 1)
+                break
+            start = self._detokenizer.characters
+            entry = None if self._queue is None else self._entry(chunk, offset, index)
+            self._completion += 1
+            self._recent.append(start)
+            text = self._push(index)
+            if self._queue is not None and entry is not None:
+                detokenizer = self._detokenizer
+                self._queue.add(start, detokenizer.characters + detokenizer.unfinished, entry)
+            if not text:
+                continue
+            shown += self._shown(self._stops.push(text))
+            if self._stops.matched is not None:
+                self._settle_match()
+                self.surplus_tokens += len(chunk.ids) - offset - 1
+                break
+            self._recent.clear()
+        return self._piece(shown)
+
+    def _feed_text(self, chunk: EngineChunk, text: str) -> Piece | None:
+        if self._textual is None:
+            if self._queue is not None:
+                raise EngineError(
+                    ErrorKind.INTERNAL, "The engine returned text without the log-probabilities asked for."
+                )
+            self._textual = TextCounter(self._tokenizer, self._request.end_texts)
+            self._stops = StopMatcher(self._request.stop + tuple(filter(None, self._request.end_texts)))
+        if self.stopped:
+            self.surplus_tokens += chunk.output_tokens or 0
+            return None
+        self._textual.add(text, chunk.output_tokens)
+        shown = self._shown(self._stops.push(text))
+        self.stopped = self._stops.matched is not None
+        return Piece(shown) if shown else None
+
+    def _piece(self, shown: str) -> Piece | None:
+        if self._queue is None:
+            return Piece(shown) if shown else None
+        if self._stops.matched is not None:
+            entries = self._queue.cut(self._stops.position)
+            return Piece(shown, entries) if shown or entries else None
+        return Piece(shown, self._queue.shown(self._characters)) if shown else None
+
+    def _shown(self, text: str) -> str:
+        self._characters += len(text)
+        return text
+
+    def _end(self, surplus: int) -> None:
+        """An end id came: the answer is over before it, and ``surplus`` ids follow it in its chunk."""
+        self.stopped = True
+        self.surplus_tokens += surplus
+
+    def _settle_match(self) -> None:
+        """A stop string matched: tokens that begin after it and still waited for their text do not count."""
+        self.stopped = True
+        late = sum(start >= self._stops.end for start in self._recent)
+        self._completion -= late
+        self.surplus_tokens += late
+
+    def _entry(self, chunk: EngineChunk, offset: int, index: int) -> TokenLogprob:
+        top: Sequence[tuple[int, float]] = ()
+        if chunk.logprobs is None or offset >= len(chunk.logprobs):
+            raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its log-probability.")
+        if self._request.top_logprobs:
+            if chunk.top_logprobs is None or offset >= len(chunk.top_logprobs):
+                raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its alternatives.")
+            top = chunk.top_logprobs[offset][: self._request.top_logprobs]
+        return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
+
+    def _reason(self) -> Literal["stop", "length"]:
+        """The rule of contract section 2.9, with the engine's own word where it has one."""
+        if self.stopped:
+            return "stop"
+        if self._engine_finish is not None and self._engine_finish != "cancelled":
+            return self._engine_finish
+        return "length" if self.usage.completion_tokens >= self._request.max_tokens else "stop"

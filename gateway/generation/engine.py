@@ -1,0 +1,114 @@
+"""The Engine protocol: the only thing serving knows of whatever generates tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol
+
+from gateway.generation.request import GenerationRequest
+
+EngineFinish = Literal["stop", "length", "cancelled"]
+
+
+@dataclass(slots=True)
+class EngineChunk:
+    """One response of an engine: the tokens of one iteration, usually one, at times none or several.
+
+    Attributes:
+        ids: new token ids, in order, without any that came before. Empty for a text-only dialect.
+        text: new text, only from a text-only dialect; None wherever ids are given.
+        logprobs: natural-log probability of each id of this chunk, same length as ids; None when not asked for.
+        top_logprobs: for each id of this chunk its alternatives as (token id, log-prob), best first.
+        finish_reason: the engine's own word for why it ended, only on the last chunk and only where it has one.
+        prompt_tokens: prompt length as the engine counted it, where it says so.
+        output_tokens: tokens in this chunk as the engine counted them, where it says so (text-only dialects).
+        final: True on the last chunk of the request.
+    """
+
+    ids: Sequence[int] = ()
+    text: str | None = None
+    logprobs: Sequence[float] | None = None
+    top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
+    finish_reason: EngineFinish | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFeatures:
+    """What was discovered of an engine.
+
+    Attributes:
+        path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble.
+        reason: one sentence on why this path, for the log and ``/v1/models/{id}``.
+        model: the Triton model that is called.
+        token_ids: whether answers carry token ids (exact usage, UTF-8 and log-probs depend on it).
+        prompt_ids: whether prompts travel as token ids.
+        logprobs: whether the chosen token's log-prob is available.
+        max_top_logprobs: alternatives per token available, 0 when there are none.
+        max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
+        tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
+        warnings: one sentence each on what this deployment costs or gets wrong; for the log.
+    """
+
+    path: Literal["tokens", "ensemble"]
+    reason: str
+    model: str
+    token_ids: bool
+    prompt_ids: bool
+    logprobs: bool
+    max_top_logprobs: int = 0
+    max_seq_len: int | None = None
+    tokenizer_dir: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """Something that generates."""
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What this engine can do."""
+        ...
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence, chunk by chunk; the last chunk has ``final`` set.
+
+        Closing the generator early (``aclose``, or cancelling the task that iterates it) cancels the request in the
+        engine and frees its slot.
+
+        Raises:
+            EngineError: at any point, also after some chunks; nothing follows it.
+        """
+        ...
+
+
+class ErrorKind(Enum):
+    """Why an engine failed, in terms that decide the HTTP answer (contract section 2.10)."""
+
+    CONTEXT_LENGTH = "context_length_exceeded"  # 400
+    INVALID_REQUEST = "invalid_request"  # 400, something the engine refuses in what the user asked
+    QUEUE_FULL = "queue_full"  # 429 with Retry-After
+    UNAVAILABLE = "unavailable"  # 503 with Retry-After: down, loading, shutting down
+    TIMEOUT = "timeout"  # 504
+    CANCELLED = "cancelled"  # ended by someone else than us
+    INTERNAL = "internal"  # 500
+
+
+class EngineError(Exception):
+    """A failure of an engine, safe to show: ``message`` is ours, never the backend's text.
+
+    Attributes:
+        kind: what decides the HTTP status.
+        message: one sentence for the client.
+        detail: the backend's own text, for the log only.
+    """
+
+    def __init__(self, kind: ErrorKind, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.detail = detail

@@ -1,0 +1,103 @@
+"""Log-prob entries as OpenAI shapes them, and the queue that sends each with the text it belongs to."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.generation.engine import EngineError, ErrorKind
+from gateway.tokens import IncrementalDetokenizer, Tokenizer
+
+_Bytes = bytes  # the dataclass below has a field of that name
+
+LOWEST = -9999.0
+"""What OpenAI's API says for a token that is as good as impossible; minus infinity has no JSON form."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One generated token with its natural-log probability.
+
+    Attributes:
+        token: its text; ``bytes:`` and escapes where its bytes alone are no valid UTF-8.
+        bytes: the bytes that it adds to the text; empty for a skipped special token.
+        logprob: natural logarithm, at least ``LOWEST``.
+        top: alternatives as (token, bytes, logprob), best first.
+    """
+
+    token: str
+    bytes: _Bytes
+    logprob: float
+    top: tuple[tuple[str, _Bytes, float], ...] = ()
+
+
+def token_form(data: bytes) -> str:
+    r"""A token's text from its bytes: UTF-8 where it is that, else OpenAI's form, such as ``bytes:\xf0\x9f``."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
+
+
+def make_entry(
+    tokenizer: Tokenizer,
+    detokenizer: IncrementalDetokenizer,
+    index: int,
+    logprob: float,
+    top: Sequence[tuple[int, float]],
+) -> TokenLogprob:
+    """The entry of a token that is about to be pushed into ``detokenizer``.
+
+    Raises:
+        EngineError: when a log-prob is not a number.
+    """
+    data = detokenizer.contribution(index)
+    name = token_form(data) if data or not tokenizer.is_special(index) else tokenizer.token_text(index)
+    alternatives = []
+    for other, value in top:
+        own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
+        alternatives.append((token_form(own), own, _finite(value)))
+    return TokenLogprob(name, data, _finite(logprob), tuple(alternatives))
+
+
+def _finite(value: float) -> float:
+    if math.isnan(value):
+        raise EngineError(ErrorKind.INTERNAL, "The engine returned a log-probability that is not a number.")
+    return max(float(value), LOWEST)
+
+
+class EntryQueue:
+    """Entries whose text was not shown yet, in order, each with the characters of the whole text that it covers."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()
+
+    def add(self, start: int, end: int, entry: TokenLogprob) -> None:
+        """Append an entry that covers the characters from ``start`` up to ``end``."""
+        self._waiting.append((start, end, entry))
+
+    def shown(self, characters: int) -> list[TokenLogprob]:
+        """Take the entries whose text is complete once ``characters`` of the text are shown."""
+        waiting, ready = self._waiting, []
+        while waiting and waiting[0][1] <= characters:
+            ready.append(waiting.popleft()[2])
+        return ready
+
+    def cut(self, characters: int) -> list[TokenLogprob]:
+        """Take the entries that begin before a cut at ``characters``, and drop the others.
+
+        A token that straddles the cut keeps its entry: part of its text is in the answer.
+        """
+        ready = [entry for start, _, entry in self._waiting if start < characters]
+        self._waiting.clear()
+        return ready
+
+    def rest(self) -> list[TokenLogprob]:
+        """Take all entries: the text has ended."""
+        ready = [entry for _, _, entry in self._waiting]
+        self._waiting.clear()
+        return ready

@@ -1,0 +1,78 @@
+"""What the gateway asks of an engine, in neutral terms: token ids, sampling, ends, and what to return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. Dialects turn it into tensors and avoid the engine's traps (contract section 2.1).
+
+    Attributes:
+        temperature: 0.0 means greedy; otherwise above 0.
+        top_p: nucleus mass in (0, 1]; 1.0 is off.
+        top_k: candidates kept, 0 is off (dialects send 1 for greedy).
+        seed: unsigned 64-bit; always set, random when the user gave none.
+        presence_penalty: additive, 0.0 is off. The engine counts prompt tokens too.
+        frequency_penalty: additive per occurrence, 0.0 is off. The engine counts prompt tokens too.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most probable token is always taken."""
+        return self.temperature == 0.0 or self.top_k == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered prompt.
+
+    Attributes:
+        text: the template's output, without escape marks; what a text dialect sends.
+        ids: its token ids, BOS exactly once where the model has one; what a token dialect sends.
+        escaped: True when control-token text from a user was split so that ids hold no control token for it.
+            Such a prompt cannot travel as text.
+        bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
+            for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    escaped: bool = False
+    bos_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One sequence to generate.
+
+    Attributes:
+        id: unique among requests in flight; Triton's request id. Never reused (contract 9.1, row 3).
+        prompt: what to continue.
+        max_tokens: tokens to generate at most, at least 1, already clamped to the context.
+        sampling: how tokens are drawn.
+        end_ids: ids that end the answer and are not part of it: the first goes as end_id, the others as stop words
+            which the engine leaves in its output. Empty: nothing ends it but max_tokens.
+        end_texts: the text of each end id, for dialects that name them by text.
+        stop: stop strings, matched on text in the gateway.
+        logprobs: whether the log-prob of each chosen token is wanted.
+        top_logprobs: how many alternatives per token are wanted, 0 to 20; above 0 only with ``logprobs``.
+    """
+
+    id: str
+    prompt: Prompt
+    max_tokens: int
+    sampling: Sampling = field(default_factory=Sampling)
+    end_ids: tuple[int, ...] = ()
+    end_texts: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+    top_logprobs: int = 0

@@ -1,0 +1,106 @@
+"""Chat templates: where they come from, and messages to text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from gateway.prompt.environment import make_environment
+from gateway.prompt.errors import TemplateError
+from gateway.tokens import Tokenizer
+
+
+class ChatTemplate:
+    """A compiled chat template with the special tokens of its tokenizer. Safe to share between threads.
+
+    Attributes:
+        source: the template's text.
+    """
+
+    def __init__(self, source: str, tokenizer: Tokenizer) -> None:
+        """Compile ``source``.
+
+        Raises:
+            TemplateError: when it is not a Jinja template.
+        """
+        self.source = source
+        try:
+            self._template = make_environment().from_string(source)
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"The chat template does not compile: {error}") from error
+        self._special_tokens = dict(tokenizer.special_tokens)
+        for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
+            if token is not None:
+                self._special_tokens.setdefault(key, token)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Render a conversation.
+
+        Args:
+            messages: dicts with ``role`` and ``content``, in the template's own terms.
+            tools: tool definitions as the template expects them.
+            documents: documents for templates that cite them.
+            add_generation_prompt: whether the text ends with the opening of the assistant's turn.
+            variables: more names for the template; they may not replace the arguments above.
+
+        Raises:
+            TemplateError: when the template refuses the conversation, or fails on it.
+        """
+        names = {
+            **self._special_tokens,
+            **(variables or {}),
+            "messages": messages,
+            "tools": tools,
+            "documents": documents,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            return self._template.render(names)
+        except jinja2.TemplateError as error:
+            detail = f"{type(error).__name__}: {error}"
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            detail = f"{type(error).__name__}: {error}"  # raised by an expression of the template
+        raise TemplateError("The model's chat template cannot render these messages.", detail=detail)
+
+
+def load_template(
+    tokenizer: Tokenizer,
+    path: Path | None = None,
+    *,
+    name: str = "default",
+) -> ChatTemplate:
+    """Find and compile a served model's chat template: the configured file, else the tokenizer folder's.
+
+    Args:
+        tokenizer: whose folder may hold templates.
+        path: the file that the configuration key ``template`` names; None when it names none.
+        name: which of the folder's named templates, when it has several.
+
+    Raises:
+        TemplateError: when there is none, or it does not compile; the message names the configuration key.
+    """
+    if path is not None:
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise TemplateError(f"`template`: {path} cannot be read: {error}") from error
+    else:
+        found = tokenizer.chat_template if name == "default" else tokenizer.named_templates.get(name)
+        if found is None:
+            raise TemplateError(
+                f"The tokenizer folder has no chat template named {name!r}: "
+                "set the configuration key `template` to a Jinja file, for example one of chat_templates/."
+            )
+        source = found
+    return ChatTemplate(source, tokenizer)

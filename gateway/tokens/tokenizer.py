@@ -1,0 +1,273 @@
+"""A Hugging Face tokenizer as the gateway needs it: ids, exact bytes, special tokens, ends and templates."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import tokenizers
+
+from gateway.tokens.errors import TokenizerError
+from gateway.tokens.folder import FolderMetadata, read_folder
+from gateway.tokens.pieces import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify
+
+_END_KEY = "eos_token_id"
+
+
+class _NamedFailure:
+    """Turns the bare ``Exception`` that the tokenizers library raises into a TokenizerError that names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is Exception:
+            raise TokenizerError(
+                f"{self._path} is not a tokenizer that the tokenizers library reads: {error}"
+            ) from error
+
+
+def _without_special_tokens(backend: tokenizers.Tokenizer) -> dict[bool, tokenizers.Tokenizer]:
+    """Copies that read special tokens' text as ordinary text, by whether the text opens the prompt.
+
+    They differ only for a Metaspace step with the scheme ``first``, which puts a space before the first word of the
+    whole prompt: further on it must not.
+    """
+    text = backend.to_str()
+    opening = inner = tokenizers.Tokenizer.from_str(text)
+    opening.encode_special_tokens = True
+    step = backend.pre_tokenizer
+    if step is not None and b'"prepend_scheme":"first"' in step.__getstate__():
+        spec = json.loads(text)
+        pending = [spec["pre_tokenizer"]]
+        while pending:
+            part = pending.pop()
+            pending.extend(part.get("pretokenizers", ()))
+            if part.get("prepend_scheme") == "first":
+                part["prepend_scheme"] = "never"
+        inner = tokenizers.Tokenizer.from_str(json.dumps(spec))
+        inner.encode_special_tokens = True
+    return {True: opening, False: inner}
+
+
+class Tokenizer:
+    """Text to ids and back. Immutable after construction and safe to share between threads.
+
+    No method adds special tokens by itself: a prompt has the BOS that its template writes, and no other.
+
+    Attributes:
+        decoder: the kind of decoder, None for one that is followed as a black box.
+        control_tokens: texts of the added tokens marked special.
+        vocab_size: one more than the largest id, added tokens included.
+        bos_token: text of BOS; None when the model has none.
+        bos_id: id of BOS; None when the model has none.
+        adds_bos: whether the tokenizer puts BOS first when it is asked to add special tokens, as a server does that
+            tokenizes text by itself.
+        eos_token: text of EOS; None when the model has none.
+        eos_ids: every id that ends an answer, of generation_config.json, else config.json, else ``eos_token``.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, metadata: FolderMetadata, source: str = "the tokenizer") -> None:
+        """Wrap a loaded tokenizer.
+
+        Args:
+            backend: the loaded tokenizer; its truncation and padding are switched off.
+            metadata: what the side files of the folder say.
+            source: where it came from, for error messages.
+
+        Raises:
+            TokenizerError: when a named special token or an end id is not in the vocabulary.
+        """
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._literal: dict[bool, tokenizers.Tokenizer] = {}
+        self._literal_lock = threading.Lock()
+        self._metadata = metadata
+        self._source = source
+        self.decoder: Decoder = classify(backend.decoder.__getstate__()) if backend.decoder is not None else None
+        added = backend.get_added_tokens_decoder()
+        self._special_ids = frozenset(index for index, token in added.items() if token.special)
+        self._added_ids = frozenset(added)
+        self.control_tokens: tuple[str, ...] = tuple(
+            token.content for _, token in sorted(added.items()) if token.special and token.content
+        )
+        self.vocab_size: int = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self._bytes: dict[int, bytes] = {}
+        self.bos_token, self.bos_id = self._bos()
+        self.adds_bos: bool = backend.encode("a", add_special_tokens=True).ids[:1] == [self.bos_id]
+        self.eos_token = metadata.special_tokens.get("eos_token")
+        self.eos_ids: tuple[int, ...] = self._ends()
+        if self.eos_token is None and self.eos_ids:
+            self.eos_token = self.token_text(self.eos_ids[0])
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Tokenizer:
+        """Load ``folder``: tokenizer.json and, where present, the configuration files and templates beside it.
+
+        Raises:
+            TokenizerError: when tokenizer.json is missing or unusable, or another file has a wrong key.
+        """
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise TokenizerError(f"{path} does not exist; a tokenizer folder needs the file tokenizer.json.")
+        with _NamedFailure(path):
+            backend = tokenizers.Tokenizer.from_file(str(path))
+        return cls(backend, read_folder(folder), str(folder))
+
+    # Text to ids
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of ``text``; texts of special tokens become these tokens, and none are added.
+
+        Raises:
+            TokenizerError: when the text holds a lone surrogate, which no UTF-8 text can.
+        """
+        return self._encode(self._backend, text)
+
+    def encode_parts(self, parts: Sequence[str]) -> list[int]:
+        """Ids of each part encoded by itself, one after another; no token spans two parts.
+
+        Raises:
+            TokenizerError: as ``encode``.
+        """
+        return [index for part in parts for index in self._encode(self._backend, part)]
+
+    def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
+        """Ids of ``text`` where the text of a special token is ordinary text: no control token comes out.
+
+        Args:
+            text: one stretch of text between two special tokens of a prompt.
+            at_start: whether the stretch opens the prompt (some tokenizers put a space before the first word only).
+
+        Raises:
+            TokenizerError: as ``encode``.
+        """
+        self.prepare_literal()
+        return self._encode(self._literal[at_start], text)
+
+    def prepare_literal(self) -> None:
+        """Make what ``encode_literal`` needs, which takes as long as loading: the first call to it does so otherwise.
+
+        It is a second tokenizer, since the library's switch for special tokens must not be thrown while others encode.
+        """
+        with self._literal_lock:
+            if not self._literal:
+                self._literal = _without_special_tokens(self._backend)
+
+    # Ids to text
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Text of ``ids`` as one whole; ids outside the vocabulary are ignored, invalid UTF-8 becomes U+FFFD."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def token_bytes(self, index: int) -> bytes:
+        """Exact bytes of a token in the middle of a text; empty for an id outside the vocabulary.
+
+        A special token's bytes are its text. Where the decoder drops a space at the very start of a text, that space
+        is in here nevertheless (``IncrementalDetokenizer.contribution`` knows the position).
+        """
+        known = self._bytes.get(index)
+        if known is None:
+            known = self._bytes[index] = self._token_bytes(index)
+        return known
+
+    def token_text(self, index: int) -> str:
+        """The token's readable text: an added token's own, else its bytes as UTF-8 with U+FFFD for what is not."""
+        if index in self._added_ids:
+            return self._backend.id_to_token(index) or ""
+        return self.token_bytes(index).decode("utf-8", "replace")
+
+    def raw_token(self, index: int) -> str | None:
+        """The vocabulary's own spelling of a token, as decoders see it; None for an id outside the vocabulary."""
+        return self._backend.id_to_token(index) if index >= 0 else None
+
+    def token_id(self, text: str) -> int | None:
+        """The id of a token by the vocabulary's own spelling; None when there is none."""
+        return self._backend.token_to_id(text)
+
+    def is_special(self, index: int) -> bool:
+        """Whether the id is an added token marked special, which ``decode`` skips by default."""
+        return index in self._special_ids
+
+    # What the folder says
+
+    @property
+    def special_tokens(self) -> Mapping[str, str]:
+        """Texts of the named special tokens, for example ``{"bos_token": "<s>"}``."""
+        return self._metadata.special_tokens
+
+    @property
+    def chat_template(self) -> str | None:
+        """The folder's default chat template; None when it has none."""
+        return self._metadata.chat_template
+
+    @property
+    def named_templates(self) -> Mapping[str, str]:
+        """The folder's chat templates by name."""
+        return self._metadata.named_templates
+
+    @property
+    def max_position_embeddings(self) -> int | None:
+        """Positions the model was made for, by config.json; None when that does not say."""
+        return self._metadata.max_position_embeddings
+
+    # Private
+
+    def _encode(self, backend: tokenizers.Tokenizer, text: str) -> list[int]:
+        try:
+            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        except TypeError as error:
+            raise TokenizerError(
+                "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."
+            ) from error
+        return ids
+
+    def _token_bytes(self, index: int) -> bytes:
+        token = self.raw_token(index)
+        if token is None:
+            return b""
+        if isinstance(self.decoder, ByteLevelDecoder):
+            return byte_level_bytes(token)
+        if self.decoder is None:
+            return (
+                token.encode()
+                if index in self._added_ids
+                else self._backend.decode([index], skip_special_tokens=False).encode()
+            )
+        byte = byte_token(token) if self.decoder.byte_fallback else None
+        return self.decoder.text(token, first=False).encode() if byte is None else bytes([byte])
+
+    def _bos(self) -> tuple[str | None, int | None]:
+        token = self._metadata.special_tokens.get("bos_token")
+        if token is not None:
+            return token, self._known_id(token, "bos_token")
+        if self._metadata.bos_id is not None and (text := self.raw_token(self._metadata.bos_id)) is not None:
+            return text, self._metadata.bos_id
+        return None, None
+
+    def _ends(self) -> tuple[int, ...]:
+        if self._metadata.eos_ids:
+            outside = [index for index in self._metadata.eos_ids if self.raw_token(index) is None]
+            if outside:
+                raise TokenizerError(
+                    f"{self._source}: `{_END_KEY}` names {outside}, outside the tokenizer's vocabulary."
+                )
+            return self._metadata.eos_ids
+        token = self._metadata.special_tokens.get("eos_token")
+        return () if token is None else (self._known_id(token, "eos_token"),)
+
+    def _known_id(self, token: str, key: str) -> int:
+        index = self.token_id(token)
+        if index is None:
+            raise TokenizerError(f"{self._source}: `{key}` is {token!r}, which is not in the tokenizer's vocabulary.")
+        return index
