@@ -1,0 +1,217 @@
+"""Requests that join, wait, leave and are cancelled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from reference.llama import Llama
+from reference.request import RefusedError, Request, Response
+
+MakeEngine = Callable[..., ReferenceEngine]
+Generate = Callable[..., list[Response]]
+PROMPT = [20, 21, 22, 23]
+
+
+def _drain(engine: ReferenceEngine) -> dict[str, list[Response]]:
+    answers: dict[str, list[Response]] = {}
+    while engine.busy:
+        for response in engine.step():
+            answers.setdefault(response.request.id, []).append(response)
+    return answers
+
+
+def _tokens(responses: list[Response]) -> list[int]:
+    return [token for response in responses for token in response.ids]
+
+
+def test_requests_join_between_steps(make_engine: MakeEngine, generate: Generate) -> None:
+    engine = make_engine()
+    engine.submit(Request("a", PROMPT, 30, streaming=True))
+    before = [response for _ in range(5) for response in engine.step()]
+    engine.submit(Request("b", [40, 41], 3, streaming=True))
+    together = engine.step()
+    assert [response.request.id for response in together] == ["a", "b"]
+    rest = _drain(engine)
+    assert len(before) + 1 + len(rest["a"]) == 30
+    assert [r.final for r in rest["b"]] == [False, True]
+    assert rest["a"][-1].finish == rest["b"][-1].finish == "length"
+
+
+def test_a_long_prompt_does_not_stall_those_that_decode(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.submit(Request("decoding", PROMPT, 50, streaming=True))
+    engine.step()
+    engine.submit(Request("long", [30] * (10 * PREFILL_TOKENS), 1, streaming=True))
+    for _ in range(9):
+        assert [response.request.id for response in engine.step()] == ["decoding"]
+    assert [response.request.id for response in engine.step()] == ["decoding", "long"]
+
+
+def test_a_short_prompt_overtakes_a_long_one(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.submit(Request("long", [30] * 1000, 1))
+    engine.submit(Request("short", PROMPT, 1))
+    assert [response.request.id for response in engine.step()] == ["short"]
+
+
+def test_what_a_short_prompt_leaves_of_the_budget_goes_to_the_long_one(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.submit(Request("long", [30] * (PREFILL_TOKENS - len(PROMPT)), 1))
+    engine.submit(Request("short", PROMPT, 1))
+    assert [response.request.id for response in engine.step()] == ["long", "short"]
+
+
+def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=2, max_queue_size=3)
+    for number in range(5):
+        engine.submit(Request(f"{number}", PROMPT, 4))
+    with pytest.raises(RefusedError, match="Maximum queue size of 3 has been reached") as refused:
+        engine.submit(Request("one too many", PROMPT, 4))
+    assert refused.value.queue_full
+    engine.step()
+    stats = engine.stats()
+    assert (stats.active, stats.waiting, stats.scheduled, stats.max_active) == (2, 3, 2, 2)
+    assert sorted(_drain(engine)) == ["0", "1", "2", "3", "4"]
+    engine.submit(Request("now there is room", PROMPT, 4))
+
+
+@pytest.mark.parametrize("how", ["by id", "by the client"])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_cancelling_frees_the_slot_within_two_steps(make_engine: MakeEngine, how: str, *, streaming: bool) -> None:
+    engine = make_engine(max_batch_size=1)
+    gone: list[bool] = []
+    engine.submit(Request("a", PROMPT, 100, streaming=streaming, is_cancelled=lambda: bool(gone)))
+    engine.submit(Request("b", PROMPT, 100, streaming=True))
+    generated = sum(bool(engine.step()) for _ in range(5)) if streaming else len([engine.step() for _ in range(5)])
+    assert generated == 5
+    iteration = engine.stats().iteration
+    if how == "by id":
+        engine.cancel("a")
+    else:
+        gone.append(True)
+    last, first = engine.step()
+    assert engine.stats().iteration - iteration <= 2
+    assert (last.request.id, last.final, last.finish) == ("a", True, "cancelled")
+    assert len(last.ids) == (0 if streaming else 5)
+    assert first.request.id == "b"
+
+
+def test_a_waiting_request_can_be_cancelled(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=1)
+    engine.submit(Request("a", PROMPT, 3))
+    engine.submit(Request("b", PROMPT, 3))
+    engine.cancel("b")
+    responses = engine.step()
+    assert [(r.request.id, r.ids, r.finish) for r in responses] == [("b", [], "cancelled")]
+    assert engine.stats().waiting == 0
+
+
+def test_hundred_cancelled_requests_leave_nothing_behind(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=4, max_queue_size=100)
+    for number in range(100):
+        engine.submit(Request(f"{number}", PROMPT, 100))
+    engine.step()
+    for number in range(100):
+        engine.cancel(f"{number}")
+    assert len(engine.step()) == 100
+    stats = engine.stats()
+    assert not engine.busy
+    assert (stats.active, stats.waiting, stats.scheduled, stats.kv_blocks_used) == (0, 0, 0, 0)
+
+
+def test_an_unknown_id_to_cancel_is_harmless(make_engine: MakeEngine, generate: Generate) -> None:
+    engine = make_engine()
+    engine.cancel("nobody")
+    assert generate(Request("nobody", PROMPT, 3), engine)[-1].finish == "length"
+
+
+def test_a_duplicate_id_in_flight_is_refused_and_free_again_afterwards(
+    make_engine: MakeEngine, generate: Generate
+) -> None:
+    engine = make_engine()
+    engine.submit(Request("a", PROMPT, 3))
+    with pytest.raises(RefusedError, match="a is already in progress"):
+        engine.submit(Request("a", PROMPT, 3))
+    _drain(engine)
+    assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"
+
+
+def test_requests_without_id_do_not_clash(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.submit(Request("", PROMPT, 3))
+    engine.submit(Request("", PROMPT, 5))
+    assert [len(response.ids) for response in _drain(engine)[""]] == [3, 5]
+
+
+def test_after_a_failure_everyone_in_flight_is_known_and_the_engine_serves_on(
+    make_engine: MakeEngine, generate: Generate
+) -> None:
+    engine = make_engine(max_batch_size=1)
+    engine.submit(Request("a", PROMPT, 3))
+    engine.submit(Request("b", PROMPT, 3))
+    engine.step()
+    assert [request.id for request in engine.abort()] == ["a", "b"]
+    assert not engine.busy
+    assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"
+
+
+def test_kv_blocks_are_counted(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=2, max_seq_len=1000)
+    engine.submit(Request("a", [30] * 65, 10))
+    engine.step()
+    engine.step()
+    stats = engine.stats()
+    assert (stats.kv_blocks_max, stats.kv_blocks_used) == (2 * 16, 2)
+    assert stats.context == 0
+
+
+@functools.cache
+def _alone(model: Llama, prompt: tuple[int, ...], count: int) -> tuple[list[int], int]:
+    """Greedy tokens of a request that is alone, and how many of them have a clear margin."""
+    engine = ReferenceEngine(model, Limits(max_seq_len=2048), normalize_log_probs=False)
+    engine.submit(Request("", list(prompt), count, end_id=2, top_log_probs=2))
+    (answer,) = _drain(engine)[""]
+    margins = [top[0][1] - top[1][1] for top in answer.top_log_probs]
+    clear = next((place for place, margin in enumerate(margins) if margin < 1e-3), len(margins))
+    return answer.ids, clear
+
+
+_PLANS = st.lists(
+    st.tuples(
+        st.integers(0, 12),  # joins at this step
+        st.integers(3, 258),  # first token of the prompt
+        st.sampled_from([1, 2, 63, 64, 65, 130]),  # prompt length
+        st.integers(1, 20),  # tokens
+        st.booleans(),  # cancelled half-way
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=_PLANS)
+def test_company_does_not_change_greedy_tokens(tiny: Llama, plan: list[tuple[int, int, int, int, bool]]) -> None:
+    engine = ReferenceEngine(tiny, Limits(max_seq_len=2048, max_batch_size=3), normalize_log_probs=False)
+    answers: dict[str, list[int]] = {str(place): [] for place in range(len(plan))}
+    prompts = [tuple((first + place * 7) % 256 + 3 for place in range(length)) for _, first, length, _, _ in plan]
+    step = 0
+    while engine.busy or any(entry[0] >= step for entry in plan):
+        for place, (join, _, _, count, cancelled) in enumerate(plan):
+            if join == step:
+                engine.submit(Request(str(place), list(prompts[place]), count, end_id=2, streaming=True))
+            if cancelled and len(answers[str(place)]) > count // 2:
+                engine.cancel(str(place))
+        for response in engine.step():
+            answers[response.request.id] += response.ids
+        step += 1
+    for place, (_, _, _, count, cancelled) in enumerate(plan):
+        expected, clear = _alone(tiny, prompts[place], count)
+        got = answers[str(place)]
+        assert got[:clear] == expected[: min(clear, len(got))]
+        assert cancelled or clear < len(expected) or len(got) == len(expected)

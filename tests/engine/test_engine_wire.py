@@ -1,0 +1,207 @@
+"""Tensors to requests, responses to tensors (contract sections 1.3, 1.4 and 3.3)."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wire
+from numpy.typing import NDArray
+from reference.request import RefusedError, Request, Response
+from reference.words import unpack_words
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def _inputs(**more: Any) -> Tensors:
+    inputs: Tensors = {
+        "input_ids": np.array([[5, 6, 7]], np.int32),
+        "input_lengths": np.array([[3]], np.int32),
+        "request_output_len": np.array([[9]], np.int32),
+    }
+    return inputs | {name: np.array([[value]]) if np.isscalar(value) else value for name, value in more.items()}
+
+
+def _parse(inputs: Tensors, *, exclude_input: bool = False) -> tuple[Request, wire.Wanted]:
+    return wire.parse(inputs, request_id="r", exclude_input=exclude_input)
+
+
+def test_absent_tensors_have_the_engines_defaults() -> None:
+    request, wanted = _parse(_inputs())
+    assert (request.id, request.prompt, request.max_tokens, request.end_id) == ("r", [5, 6, 7], 9, -1)
+    assert (request.sampling.top_k, request.sampling.top_p, request.sampling.temperature) == (None, None, None)
+    assert not request.streaming
+    assert wanted == wire.Wanted(num_input_tokens=False, num_output_tokens=False, finish_reason=False)
+
+
+def test_every_tensor_is_read() -> None:
+    words = np.array([[[10, 11, 20], [2, 3, -1]]], np.int32)
+    request, _ = _parse(
+        _inputs(
+            input_lengths=2,
+            end_id=2,
+            stop_words_list=words,
+            bad_words_list=words,
+            embedding_bias=np.ones((1, 4), np.float32),
+            temperature=np.float32(0.5),
+            runtime_top_k=40,
+            runtime_top_p=np.float32(0.5),
+            repetition_penalty=np.float32(2),
+            presence_penalty=np.float32(-1),
+            frequency_penalty=np.float32(0.25),
+            min_tokens=3,
+            seed=np.uint64(2**64 - 1),
+            streaming=True,
+            return_log_probs=True,
+            num_top_log_probs=20,
+        )
+    )
+    assert request.prompt == [5, 6]
+    assert request.stop_words == request.sampling.bad_words == ((10, 11), (20,))
+    assert request.sampling.bias is not None
+    assert request.sampling.bias.shape == (4,)
+    assert (request.sampling.seed, request.sampling.top_k, request.sampling.temperature) == (2**64 - 1, 40, 0.5)
+    assert (request.streaming, request.log_probs, request.top_log_probs) == (True, True, 20)
+
+
+def test_the_request_decides_about_the_prompt_and_else_the_model() -> None:
+    assert _parse(_inputs())[0].echo
+    assert not _parse(_inputs(), exclude_input=True)[0].echo
+    assert _parse(_inputs(exclude_input_in_output=False), exclude_input=True)[0].echo
+    assert not _parse(_inputs(exclude_input_in_output=True))[0].echo
+
+
+@pytest.mark.parametrize("missing", ["input_ids", "input_lengths", "request_output_len"])
+def test_a_missing_tensor_is_named(missing: str) -> None:
+    inputs = _inputs()
+    del inputs[missing]
+    with pytest.raises(RefusedError, match=f"A value is required for {missing}"):
+        _parse(inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("beam_width", 2, "Requested beam width 2 is larger than the maximum beam width 1"),
+        ("num_return_sequences", 2, "num_return_sequences"),
+        ("return_context_logits", True, "return_context_logits"),
+        ("return_generation_logits", True, "return_generation_logits"),
+        ("return_perf_metrics", True, "return_perf_metrics"),
+        ("guided_decoding_guide_type", np.array([[b"json"]], np.object_), "GuidedDecoder is not set up"),
+        ("lora_task_id", np.uint64(1), "lora"),
+        ("prompt_embedding_table", np.zeros((1, 2, 3), np.float16), "prompt_embedding_table"),
+        ("draft_input_ids", np.zeros((1, 2), np.int32), "draft_input_ids"),
+        ("lookahead_window_size", 3, "lookahead"),
+        ("runtime_top_p_decay", np.float32(0.5), "runtime_top_p_decay"),
+        ("temperature", np.float32("nan"), "temperature"),
+        ("temperature", np.float32(-1), "temperature"),
+        ("runtime_top_p", np.float32(1.5), "runtime_top_p"),
+        ("runtime_top_k", 1025, "runtime_top_k"),
+        ("runtime_top_k", -1, "runtime_top_k"),
+        ("repetition_penalty", np.float32(0), "repetition_penalty"),
+        ("presence_penalty", np.float32("inf"), "presence_penalty"),
+        ("num_top_log_probs", 21, "num_top_log_probs"),
+        ("embedding_bias", np.full((1, 3), np.nan, np.float32), "embedding_bias"),
+        ("input_lengths", 4, "input_lengths"),
+        ("input_ids", np.zeros((2, 3), np.int32), "batch size 2"),
+        ("stop_words_list", np.array([[[1, 2], [3, -1]]], np.int32), "stop_words_list"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_refused_by_name(name: str, value: Any, words: str) -> None:
+    with pytest.raises(RefusedError, match=words):
+        _parse(_inputs(**{name: value}))
+
+
+def test_neutral_values_of_unsupported_features_pass() -> None:
+    _parse(
+        _inputs(
+            beam_width=1,
+            num_return_sequences=1,
+            return_context_logits=False,
+            return_perf_metrics=False,
+            len_penalty=np.float32(1),
+            pad_id=2,
+            embedding_bias=np.zeros((1, 0), np.float32),
+            stop_words_list=np.zeros((1, 2, 0), np.int32),
+        )
+    )
+
+
+def test_packed_words_follow_the_contracts_example() -> None:
+    assert unpack_words("w", np.array([[10, 11, 20], [2, 3, -1]], np.int32)) == ((10, 11), (20,))
+    assert unpack_words("w", np.array([[0], [-1]], np.int32)) == ()
+
+
+_ALL = wire.Wanted(num_input_tokens=True, num_output_tokens=True, finish_reason=True)
+
+
+def test_output_shapes_and_dtypes() -> None:
+    request = Request("r", [5, 6, 7], 9, streaming=True, log_probs=True, top_log_probs=2)
+    response = Response(
+        request, ids=[8], log_probs=[-1.0, -2.0], cum_log_prob=-3.0, top_log_probs=[[(8, -2.0), (9, -4.0)]]
+    )
+    tensors = wire.to_tensors(response, _ALL)
+    assert {name: (array.dtype, array.shape) for name, array in tensors.items()} == {
+        "output_ids": (np.int32, (1, 1, 1)),
+        "sequence_length": (np.int32, (1, 1)),
+        "output_log_probs": (np.float32, (1, 1, 2)),
+        "cum_log_probs": (np.float32, (1, 1)),
+        "top_log_probs_ids": (np.int32, (1, 1, 2)),
+        "top_log_probs": (np.float32, (1, 1, 2)),
+        "num_input_tokens": (np.int32, (1, 1)),
+        "num_output_tokens": (np.int32, (1, 1)),
+    }
+    assert tensors["num_input_tokens"].item() == 3
+    assert tensors["top_log_probs_ids"].tolist() == [[[8, 9]]]
+
+
+def test_a_zero_token_final_response() -> None:
+    request = Request("r", [5], 9, streaming=True, log_probs=True, top_log_probs=2)
+    tensors = wire.to_tensors(Response(request, log_probs=[-1.0], final=True, finish="stop"), _ALL)
+    assert tensors["output_ids"].shape == (1, 1, 0)
+    assert tensors["sequence_length"].tolist() == [[0]]
+    assert tensors["top_log_probs"].shape == (1, 0, 2)
+    assert tensors["num_output_tokens"].item() == 0
+    assert tensors["finish_reason"].tolist() == [[b"stop"]]
+    assert tensors["finish_reason"].shape == (1, 1)
+
+
+def test_only_what_was_asked_for_is_sent() -> None:
+    nothing = wire.Wanted(num_input_tokens=False, num_output_tokens=False, finish_reason=False)
+    tensors = wire.to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"), nothing)
+    assert set(tensors) == {"output_ids", "sequence_length"}
+
+
+def test_output_token_count_of_an_echo_includes_the_prompt() -> None:
+    response = Response(Request("r", [5, 6], 9, echo=True), ids=[5, 6, 7], final=True, finish="length")
+    assert wire.to_tensors(response, _ALL)["num_output_tokens"].item() == 3
+
+
+@pytest.mark.parametrize(
+    ("engine", "folder", "named"),
+    [
+        (None, ".", r"TRITON_ENGINE is not set; set it to one of: .*\breference\b"),
+        ("nonsense", ".", r"TRITON_ENGINE is 'nonsense'; set it to one of: .*\breference\b"),
+        ("reference", None, "MODEL_DIR is not set"),
+        ("reference", "no/such/folder", "MODEL_DIR is 'no/such/folder', which is not a folder"),
+    ],
+)
+def test_a_missing_setting_is_a_load_error_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, engine: str | None, folder: str | None, named: str
+) -> None:
+    for name, value in (("TRITON_ENGINE", engine), ("MODEL_DIR", folder)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    path = Path(wire.__file__).with_name("model.py")
+    spec = importlib.util.spec_from_file_location("tensorrt_llm_model", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(RuntimeError, match=named):
+        module.choose_engine()

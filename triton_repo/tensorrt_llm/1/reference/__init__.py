@@ -1,0 +1,1 @@
+"""The reference engine: Llama models in NumPy, behind TensorRT-LLM's tensor contract. Knows nothing of Triton."""

@@ -1,0 +1,135 @@
+"""From logits to a token, with TensorRT-LLM's order of operations and its traps (contract sections 2.1 and 2.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from reference.words import banned_next
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from reference.request import Request
+
+    Doubles = NDArray[np.float64]
+
+_NUCLEUS = 1024  # a nucleus rarely needs more candidates; sorting these first is much cheaper
+
+
+class Draw(NamedTuple):
+    """A drawn token, its log-prob and its alternatives (0 and empty where not asked for)."""
+
+    token: int
+    log_prob: float
+    top: list[tuple[int, float]]
+
+
+class Sampler:
+    """Draws the tokens of one sequence."""
+
+    def __init__(self, request: Request, vocab: int, *, normalize_log_probs: bool) -> None:
+        """Prepare.
+
+        Args:
+            request: taken as valid.
+            vocab: size of the logits.
+            normalize_log_probs: log-probs over the candidates that survive top-k and top-p, instead of all.
+        """
+        sampling = request.sampling
+        self._request, self._sampling = request, sampling
+        self._normalize = normalize_log_probs
+        temperature, top_k, top_p = sampling.temperature, sampling.top_k or 0, max(sampling.top_p or 0.0, 0.0)
+        if temperature == 0:
+            # The executor rewrites 0 to 1 and forces only what was supplied: top_p alone then samples at 1.
+            temperature, top_k, top_p = 1.0, int(sampling.top_k is not None), float(top_p > 0)
+        if not top_k and not top_p:
+            top_k = 1  # neither given: greedy, whatever the temperature
+        self._temperature = 1.0 if temperature is None else temperature
+        self._top_k, self._top_p = top_k, top_p or 1.0
+        self._rng = np.random.Generator(np.random.PCG64(sampling.seed))
+        self._counts: NDArray[np.int64] | None = None
+        if sampling.repetition_penalty != 1 or sampling.presence_penalty or sampling.frequency_penalty:
+            self._counts = np.bincount(request.prompt, minlength=vocab)
+
+    def draw(self, logits: NDArray[np.float32], tokens: Sequence[int]) -> Draw:
+        """Draw the next token.
+
+        Args:
+            logits: [vocab], float32.
+            tokens: prompt and everything generated so far.
+        """
+        scores = self._process(logits, tokens)
+        wants_log_probs = self._request.log_probs or self._request.top_log_probs > 0
+        if self._top_k == 1:
+            token = int(scores.argmax())
+            survivors = 0.0
+        else:
+            ids, mass = self._survivors(scores)
+            total = np.cumsum(mass)
+            place = int(np.searchsorted(total, self._rng.random() * total[-1], side="right"))
+            place = min(place, len(mass) - 1)
+            token = int(ids[place])
+            survivors = float(np.log(mass[place] / total[-1])) if wants_log_probs else 0.0
+        if self._counts is not None:
+            self._counts[token] += 1
+        if not wants_log_probs:
+            return Draw(token, 0.0, [])
+        full = scores - _log_sum_exp(scores)
+        top = [(int(i), float(full[i])) for i in _best(full, self._request.top_log_probs)]
+        return Draw(token, survivors if self._normalize else float(full[token]), top)
+
+    def _process(self, logits: NDArray[np.float32], tokens: Sequence[int]) -> Doubles:
+        """Bias, temperature, penalties, bans: in this order. Doubles, so that a tiny temperature cannot overflow."""
+        sampling = self._sampling
+        scores = logits.astype(np.float64)
+        if sampling.bias is not None:
+            scores += sampling.bias
+        if self._temperature != 1:
+            scores /= self._temperature
+        if self._counts is not None:
+            seen = np.flatnonzero(self._counts)
+            values = scores[seen]
+            values = np.where(values < 0, values * sampling.repetition_penalty, values / sampling.repetition_penalty)
+            scores[seen] = values - sampling.presence_penalty - sampling.frequency_penalty * self._counts[seen]
+        scores[banned_next(tokens, sampling.bad_words)] = -np.inf
+        generated = len(tokens) - len(self._request.prompt)
+        if self._request.end_id >= 0 and generated < sampling.min_tokens:
+            scores[self._request.end_id] = -np.inf
+        return scores
+
+    def _survivors(self, scores: Doubles) -> tuple[NDArray[np.int64], Doubles]:
+        """Candidates that top-k and top-p leave, best first (in id order when all survive), and their mass."""
+        if self._top_k:
+            ids = _best(scores, self._top_k)
+            mass = np.exp(scores[ids] - scores[ids[0]])
+            return _nucleus(ids, mass, self._top_p * mass.sum())
+        mass = np.exp(scores - scores.max())
+        if self._top_p >= 1:
+            return np.arange(len(mass)), mass
+        wanted = self._top_p * mass.sum()
+        ids = _best(scores, _NUCLEUS)
+        if mass[ids].sum() < wanted:
+            ids = _best(scores, len(scores))
+        return _nucleus(ids, mass[ids], wanted)
+
+
+def _nucleus(ids: NDArray[np.int64], mass: Doubles, wanted: float) -> tuple[NDArray[np.int64], Doubles]:
+    """The shortest head of ``ids`` that holds ``wanted`` mass."""
+    count = int(np.searchsorted(np.cumsum(mass), wanted)) + 1
+    return ids[:count], mass[:count]
+
+
+def _best(scores: Doubles, count: int) -> NDArray[np.int64]:
+    """Ids of the ``count`` highest scores, best first; equal scores by id."""
+    everything = count >= len(scores)
+    candidates = np.arange(len(scores)) if everything else np.sort(np.argpartition(-scores, count)[:count])
+    return candidates[np.argsort(-scores[candidates], kind="stable")]
+
+
+def _log_sum_exp(scores: Doubles) -> float:
+    peak = scores.max()
+    return float(peak + np.log(np.exp(scores - peak).sum()))

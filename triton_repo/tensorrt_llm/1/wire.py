@@ -1,0 +1,281 @@
+"""Tensors of the model ``tensorrt_llm`` (contract section 1.3) to engine requests, and engine responses to tensors.
+
+Pure: arrays in, arrays out, whatever carries them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from reference.request import RefusedError, Request, Response, Sampling
+from reference.words import Words, unpack_words
+
+Tensors = dict[str, NDArray[Any]]
+
+ABSENT: NDArray[Any] = np.zeros(0, np.bool_)
+MAX_TOP_K = 1024
+MAX_TOP_LOG_PROBS = 20
+
+# Absent, empty, zero or false they mean nothing; anything else this engine cannot do, and says so.
+_REFUSED = {
+    "guided_decoding_guide_type": "Request has a guide for guided decoding, but GuidedDecoder is not set up",
+    "guided_decoding_guide": "Request has a guide for guided decoding, but GuidedDecoder is not set up",
+    "return_context_logits": "return_context_logits: the engine does not gather context logits",
+    "return_generation_logits": "return_generation_logits: the engine does not gather generation logits",
+    **dict.fromkeys(
+        ("lora_task_id", "lora_weights", "lora_config"), "lora: the engine was not built with the LoRA plugin"
+    ),
+    **dict.fromkeys(
+        ("prompt_embedding_table", "prompt_vocab_size", "prompt_table_extra_ids"),
+        "prompt_embedding_table: the engine was not built with a prompt table",
+    ),
+    **dict.fromkeys(
+        ("draft_input_ids", "draft_logits", "draft_acceptance_threshold"),
+        "draft_input_ids: the engine does not accept draft tokens",
+    ),
+    **dict.fromkeys(
+        ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"),
+        "lookahead decoding is not supported by the engine",
+    ),
+}
+_UNSUPPORTED = (
+    "return_perf_metrics",
+    "runtime_top_p_min",
+    "runtime_top_p_decay",
+    "runtime_top_p_reset_ids",
+    "no_repeat_ngram_size",
+    "medusa_choices",
+    "eagle_choices",
+    "decoder_input_ids",
+    "encoder_input_features",
+    "encoder_output_lengths",
+    "cross_attention_mask",
+    "skip_cross_attn_blocks",
+    "mrope_rotary_cos_sin",
+    "mrope_position_deltas",
+    "context_phase_params",
+    "retention_token_range_starts",
+    "retention_token_range_ends",
+    "retention_token_range_priorities",
+    "retention_token_range_durations_ms",
+    "retention_decode_priority",
+    "retention_decode_duration_ms",
+)
+_REFUSED.update({name: f"{name} is not supported by the engine" for name in _UNSUPPORTED})
+
+# What ``always_emit`` sends for an output that a request did not ask for.
+DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
+    "cum_log_probs": (np.float32, (1, 1)),
+    "output_log_probs": (np.float32, (1, 1, 0)),
+    "context_logits": (np.float32, (1, 0, 0)),
+    "generation_logits": (np.float32, (1, 0, 0, 0)),
+    "batch_index": (np.int32, (1, 1)),
+    "sequence_index": (np.int32, (1, 1)),
+    "kv_cache_alloc_new_blocks": (np.int32, (1, 1)),
+    "kv_cache_reused_blocks": (np.int32, (1, 1)),
+    "kv_cache_alloc_total_blocks": (np.int32, (1, 1)),
+    "arrival_time_ns": (np.int64, (1, 1)),
+    "first_scheduled_time_ns": (np.int64, (1, 1)),
+    "first_token_time_ns": (np.int64, (1, 1)),
+    "last_token_time_ns": (np.int64, (1, 1)),
+    "acceptance_rate": (np.float32, (1, 1)),
+    "total_accepted_draft_tokens": (np.int32, (1, 1)),
+    "total_draft_tokens": (np.int32, (1, 1)),
+    "num_input_tokens": (np.int32, (1, 1)),
+    "num_output_tokens": (np.int32, (1, 1)),
+    "finish_reason": (np.object_, (1, 1)),
+    "top_log_probs_ids": (np.int32, (1, 0, 0)),
+    "top_log_probs": (np.float32, (1, 0, 0)),
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which optional outputs a request asked for, beside what its `Request` says."""
+
+    num_input_tokens: bool
+    num_output_tokens: bool
+    finish_reason: bool
+
+
+class _Reader:
+    """Typed access to the inputs of one request; an empty tensor counts as absent."""
+
+    def __init__(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        self._inputs = {name: array for name, array in inputs.items() if array.size}
+
+    def scalar(self, name: str) -> Any:
+        """First value of a tensor as a Python value, None when absent."""
+        return self._inputs[name].reshape(-1)[0].item() if name in self._inputs else None
+
+    def required(self, name: str) -> int:
+        value = self.scalar(name)
+        if value is None:
+            raise RefusedError(f"A value is required for {name}")
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        return bool(self.scalar(name))
+
+    def number(self, name: str, default: float) -> float:
+        value = self.scalar(name)
+        if value is None:
+            return default
+        if not math.isfinite(value):
+            raise RefusedError(f"{name} must be finite")
+        return float(value)
+
+    def row(self, name: str) -> NDArray[Any] | None:
+        """A tensor without its batch dimension, None when absent."""
+        if name not in self._inputs:
+            return None
+        array = self._inputs[name]
+        if array.shape[0] != 1:
+            raise RefusedError(f"{name} has batch size {array.shape[0]}; send one sequence per request")
+        row: NDArray[Any] = array[0]
+        return row
+
+    def words(self, name: str) -> Words:
+        packed = self.row(name)
+        return () if packed is None else unpack_words(name, packed)
+
+    def refuse_unsupported(self) -> None:
+        for name, message in _REFUSED.items():
+            if name not in self._inputs:
+                continue
+            array = self._inputs[name]
+            asked = array.any() if array.dtype == np.bool_ else True
+            if asked:
+                raise RefusedError(message)
+        if (beams := self.scalar("beam_width") or 1) > 1:
+            raise RefusedError(f"Requested beam width {beams} is larger than the maximum beam width 1")
+        if (sequences := self.scalar("num_return_sequences") or 1) > 1:
+            raise RefusedError(f"num_return_sequences {sequences} is not supported by the engine")
+
+
+def parse(
+    inputs: Mapping[str, NDArray[Any]],
+    *,
+    request_id: str,
+    exclude_input: bool,
+    is_cancelled: Callable[[], bool] = bool,
+) -> tuple[Request, Wanted]:
+    """Read the tensors of one request.
+
+    Args:
+        inputs: tensors by name, with their batch dimension of 1.
+        request_id: Triton's request id.
+        exclude_input: the model parameter ``exclude_input_in_output``, for requests that do not say.
+        is_cancelled: whether the client is gone.
+
+    Raises:
+        RefusedError: something missing, invalid or not supported, by name.
+    """
+    read = _Reader(inputs)
+    read.refuse_unsupported()
+    row = read.row("input_ids")
+    if row is None:
+        raise RefusedError("A value is required for input_ids")
+    length = read.required("input_lengths")
+    if not 0 < length <= row.size:
+        raise RefusedError(f"input_lengths is {length}, but input_ids holds {row.size} tokens")
+    excluded = read.scalar("exclude_input_in_output")
+    end_id = read.scalar("end_id")
+    request = Request(
+        id=request_id,
+        prompt=row.reshape(-1)[:length].tolist(),
+        max_tokens=read.required("request_output_len"),
+        end_id=-1 if end_id is None else end_id,
+        stop_words=read.words("stop_words_list"),
+        sampling=_parse_sampling(read),
+        streaming=read.flag("streaming"),
+        echo=not (exclude_input if excluded is None else excluded),
+        log_probs=read.flag("return_log_probs"),
+        top_log_probs=_within("num_top_log_probs", read.scalar("num_top_log_probs") or 0, 0, MAX_TOP_LOG_PROBS),
+        is_cancelled=is_cancelled,
+    )
+    wanted = Wanted(
+        num_input_tokens=read.flag("return_num_input_tokens"),
+        num_output_tokens=read.flag("return_num_output_tokens"),
+        finish_reason=read.flag("return_finish_reason"),
+    )
+    return request, wanted
+
+
+def _parse_sampling(read: _Reader) -> Sampling:
+    top_k, top_p = read.scalar("runtime_top_k"), read.scalar("runtime_top_p")
+    temperature = read.scalar("temperature")
+    if temperature is not None and read.number("temperature", 1.0) < 0:
+        raise RefusedError("temperature must not be negative")
+    if top_p is not None and read.number("runtime_top_p", 0.0) > 1:
+        raise RefusedError("runtime_top_p must be at most 1")
+    repetition_penalty = read.number("repetition_penalty", 1.0)
+    if repetition_penalty <= 0:
+        raise RefusedError("repetition_penalty must be above 0")
+    bias = read.row("embedding_bias")
+    if bias is not None and np.isnan(bias).any():
+        raise RefusedError("embedding_bias must not hold NaN")
+    return Sampling(
+        temperature=temperature,
+        top_k=None if top_k is None else _within("runtime_top_k", top_k, 0, MAX_TOP_K),
+        top_p=top_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=read.number("presence_penalty", 0.0),
+        frequency_penalty=read.number("frequency_penalty", 0.0),
+        min_tokens=max(read.scalar("min_tokens") or 0, 0),
+        seed=int(read.scalar("seed") or 0),
+        bias=None if bias is None else bias.reshape(-1),
+        bad_words=read.words("bad_words_list"),
+    )
+
+
+def _within(name: str, value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise RefusedError(f"{name} must be from {low} to {high}, not {value}")
+    return value
+
+
+def to_tensors(response: Response, wanted: Wanted) -> Tensors:
+    """Outputs of one response by name, with their wire shapes (contract sections 1.3 and 3.3).
+
+    Returns:
+        ``output_ids`` INT32 [1, 1, L] and ``sequence_length`` INT32 [1, 1] always; ``output_log_probs`` FP32 [1, 1, T]
+        and ``cum_log_probs`` FP32 [1, 1] over all T generated tokens; ``top_log_probs_ids`` INT32 and ``top_log_probs``
+        FP32 [1, new, k]; ``num_input_tokens``, ``num_output_tokens`` INT32 [1, 1]; ``finish_reason`` STRING [1, 1] on
+        the last response.
+    """
+    request = response.request
+    tensors: Tensors = {
+        "output_ids": np.asarray(response.ids, np.int32).reshape(1, 1, -1),
+        "sequence_length": np.array([[len(response.ids)]], np.int32),
+    }
+    if request.log_probs:
+        tensors["output_log_probs"] = np.asarray(response.log_probs, np.float32).reshape(1, 1, -1)
+        tensors["cum_log_probs"] = np.array([[response.cum_log_prob]], np.float32)
+    if k := request.top_log_probs:
+        shape = (1, len(response.top_log_probs), k)
+        flat = [pair for token in response.top_log_probs for pair in token]
+        tensors["top_log_probs_ids"] = np.array([token for token, _ in flat], np.int32).reshape(shape)
+        tensors["top_log_probs"] = np.array([value for _, value in flat], np.float32).reshape(shape)
+    if wanted.num_input_tokens:
+        tensors["num_input_tokens"] = np.array([[len(request.prompt)]], np.int32)
+    if wanted.num_output_tokens:
+        tensors["num_output_tokens"] = np.array([[len(response.ids)]], np.int32)
+    if wanted.finish_reason and response.finish:
+        tensors["finish_reason"] = np.array([[response.finish.encode()]], np.object_)
+    return tensors
+
+
+def default_output(name: str) -> NDArray[Any]:
+    """What stands for an output that was not asked for: zeros, or nothing, or an empty string.
+
+    Raises:
+        KeyError: not an output of this model.
+    """
+    dtype, shape = DEFAULT_OUTPUTS[name]
+    return np.full(shape, b"" if dtype is np.object_ else 0, dtype)
