@@ -1,0 +1,64 @@
+# Two commands are enough: make up, make test. Both work on a fresh clone and keep everything in .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The interpreter that .venv is made with; empty: the first that fits of those below.
+PYTHON ?=
+CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.10)
+CHECK := gateway/deployment/platform_check.py
+# More arguments for gateway up or pytest, for example: make up ARGS="--port 9001"
+ARGS ?=
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# What make up needs is part of what make test needs, so the larger installation serves both once it is there.
+RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
+
+.DEFAULT_GOAL := help
+.PHONY: help up test test-long lint clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000; Ctrl-C stops both
+	@$(BIN)/gateway up $(ARGS)
+
+test: $(VENV)/.dev ## run every test that needs no GPU and no Docker
+	$(BIN)/python -m pytest -m "not long" $(ARGS)
+
+test-long: $(VENV)/.dev ## run the same and the long property and sampling runs
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## remove .venv and everything the tools left (the model in the user's cache stays)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@for python in $(CANDIDATES); do \
+	    if "$$python" $(CHECK) --quiet 2>/dev/null; then \
+	        echo "making $(VENV) with $$("$$python" --version)"; \
+	        exec "$$python" -m venv --clear $(VENV); \
+	    fi; \
+	done; \
+	for python in $(CANDIDATES); do \
+	    if "$$python" -c "" 2>/dev/null; then found=1; "$$python" $(CHECK); fi; \
+	done 2>&1 | awk '!seen[$$0]++ {print; said = 1} END {if (!said) \
+	    print "None of $(CANDIDATES) runs: install Python 3.10, 3.11 or 3.12, on Debian and Ubuntu: apt-get install python3-venv"}' >&2; \
+	exit 1
+
+$(VENV)/.embedded: requirements/embedded.txt pyproject.toml | $(BIN)/python
+	@echo "installing what is needed to run (about a minute)"
+	@$(PIP_INSTALL) -r requirements/embedded.txt
+	@$(PIP_INSTALL) --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
+	@echo "installing what is needed to run and to test (about a minute)"
+	@$(PIP_INSTALL) -r requirements/dev.txt
+	@$(PIP_INSTALL) --no-deps -e .
+	@touch $@

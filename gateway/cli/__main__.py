@@ -1,0 +1,7 @@
+"""``python -m gateway.cli``."""
+
+from __future__ import annotations
+
+from gateway.cli import app
+
+app(prog_name="gateway")

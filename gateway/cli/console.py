@@ -1,0 +1,75 @@
+"""What the commands say while they work: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+ERROR_MARK = "error: "
+
+
+class Progress:
+    """Tells on standard error what is being done and how long it took; a context manager."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._status: Status | None = Status("", console=console) if console.is_terminal else None
+        self._console = console
+        self._step = ""
+        self._began = 0.0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        elif self._status is not None:
+            self._status.stop()
+
+    def step(self, text: str) -> None:
+        """Begin the next step, which ends the one before.
+
+        Args:
+            text: what is being done, a few words.
+        """
+        if self._status is None:
+            typer.echo(text, err=True)
+            return
+        self._finish_step()
+        self._step, self._began = text, time.monotonic()
+        self._status.update(f"{escape(text)} ...")
+        self._status.start()
+
+    def close(self) -> None:
+        """End the last step; nothing more is shown."""
+        if self._status is not None:
+            self._finish_step()
+            self._status.stop()
+
+    def _finish_step(self) -> None:
+        if self._step:
+            took = time.monotonic() - self._began
+            self._console.print(f"[green]done[/green] {escape(self._step)} [dim]({took:.1f} s)[/dim]")
+            self._step = ""
+
+
+def fail(message: object, status: int = 1) -> typer.Exit:
+    """Print an error.
+
+    Args:
+        message: one sentence for the user, perhaps with lines of a log below it.
+        status: exit status of the command.
+
+    Returns:
+        The exception that ends the command; to be raised.
+    """
+    typer.echo(f"{ERROR_MARK}{message}", err=True)
+    return typer.Exit(status)

@@ -1,0 +1,143 @@
+"""``gateway up``: a real Triton on the CPU and the gateway in front of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import Progress, fail
+from gateway.cli.detach import run_detached
+from gateway.deployment import platform_check
+from gateway.deployment.errors import DeploymentError
+from gateway.deployment.gateway_process import check_port_free
+from gateway.deployment.smollm2 import MODEL_NAME, ensure_model_folder
+from gateway.deployment.stack import ModelFolder, Stack, StackOptions, find_repository
+from gateway.deployment.state import Process, RunFolder, RunState
+from gateway.deployment.usage import curl_line, python_snippet
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class PathChoice(str, Enum):
+    """How the gateway reaches the engine."""
+
+    AUTO = "auto"
+    TOKENS = "tokens"
+    ENSEMBLE = "ensemble"
+
+
+class EngineChoice(str, Enum):
+    """What runs behind the Triton model ``tensorrt_llm``."""
+
+    REFERENCE = "reference"
+
+
+def up(
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a Llama model in Hugging Face style; SmolLM2-135M-Instruct when not given."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address the gateway listens on; Triton stays on loopback.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port the gateway listens on.")] = 9000,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when ready; gateway down stops it.")] = False,
+    path: Annotated[
+        PathChoice, typer.Option(help="Token ids straight to the engine (tokens), or text through the ensemble.")
+    ] = PathChoice.AUTO,
+    engine: Annotated[
+        EngineChoice, typer.Option(help="What runs behind the Triton model tensorrt_llm.")
+    ] = EngineChoice.REFERENCE,
+    repository: Annotated[
+        Path | None, typer.Option(help="Triton model repository; triton_repo of this clone when not given.")
+    ] = None,
+) -> None:
+    """Start Triton with the five TensorRT-LLM models on the CPU, and the gateway; Ctrl-C stops both."""
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+    try:
+        with Progress() as progress:
+            _check(host, port)
+            triton_repo = (repository or find_repository()).resolve()
+            found = _find_model(model, progress)
+            chosen = StackOptions(host, port, found, engine.value, path.value, triton_repo)
+            if not detach:
+                _run(chosen, progress)
+                return
+            state = run_detached(_arguments(chosen, model), RunFolder(port), progress)
+        _print_usage(state, RunFolder(port), f"gateway down --port {port} stops it.")
+    except DeploymentError as error:
+        raise fail(error) from None
+    except KeyboardInterrupt:
+        raise fail("interrupted before it was ready; everything is stopped.", _INTERRUPTED) from None
+
+
+def _check(host: str, port: int) -> None:
+    # Cheap, and before anything is downloaded or started.
+    found = platform_check.problems(platform_check.gather(), need_venv=False)
+    if found:
+        raise DeploymentError("\n".join(found))
+    check_port_free(host, port)
+
+
+def _find_model(model: Path | None, progress: Progress) -> ModelFolder:
+    if model is None:
+        return ModelFolder.read(ensure_model_folder(progress.step), MODEL_NAME)
+    folder = model.expanduser().resolve()
+    return ModelFolder.read(folder, folder.name)
+
+
+def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
+    named = [] if model is None else ["--model", str(chosen.model.folder)]
+    return [
+        *named,
+        *("--host", chosen.host, "--port", str(chosen.port), "--path", chosen.path),
+        *("--engine", chosen.engine, "--repository", str(chosen.repository)),
+    ]
+
+
+def _run(chosen: StackOptions, progress: Progress) -> None:
+    # In the foreground: until Ctrl-C, or until a part dies.
+    folder = RunFolder(chosen.port)
+    with folder.claim(), Stack(chosen, folder) as stack:
+        state = RunState(Process.of(os.getpid()), False, stack.gateway.url, chosen.model.name)
+        folder.write(state)
+        try:
+            stack.start(progress.step)
+            state = replace(state, ready=True, triton_grpc=stack.triton.grpc_url, triton_http=stack.triton.http_url)
+            folder.write(state)
+            progress.close()
+            _print_usage(state, folder, "Ctrl-C stops everything.")
+            stack.watch()
+        except KeyboardInterrupt:
+            # Stopping has deadlines of its own; a second Ctrl-C would only leave things behind.
+            for number in _SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
+            if not state.ready:
+                raise
+            typer.echo("\nstopping", err=True)
+    typer.echo("stopped", err=True)
+
+
+def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
+    lines = [
+        f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
+        "",
+        curl_line(state.url, state.model, os.environ),
+        "",
+        python_snippet(state.url, state.model, os.environ),
+        "",
+        f"Logs: {folder.log('gateway')}, {folder.log('triton')}",
+        how_to_stop,
+    ]
+    typer.echo("\n".join(lines))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,447 @@
+"""The real ``tritonserver`` of the package nvidia-pytriton as a child process on loopback.
+
+Nothing is installed system-wide: the binary, its Python backend and one stub per Python version lie in the wheel.
+Triton wants the stub beside ``libtriton_python.so``, so a folder of links is made once in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import http.client
+import importlib.metadata
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.deployment.cache import cache_dir, made_once
+from gateway.deployment.errors import DeploymentError
+
+MODELS = ("preprocessing", "tensorrt_llm", "postprocessing", "ensemble", "tensorrt_llm_bls")
+
+_DISTRIBUTION = "nvidia-pytriton"
+_HOST = "127.0.0.1"
+_POLL_S = 0.1
+_HTTP_TIMEOUT_S = 2.0
+_PORT_ATTEMPTS = 5
+_LOG_TAIL_BYTES = 256 * 1024
+_PORT_TAKEN = ("Address already in use", "Failed to bind", "failed to bind", "Failed to start", "failed to start")
+
+# Runs in the child before tritonserver replaces it: the kernel kills the child when the parent thread ends. It is a
+# program of its own because a preexec_fn may deadlock in a process with threads. The check closes the race with a
+# parent that is already gone.
+_LAUNCHER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class TritonStartError(DeploymentError):
+    """The server cannot be started or did not become ready.
+
+    Attributes:
+        log_lines: the lines of its log that say why, empty when it never ran.
+    """
+
+    def __init__(self, message: str, log_lines: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([message, *log_lines]))
+        self.log_lines = tuple(log_lines)
+
+
+@dataclass(frozen=True, slots=True)
+class TritonInstallation:
+    """Where the parts of nvidia-pytriton lie.
+
+    Attributes:
+        binary: the ``tritonserver`` executable.
+        backend: the folder of the Python backend's library and ``triton_python_backend_utils.py``.
+        stub: the stub for the running Python version.
+        version: version of the package.
+    """
+
+    binary: Path
+    backend: Path
+    stub: Path
+    version: str
+
+
+def find_tritonserver() -> TritonInstallation:
+    """Find the tritonserver that the extra ``embedded`` installs.
+
+    Raises:
+        TritonStartError: the extra is not installed, or it has no stub for the running Python version.
+    """
+    try:
+        distribution = importlib.metadata.distribution(_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        raise TritonStartError(
+            "no tritonserver here: nvidia-pytriton is not installed; "
+            "install the extra: pip install 'triton-openai-gateway[embedded]'"
+        ) from None
+    root = Path(str(distribution.locate_file("pytriton/tritonserver")))
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = TritonInstallation(
+        binary=root / "bin" / "tritonserver",
+        backend=root / "backends" / "python",
+        stub=root / "python_backend_stubs" / python / "triton_python_backend_stub",
+        version=distribution.version,
+    )
+    for path in (found.binary, found.backend / "libtriton_python.so", found.stub):
+        if not path.exists():
+            raise TritonStartError(
+                f"nvidia-pytriton {found.version} has no {path.relative_to(root)}; "
+                "the embedded tritonserver needs Linux x86-64 and Python 3.10 to 3.12"
+            )
+    return found
+
+
+def find_libpython() -> Path | None:
+    """Find the folder of the shared libpython that Triton's Python stub is linked against.
+
+    Returns:
+        The folder to add to the library path, or None when the system's loader finds the library by itself.
+
+    Raises:
+        TritonStartError: there is no shared libpython for the running interpreter.
+    """
+    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    folders = [Path(sys.base_prefix) / "lib"]
+    libdir = sysconfig.get_config_var("LIBDIR")
+    if libdir:
+        folders.append(Path(libdir))
+        folders.append(Path(libdir) / str(sysconfig.get_config_var("MULTIARCH") or ""))
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        raise TritonStartError(
+            f"{name} not found: Triton's Python backend needs the shared libpython; "
+            f"on Debian or Ubuntu: apt-get install libpython{sys.version_info.major}.{sys.version_info.minor}"
+        ) from None
+    return None
+
+
+def prepare_backend_directory(installation: TritonInstallation) -> Path:
+    """Make, once, the folder for ``--backend-directory``: links to the Python backend with its stub beside it.
+
+    Raises:
+        TritonStartError: the cache folder cannot be written.
+    """
+    files = [
+        installation.backend / "libtriton_python.so",
+        installation.backend / "triton_python_backend_utils.py",
+        installation.stub,
+    ]
+    recipe = "\n".join([installation.version, *map(str, files)])
+    folder = cache_dir() / "triton-backends" / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+    def make(target: Path) -> None:
+        (target / "python").mkdir()
+        for file in files:
+            (target / "python" / file.name).symlink_to(file)
+
+    try:
+        return made_once(folder, recipe, make)
+    except OSError as error:
+        raise TritonStartError(f"cannot prepare the backend folder {folder}: {error}") from error
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ``count`` different TCP ports that were free on loopback a moment ago."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind((_HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def decisive_log_lines(log: str, limit: int = 8) -> list[str]:
+    """Pick the lines of a tritonserver log that say why it failed, without frames of tracebacks.
+
+    Returns:
+        The load error of each model if there is one, else all errors, else the end of the log.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"E\d{4} |error: ", line) and "CudaDriverHelper" not in line]
+    loads = [line for line in errors if "failed to load '" in line]
+    picked: list[str] = []
+    for line in loads or errors or lines[-limit:]:
+        text = re.sub(r'^E\d{4} .*?\] "?|"$', "", line)
+        text = re.split(r"\\n|(?<=[^:]): Internal: $", text)[0]
+        if text not in picked:
+            picked.append(text)
+    return picked[:limit]
+
+
+class TritonServer:
+    """One tritonserver on 127.0.0.1 with ports of its own; a context manager that stops it.
+
+    The kernel kills the process when this Python process ends, however it ends, and when the object is collected.
+
+    Args:
+        repository: the model repository.
+        model_dir: folder of the model, passed to the models as ``MODEL_DIR``; None leaves it unset.
+        engine: passed as ``TRITON_ENGINE``; None leaves it unset.
+        env: further environment variables, they win over everything else.
+        log_path: file for standard output and error; a new file in the temporary folder by default.
+        exit_timeout_s: how long Triton waits for requests in flight after SIGTERM, seconds.
+    """
+
+    def __init__(
+        self,
+        repository: Path,
+        *,
+        model_dir: Path | None,
+        engine: str | None = "reference",
+        env: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+        exit_timeout_s: int = 3,
+    ) -> None:
+        self.repository = repository
+        self._model_dir = model_dir
+        self._engine = engine
+        self._env = dict(env or {})
+        self._exit_timeout_s = exit_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        # The kernel ties a child's life to the thread that made it; this one lives as long as the object.
+        self._owner = ThreadPoolExecutor(1, "tritonserver-owner")
+        self._ports: list[int] = [0, 0, 0]
+        self._name = ""
+        if log_path is None:
+            handle, path = tempfile.mkstemp(prefix="tritonserver-", suffix=".log")
+            os.close(handle)
+            log_path = Path(path)
+        self.log_path = log_path
+
+    def __enter__(self) -> TritonServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def http_url(self) -> str:
+        """Base URL of the HTTP endpoint."""
+        return f"http://{_HOST}:{self._ports[0]}"
+
+    @property
+    def grpc_url(self) -> str:
+        """``host:port`` of the gRPC endpoint, as gRPC clients want it."""
+        return f"{_HOST}:{self._ports[1]}"
+
+    @property
+    def metrics_url(self) -> str:
+        """URL of the Prometheus page."""
+        return f"http://{_HOST}:{self._ports[2]}/metrics"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None when it does not run."""
+        return self._process.pid if self.running and self._process is not None else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process; returns at once, ``wait_ready`` waits for the models.
+
+        Ports are kept over a restart where they are still free, so that clients find the server again.
+
+        Raises:
+            TritonStartError: nothing to start, or it is already running.
+        """
+        if self.running:
+            raise TritonStartError("tritonserver is already running")
+        installation = find_tritonserver()
+        backends = prepare_backend_directory(installation)
+        if not self._ports_free():
+            self._ports = free_ports(3)
+        self._name = f"gateway-{uuid.uuid4().hex[:12]}"
+        command = [str(installation.binary), *self._arguments(backends)]
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid())]
+        with self.log_path.open("ab") as log:
+            log.truncate(0)
+            self._process = self._owner.submit(
+                subprocess.Popen,
+                [*launcher, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,
+            ).result()
+
+    def wait_ready(
+        self,
+        models: Sequence[str] = MODELS,
+        deadline_s: float = 120.0,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """Wait until every named model of this very process is ready.
+
+        Args:
+            models: names of models.
+            deadline_s: seconds to wait at most.
+            progress: called with the name of each model as it becomes ready.
+
+        Raises:
+            TritonStartError: the process ended (with the decisive lines of its log) or the deadline passed.
+        """
+        deadline = time.monotonic() + deadline_s
+        waiting = list(models)
+        attempts = 1
+        while True:
+            if not self.running:
+                lines = decisive_log_lines(self.log())
+                if attempts >= _PORT_ATTEMPTS or not self._port_was_taken():
+                    raise TritonStartError("tritonserver ended while it was starting:", lines)
+                attempts += 1
+                self._ports = free_ports(3)
+                self.start()
+            if self._is_ours():
+                for model in [name for name in waiting if self.model_ready(name)]:
+                    waiting.remove(model)
+                    if progress is not None:
+                        progress(model)
+                if not waiting:
+                    return
+            if time.monotonic() > deadline:
+                lines = decisive_log_lines(self.log())
+                raise TritonStartError(f"not ready after {deadline_s:g} s: {', '.join(waiting)}", lines)
+            time.sleep(_POLL_S)
+
+    def model_ready(self, model: str) -> bool:
+        """Whether Triton says that a model is ready."""
+        return self._get(f"/v2/models/{model}/ready") is not None
+
+    def stop(self, deadline_s: float = 20.0) -> None:
+        """Stop it: SIGTERM, wait for the exit, SIGKILL after the deadline. Does nothing when it does not run."""
+        if self._process is None:
+            return
+        if self.running:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(deadline_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._sweep()
+
+    def kill(self) -> None:
+        """Kill it and its stubs with SIGKILL, as a crash would, and wait for the exit."""
+        if self._process is None:
+            return
+        self._kill_group()
+        self._process.wait()
+        self._sweep()
+
+    def log(self) -> str:
+        """Return the end of the log (at most 256 KiB)."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as file:
+            file.seek(max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+
+    def _arguments(self, backends: Path) -> list[str]:
+        http, grpc, metrics = self._ports
+        return [
+            f"--id={self._name}",
+            f"--model-repository={self.repository}",
+            f"--backend-directory={backends}",
+            f"--backend-config=python,shm-region-prefix-name={self._name}_",
+            "--disable-auto-complete-config",
+            f"--http-address={_HOST}",
+            f"--http-port={http}",
+            f"--grpc-address={_HOST}",
+            f"--grpc-port={grpc}",
+            f"--metrics-address={_HOST}",
+            f"--metrics-port={metrics}",
+            "--allow-gpu-metrics=false",
+            f"--exit-timeout-secs={self._exit_timeout_s}",
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        env = {name: value for name, value in os.environ.items() if name not in ("MODEL_DIR", "TRITON_ENGINE")}
+        # The stub embeds the first python3 on PATH, and so this environment's packages.
+        env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+        libpython = find_libpython()
+        if libpython is not None:
+            env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(libpython), env.get("LD_LIBRARY_PATH")]))
+        env.pop("PYTHONHOME", None)
+        if self._model_dir is not None:
+            env["MODEL_DIR"] = str(self._model_dir)
+        if self._engine is not None:
+            env["TRITON_ENGINE"] = self._engine
+        return {**env, **self._env}
+
+    def _ports_free(self) -> bool:
+        for port in self._ports:
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((_HOST, port))
+                except OSError:
+                    return False
+        return all(self._ports)
+
+    def _port_was_taken(self) -> bool:
+        log = self.log()
+        return any(mark in log for mark in _PORT_TAKEN) and not self._ports_free()
+
+    def _is_ours(self) -> bool:
+        # Another server may sit on a port that we lost: the id tells them apart.
+        answer = self._get("/v2")
+        try:
+            return answer is not None and json.loads(answer).get("name") == self._name
+        except (ValueError, AttributeError):
+            return False
+
+    def _get(self, path: str) -> bytes | None:
+        # No urllib: it would go through a proxy that the environment names.
+        connection = http.client.HTTPConnection(_HOST, self._ports[0], timeout=_HTTP_TIMEOUT_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        return body if answer.status == http.HTTPStatus.OK else None
+
+    def _kill_group(self) -> None:
+        # Triton's stubs share its process group: it was started in a session of its own.
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def _sweep(self) -> None:
+        # Stubs that outlived their server, and shared memory that a killed one could not remove.
+        self._kill_group()
+        for region in Path("/dev/shm").glob(f"{self._name}_*"):  # noqa: S108 - Triton's own, named by us
+            region.unlink(missing_ok=True)
