@@ -1,0 +1,144 @@
+"""From what models declare to an engine: what is refused, what the engine can do (contract section 0.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
+from gateway.generation.engine import EngineFeatures
+from gateway.triton import hints
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.ensemble import EnsembleEngine
+from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Pipeline, is_bls, is_llmapi
+
+Path = Literal["auto", "tokens", "ensemble"]
+
+MAX_TOP_LOGPROBS = 20
+
+_ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
+_ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
+_ALWAYS_ENSEMBLE = frozenset(_ALWAYS | {"text_input", "max_tokens", "stream"})
+
+
+class DiscoveryError(ValueError):
+    """What is configured cannot be served; the message says why, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models behind a configured one.
+
+    Attributes:
+        entry: the configured model.
+        engine: the one that generates, None when an ensemble has no such step.
+        preprocessing: the ensemble's tokenizing step, if it has one.
+        pipeline: the ensemble's steps; None when the entry is an engine model itself.
+        names: every model that must be ready.
+    """
+
+    entry: ModelView
+    engine: ModelView | None
+    preprocessing: ModelView | None
+    pipeline: Pipeline | None
+    names: tuple[str, ...]
+
+
+def check(models: Models, path: Path) -> None:
+    """Refuse what cannot be served.
+
+    Raises:
+        DiscoveryError: with the reason.
+    """
+    entry, engine = models.entry, models.engine
+    name = entry.name
+    if models.pipeline is None:
+        if is_llmapi(entry):
+            raise DiscoveryError(f"model {name!r} takes LLM API tensors (sampling_param_*), which is not supported yet")
+        if is_bls(entry):
+            raise DiscoveryError(
+                f"model {name!r} is a BLS model, which is not supported: its requests cannot be cancelled; "
+                "configure the ensemble or the engine model"
+            )
+        if engine is None:
+            raise DiscoveryError(
+                f"model {name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM"
+            )
+        if path == "ensemble":
+            raise DiscoveryError(f"path: ensemble is configured, but model {name!r} is an engine model")
+    elif path == "tokens" and engine is None:
+        raise DiscoveryError(f"path: tokens is configured, but not exactly one step of {name!r} takes token ids")
+    if engine is not None and not engine.decoupled:
+        raise DiscoveryError(
+            f"model {engine.name!r} is not decoupled, so it cannot stream; "
+            "set model_transaction_policy { decoupled: true } in its config.pbtxt"
+        )
+
+
+def _check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:
+    known = {name for tensor in spec.inputs if tensor.name in filled for name in tensor.names}
+    unknown = sorted(model.required - known)
+    if unknown:
+        raise DiscoveryError(
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}"
+        )
+
+
+def tokens_engine(connection: Connection, models: Models, reason: str) -> TokensEngine:
+    """Make the engine that calls the engine model with token ids."""
+    engine = models.engine
+    assert engine is not None  # noqa: S101
+    _check_required(engine, TENSORRT_LLM, _ALWAYS_TOKENS)
+    logprobs = "return_log_probs" in engine.inputs and "output_log_probs" in engine.outputs
+    top = logprobs and "num_top_log_probs" in engine.inputs and "top_log_probs" in engine.outputs
+    features = EngineFeatures(
+        path="tokens",
+        reason=reason,
+        model=engine.name,
+        token_ids=True,
+        prompt_ids=True,
+        logprobs=logprobs,
+        max_top_logprobs=MAX_TOP_LOGPROBS if top else 0,
+        max_seq_len=hints.max_seq_len(engine),
+        tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
+        warnings=hints.warnings(engine),
+    )
+    return TokensEngine(connection, engine, features)
+
+
+def ensemble_engine(connection: Connection, models: Models, reason: str) -> EnsembleEngine:
+    """Make the engine that calls the ensemble with text."""
+    entry, engine = models.entry, models.engine
+    _check_required(entry, ENSEMBLE, _ALWAYS_ENSEMBLE)
+    tokens = {"output_ids", "sequence_length"} <= entry.outputs
+    if "text_output" not in entry.outputs:
+        raise DiscoveryError(f"ensemble {entry.name!r} has no output text_output")
+    logprobs = tokens and "return_log_probs" in entry.inputs and "output_log_probs" in entry.outputs
+    top = logprobs and "num_top_log_probs" in entry.inputs and "top_log_probs" in entry.outputs
+    stoppable = engine is not None and "stop" in engine.inputs
+    warnings = list(hints.warnings(engine))
+    if not stoppable:
+        warnings.append("the ensemble's engine takes no stop requests: a cancelled request runs to its end there")
+    if not tokens:
+        warnings.append("the ensemble answers text only: usage is the server's where given, and there are no log-probs")
+    features = EngineFeatures(
+        path="ensemble",
+        reason=reason,
+        model=entry.name,
+        token_ids=tokens,
+        prompt_ids=False,
+        logprobs=logprobs,
+        max_top_logprobs=MAX_TOP_LOGPROBS if top else 0,
+        max_seq_len=hints.max_seq_len(engine),
+        tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
+        warnings=tuple(warnings),
+    )
+    return EnsembleEngine(
+        connection,
+        entry,
+        features,
+        engine=engine if stoppable else None,
+        adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
+    )

@@ -1,0 +1,1 @@
+"""The ways to ask a Triton for tokens; each is an Engine."""

@@ -1,0 +1,94 @@
+"""Values to input tensors: only what the model declares, under the name that it declares."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from tritonclient.grpc import service_pb2
+
+from gateway.contract import ModelSpec, TensorSpec
+from gateway.triton.model_view import ModelView
+
+_FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
+
+Value = bool | int | float | str
+
+
+class RequestEncoder:
+    """Builds requests for one model.
+
+    Args:
+        model: what the model declares.
+        spec: the contract's tensors, for types and for older names.
+    """
+
+    def __init__(self, model: ModelView, spec: ModelSpec) -> None:
+        self.model = model
+        self._batch = (1,) if model.batched else ()
+        self._inputs = {
+            tensor.name: (name, tensor) for tensor in spec.inputs for name in tensor.names if name in model.inputs
+        }
+
+    def declares(self, name: str) -> bool:
+        """Whether the model has the input, under its newest name or an older one."""
+        return name in self._inputs
+
+    def request(self, request_id: str, outputs: Iterable[str]) -> service_pb2.ModelInferRequest:
+        """Begin a request that asks for ``outputs``."""
+        request = service_pb2.ModelInferRequest(model_name=self.model.name, id=request_id)
+        # Without it, a model that marks its end by a response of its own would end like a broken stream. Models that
+        # mark their last data response send nothing more (contract section 3.4).
+        request.parameters["triton_enable_empty_final_response"].bool_param = True
+        for name in outputs:
+            request.outputs.add(name=name)
+        return request
+
+    def put(
+        self, request: service_pb2.ModelInferRequest, name: str, *values: Value, shape: Sequence[int] | None = None
+    ) -> bool:
+        """Add an input, unless the model does not declare it.
+
+        Args:
+            request: where to add it.
+            name: the contract's newest name.
+            values: its elements in row-major order.
+            shape: without the batch dimension; a vector when left out.
+
+        Returns:
+            Whether the model has the input.
+        """
+        declared = self._inputs.get(name)
+        if declared is None:
+            return False
+        wire_name, spec = declared
+        request.inputs.add(
+            name=wire_name,
+            datatype=spec.wire_datatype,
+            shape=(*self._batch, *(shape if shape is not None else (len(values),))),
+        )
+        request.raw_input_contents.append(_pack(spec, values))
+        return True
+
+
+def _pack(spec: TensorSpec, values: Sequence[Value]) -> bytes:
+    if spec.datatype == "STRING":
+        texts = [str(value).encode() for value in values]
+        return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    return struct.pack(f"<{len(values)}{_FORMATS[spec.datatype]}", *values)
+
+
+def pack_words(words: Sequence[Sequence[int]]) -> tuple[list[int], tuple[int, int]]:
+    """Pack words of token ids as the engine's word lists want them (contract section 1.4).
+
+    Row 0 holds all ids, padded with 0; row 1 the cumulative end of each word, padded with -1.
+
+    Returns:
+        The elements in row-major order and the shape, ``(2, width)``.
+    """
+    ids = [token for word in words for token in word]
+    ends: list[int] = []
+    for word in words:
+        ends.append((ends[-1] if ends else 0) + len(word))
+    width = max(len(ids), len(ends))
+    return ids + [0] * (width - len(ids)) + ends + [-1] * (width - len(ends)), (2, width)

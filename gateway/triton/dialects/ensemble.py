@@ -1,0 +1,135 @@
+"""Text to the ensemble; token ids back where it exposes them, else text (contract sections 1.1, 1.2 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from tritonclient.grpc import service_pb2
+
+from gateway.contract import ENSEMBLE
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.request import GenerationRequest, Prompt
+from gateway.triton.dialects.answers import TextReader, TokenReader
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.encoder import RequestEncoder
+from gateway.triton.dialects.pump import ResponsePump
+from gateway.triton.dialects.sampling import put_end_id, put_returns, put_sampling
+from gateway.triton.dialects.stopping import StopSender
+from gateway.triton.errors import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.stream import ResponseStream
+
+# The text is asked for even where it is not needed: it is what the last step makes, and a request for only what the
+# engine step makes was seen to end with one empty final response (Triton 2.51).
+_TEXT_OUTPUTS = ("text_output",)
+_TOKEN_OUTPUTS = ("text_output", "output_ids", "sequence_length")
+
+
+class EnsembleEngine:
+    """An Engine that calls an ensemble with text.
+
+    Args:
+        connection: the way to Triton.
+        model: the ensemble.
+        features: what was discovered of it.
+        engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does, and a
+            cancelled request then runs to its end in the engine.
+        adds_special_tokens: whether preprocessing adds BOS to every prompt.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        model: ModelView,
+        features: EngineFeatures,
+        *,
+        engine: ModelView | None,
+        adds_special_tokens: bool,
+    ) -> None:
+        self._connection = connection
+        self._encoder = RequestEncoder(model, ENSEMBLE)
+        self._features = features
+        self._stopper = StopSender(connection, engine) if engine is not None else None
+        self._adds_special_tokens = adds_special_tokens
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What this engine can do."""
+        return self._features
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.generation.engine.Engine``.
+
+        When it is left early, the request is stopped in the background.
+        """
+        reader = TokenReader(request) if self._features.token_ids else TextReader()
+        message = self.encode(request)
+        connection = self._connection
+        stream = ResponseStream(connection.transport.infer(message, timeout=connection.timeout))
+        pump = ResponsePump(stream, connection.background)
+        gone = False
+        try:
+            while not pump.final:
+                response = await pump.read()
+                chunk = reader.read(response, final=pump.final)
+                if chunk.ids or chunk.text is not None or chunk.final:
+                    yield chunk
+        except EngineError as error:
+            gone = error.kind is ErrorKind.UNAVAILABLE
+            connection.report(error)
+            raise
+        finally:
+            if not pump.final and not gone:
+                pump.abandon()
+                # A task of its own, since nothing can be awaited here when the reader was cancelled.
+                connection.background.spawn(self._end(request.id, pump, stream))
+
+    async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream) -> None:
+        if self._stopper is not None:
+            await self._stopper.stop(request_id, pump.task)
+        stream.close()
+
+    def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """Turn a request into tensors.
+
+        Raises:
+            EngineError: it asks for what the model does not have, or its prompt cannot travel as text.
+        """
+        encoder = self._encoder
+        tokens = self._features.token_ids
+        wire = encoder.request(request.id, _TOKEN_OUTPUTS if tokens else _TEXT_OUTPUTS)
+        encoder.put(wire, "text_input", self._prompt_text(request.prompt))
+        encoder.put(wire, "max_tokens", request.max_tokens)
+        encoder.put(wire, "stream", True)
+        encoder.put(wire, "exclude_input_in_output", True)
+        put_end_id(encoder, wire, request.end_ids)
+        others = [text for text in request.end_texts[1:] if text]
+        if others:
+            encoder.put(wire, "stop_words", *others)
+        put_sampling(encoder, wire, request.sampling)
+        if not tokens and request.logprobs:
+            raise unsupported("logprobs", encoder.model.name)
+        outputs = put_returns(encoder, wire, request) + self._put_counts(wire, tokens=tokens)
+        for name in outputs:
+            wire.outputs.add(name=name)
+        return wire
+
+    def _put_counts(self, wire: service_pb2.ModelInferRequest, *, tokens: bool) -> list[str]:
+        counts = ("num_input_tokens",) if tokens else ("num_input_tokens", "num_output_tokens")
+        declared = self._encoder.model.outputs
+        return [name for name in counts if name in declared and self._encoder.put(wire, f"return_{name}", True)]
+
+    def _prompt_text(self, prompt: Prompt) -> str:
+        if prompt.escaped:
+            raise EngineError(
+                ErrorKind.INVALID_REQUEST,
+                "The messages contain text of a control token, which cannot travel as text through the ensemble: "
+                "set path: tokens for this model, or escape_special_tokens: false.",
+            )
+        text, bos = prompt.text, prompt.bos_text
+        if not bos:
+            return text
+        # BOS exactly once, whoever adds it (contract section 1.4).
+        if self._adds_special_tokens:
+            return text.removeprefix(bos)
+        return text if text.startswith(bos) else bos + text

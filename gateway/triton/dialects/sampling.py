@@ -1,0 +1,84 @@
+"""Sampling, ends and what to return, as tensors that avoid the engine's traps (contract section 2.1)."""
+
+from __future__ import annotations
+
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import EngineError, ErrorKind
+from gateway.generation.request import GenerationRequest, Sampling
+from gateway.triton.dialects.encoder import RequestEncoder
+from gateway.triton.errors import unsupported
+
+MAX_TOP_K = 1024
+# Below it a temperature would divide logits beyond what FP32 holds, or be 0 on the wire, which the engine takes for 1.
+_GREEDY_BELOW = 1e-5
+
+
+def put_sampling(
+    encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, sampling: Sampling, *, prefix: str = ""
+) -> None:
+    """Add the sampling tensors.
+
+    Greedy is ``top_k`` 1 and nothing else: the engine turns temperature 0 with ``top_p`` into random sampling.
+    Otherwise ``top_p`` always travels: without it and ``top_k`` the engine is greedy at any temperature.
+
+    Args:
+        encoder: encoder of the model.
+        wire: the request to add to.
+        sampling: what was asked for.
+        prefix: what the model's names of ``top_k`` and ``top_p`` begin with.
+
+    Raises:
+        EngineError: the model lacks a tensor that the request cannot do without.
+    """
+    model = encoder.model.name
+    if sampling.greedy or sampling.temperature < _GREEDY_BELOW:
+        if not encoder.put(wire, f"{prefix}top_k", 1):
+            raise unsupported("temperature 0", model)
+    else:
+        if sampling.top_k > MAX_TOP_K:
+            raise EngineError(ErrorKind.INVALID_REQUEST, f"top_k must be at most {MAX_TOP_K}.")
+        if not encoder.put(wire, f"{prefix}top_p", sampling.top_p):
+            raise unsupported("top_p", model)
+        if not encoder.put(wire, "temperature", sampling.temperature):
+            raise unsupported("temperature", model)
+        if sampling.top_k > 0 and not encoder.put(wire, f"{prefix}top_k", sampling.top_k):
+            raise unsupported("top_k", model)
+    encoder.put(wire, "seed", sampling.seed)
+    for name, value in (
+        ("presence_penalty", sampling.presence_penalty),
+        ("frequency_penalty", sampling.frequency_penalty),
+    ):
+        if value and not encoder.put(wire, name, value):
+            raise unsupported(name, model)
+
+
+def put_end_id(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, end_ids: tuple[int, ...]) -> None:
+    """Add ``end_id`` and ``pad_id``: the first end id, or -1, which ends at none."""
+    end_id = end_ids[0] if end_ids else -1
+    encoder.put(wire, "end_id", end_id)
+    encoder.put(wire, "pad_id", end_id)
+
+
+def put_returns(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> list[str]:
+    """Ask for log-probs and the finish reason, as wanted and as the model can.
+
+    Returns:
+        The outputs that come for it.
+
+    Raises:
+        EngineError: log-probs are wanted and the model has none.
+    """
+    model = encoder.model
+    outputs = []
+    if request.logprobs:
+        if "output_log_probs" not in model.outputs or not encoder.put(wire, "return_log_probs", True):
+            raise unsupported("logprobs", model.name)
+        outputs.append("output_log_probs")
+    if request.top_logprobs:
+        if "top_log_probs" not in model.outputs or not encoder.put(wire, "num_top_log_probs", request.top_logprobs):
+            raise unsupported("top_logprobs", model.name)
+        outputs += ["top_log_probs_ids", "top_log_probs"]
+    if "finish_reason" in model.outputs and encoder.put(wire, "return_finish_reason", True):
+        outputs.append("finish_reason")
+    return outputs

@@ -1,0 +1,119 @@
+"""One table from what Triton, the engine and the transport say to what the gateway's clients are told.
+
+Contract sections 2.10 and 9.2. The backend's own text never becomes part of a message: it may hold paths and
+tracebacks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from gateway.generation.engine import EngineError, ErrorKind
+
+_PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
+_CONTEXT = re.compile(
+    r"(?:prompt|input) length.{0,40}exceeds|exceeds.{0,20}max(?:imum)?[ _](?:input|sequence|seq)[ _]len",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\((\d+)\)")
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    kind: ErrorKind
+    message: str
+
+
+def _rule(pattern: str, kind: ErrorKind, message: str) -> _Rule:
+    return _Rule(re.compile(pattern, re.IGNORECASE), kind, message)
+
+
+_QUEUE_FULL = "The engine's queue is full; try again later."
+_NOT_LOADED = "The model is not loaded in Triton at the moment."
+_REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
+
+# The first match wins. A status does not take part: errors inside a stream come without one.
+_BY_TEXT = (
+    _rule(r"maximum queue size", ErrorKind.QUEUE_FULL, _QUEUE_FULL),
+    _rule(r"request timeout expired", ErrorKind.UNAVAILABLE, "The request waited too long in Triton's queue."),
+    _rule(
+        r"request for unknown model|has no available versions|is not at ready state|is not ready|is not found",
+        ErrorKind.UNAVAILABLE,
+        _NOT_LOADED,
+    ),
+    _rule(
+        r"shutting down|unloading|is (?:being )?stopp(?:ing|ed)\b|exiting",
+        ErrorKind.UNAVAILABLE,
+        "Triton is shutting down.",
+    ),
+    _rule(
+        r"guided decod.{0,60}(?:not set up|not configured|not enabled|disabled)|no guided decoding",
+        ErrorKind.INVALID_REQUEST,
+        "This deployment's engine has no guided decoding.",
+    ),
+    _rule(r"beam[ _]?width", ErrorKind.INVALID_REQUEST, "This deployment's engine does not do beam search."),
+    _rule(
+        r"missing .{0,40}input|unexpected inference input|unexpected shape|unexpected data-?type|value is required for"
+        r"|expected \d+ inputs|unexpected inference output",
+        ErrorKind.INTERNAL,
+        _REJECTED,
+    ),
+    _rule(r"cancell?ed", ErrorKind.CANCELLED, "The engine cancelled the request."),
+)
+
+_BY_STATUS = {
+    "UNAVAILABLE": (ErrorKind.UNAVAILABLE, "Triton cannot be reached."),
+    "DEADLINE_EXCEEDED": (ErrorKind.TIMEOUT, "The engine did not answer in time."),
+    "CANCELLED": (ErrorKind.CANCELLED, "Triton ended the request."),
+    "NOT_FOUND": (ErrorKind.UNAVAILABLE, _NOT_LOADED),
+    "INVALID_ARGUMENT": (ErrorKind.INTERNAL, _REJECTED),
+    "RESOURCE_EXHAUSTED": (ErrorKind.INTERNAL, "A message between gateway and Triton is too large."),
+    "UNAUTHENTICATED": (ErrorKind.INTERNAL, "Triton refused the gateway's credentials."),
+    "PERMISSION_DENIED": (ErrorKind.INTERNAL, "Triton refused the gateway's credentials."),
+}
+
+
+def engine_error(status: str | None, text: str) -> EngineError:
+    """Map a failure to the error that clients are shown.
+
+    Args:
+        status: name of the gRPC status, or None for an error inside a stream.
+        text: the backend's words.
+
+    Returns:
+        An error whose message is the gateway's own; ``text`` is kept as its detail, for the log.
+    """
+    detail = text if status is None else f"{status}: {text}"
+    words = _PREFIX.sub("", text)
+    if _CONTEXT.search(words):
+        return EngineError(ErrorKind.CONTEXT_LENGTH, _context_message(words), detail)
+    for rule in _BY_TEXT:
+        if rule.pattern.search(words):
+            # A local deadline or a lost connection says nothing of the engine, whatever words it comes with.
+            if rule.kind is ErrorKind.CANCELLED and status in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+                continue
+            return EngineError(rule.kind, rule.message, detail)
+    kind, message = _BY_STATUS.get(status or "", (ErrorKind.INTERNAL, "The engine failed to process the request."))
+    return EngineError(kind, message, detail)
+
+
+def no_final_response() -> EngineError:
+    """The error of a stream that ended although no response was marked as the last (contract section 9.2, row 1.1)."""
+    return EngineError(
+        ErrorKind.INTERNAL,
+        "The engine's answer ended before it was complete.",
+        "the stream ended without a final response",
+    )
+
+
+def unsupported(parameter: str, model: str) -> EngineError:
+    """The error of a parameter for which the model declares no tensor."""
+    return EngineError(ErrorKind.INVALID_REQUEST, f"{parameter} is not supported by this model.", f"model {model}")
+
+
+def _context_message(words: str) -> str:
+    numbers = _NUMBER.findall(words)
+    if len(numbers) >= 2:
+        return f"The prompt has {numbers[0]} tokens; this model accepts at most {numbers[1]}."
+    return "The prompt is longer than this model accepts."

@@ -1,0 +1,91 @@
+"""What a server's configuration says beyond its tensors: tokenizer folder, context length, settings that hurt."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.triton.model_view import ModelView
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def parameter(model: ModelView | None, name: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Read a parameter of a model's configuration.
+
+    ``${NAME}`` is filled from ``environ``: an embedded Triton shares its environment with the gateway. A value with a
+    variable that is not set is one that nobody filled in (contract section 9.2, row 0.3).
+
+    Returns:
+        The value, or None when it is absent, empty or unfilled.
+    """
+    if model is None:
+        return None
+    value = model.parameters.get(name, "").strip()
+    if any(not environ.get(variable) for variable in _VARIABLE.findall(value)):
+        return None
+    return _VARIABLE.sub(lambda match: environ[match[1]], value).strip() or None
+
+
+def tokenizer_dir(engine: ModelView | None, preprocessing: ModelView | None) -> str | None:
+    """The tokenizer folder as the server names it; it may lie on another machine."""
+    return parameter(preprocessing, "tokenizer_dir") or parameter(engine, "tokenizer_dir")
+
+
+def max_seq_len(engine: ModelView | None) -> int | None:
+    """Prompt plus generated tokens of an engine, where the server says so.
+
+    Read from the parameter ``max_seq_len``, else from the engine's own ``config.json`` where its folder can be read
+    here. Only this project's engines, known by their parameter ``engine``, take ``max_position_embeddings`` for it.
+    """
+    if engine is None:
+        return None
+    declared = _positive(parameter(engine, "max_seq_len"))
+    if declared is not None:
+        return declared
+    folder = parameter(engine, "gpt_model_path")
+    config = _read_json(Path(folder) / "config.json") if folder else {}
+    build = config.get("build_config")
+    if isinstance(build, dict):
+        return _positive(build.get("max_seq_len"))
+    if "engine" in engine.parameters:
+        return _positive(config.get("max_position_embeddings"))
+    return None
+
+
+def adds_special_tokens(preprocessing: ModelView | None) -> bool:
+    """Whether preprocessing adds BOS by itself; it does unless told otherwise (contract section 1.4)."""
+    value = parameter(preprocessing, "add_special_tokens")
+    return value is None or value.lower() not in ("false", "0", "no", "f", "n", "off")
+
+
+def warnings(engine: ModelView | None) -> tuple[str, ...]:
+    """Settings of an engine that make answers worse, a sentence each (contract sections 2.1 and 2.5)."""
+    found = []
+    mode = parameter(engine, "decoding_mode")
+    if mode is not None and mode not in ("auto", "top_k_top_p"):
+        found.append(f"decoding_mode is {mode!r}: requests that carry top_p may come back empty; leave it unset")
+    normalized = parameter(engine, "normalize_log_probs")
+    if engine is not None and "return_log_probs" in engine.inputs and (normalized or "true").lower() != "false":
+        found.append("normalize_log_probs is not false: log-probs are relative to the sampled candidates only")
+    return tuple(found)
+
+
+def _positive(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return None
+    return number if number > 0 else None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

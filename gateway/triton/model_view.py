@@ -1,0 +1,68 @@
+"""What a model declares, read once from its ModelConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tritonclient.grpc import model_config_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an ensemble.
+
+    Attributes:
+        model: the model that it runs.
+        inputs: the model's input name to the ensemble's tensor.
+        outputs: the model's output name to the ensemble's tensor.
+    """
+
+    model: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """The parts of a model's configuration that decide how it is called (contract section 0.3).
+
+    Attributes:
+        name: the model.
+        inputs: names of declared inputs; sending any other fails the request.
+        required: inputs that every request must hold.
+        outputs: names of declared outputs.
+        batched: whether tensors carry a leading batch dimension (``max_batch_size`` above 0).
+        decoupled: whether it may answer a request with several responses.
+        parameters: the configuration's parameters, as strings, unfilled ``${...}`` included.
+        steps: the steps of an ensemble; empty for other models.
+        backend: the backend's name, empty for an ensemble.
+    """
+
+    name: str
+    inputs: frozenset[str]
+    required: frozenset[str]
+    outputs: frozenset[str]
+    batched: bool
+    decoupled: bool
+    parameters: Mapping[str, str]
+    steps: tuple[Step, ...] = ()
+    backend: str = ""
+
+    @staticmethod
+    def of(config: model_config_pb2.ModelConfig) -> ModelView:
+        """Read a configuration."""
+        return ModelView(
+            name=config.name,
+            inputs=frozenset(tensor.name for tensor in config.input),
+            required=frozenset(tensor.name for tensor in config.input if not tensor.optional),
+            outputs=frozenset(tensor.name for tensor in config.output),
+            batched=config.max_batch_size > 0,
+            decoupled=config.model_transaction_policy.decoupled,
+            parameters={key: value.string_value for key, value in config.parameters.items()},
+            steps=tuple(
+                Step(step.model_name, dict(step.input_map), dict(step.output_map))
+                for step in config.ensemble_scheduling.step
+            ),
+            backend=config.backend,
+        )

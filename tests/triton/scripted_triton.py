@@ -1,0 +1,169 @@
+"""A gRPC server of the test process that plays Triton: configurations as given, responses as scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+
+from gateway.generation.request import GenerationRequest, Prompt, Sampling
+
+REPOSITORY = Path(__file__).parents[2] / "triton_repo"
+
+Script = Callable[[Any, Any], AsyncIterator[Any]]
+
+
+def stock_config(model: str) -> Any:
+    """The model's configuration in this project's repository."""
+    return text_format.Parse((REPOSITORY / model / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+
+
+def stock_configs() -> dict[str, Any]:
+    """The configurations of the ensemble and its steps."""
+    return {name: stock_config(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
+
+
+def ask(request_id: str = "r1", **changes: Any) -> GenerationRequest:
+    """A greedy request for a short prompt."""
+    base: dict[str, Any] = {
+        "prompt": Prompt(text="one two", ids=(5, 6)),
+        "max_tokens": 8,
+        "sampling": Sampling(temperature=0.0),
+        "end_ids": (2,),
+        "end_texts": ("</s>",),
+    }
+    return GenerationRequest(id=request_id, **{**base, **changes})
+
+
+def response(*, final: bool | None = None, **tensors: tuple[str, list[int], bytes]) -> Any:
+    """A response from (datatype, shape, content) per output."""
+    message = service_pb2.ModelStreamInferResponse()
+    for name, (datatype, shape, raw) in tensors.items():
+        message.infer_response.outputs.add(name=name, datatype=datatype, shape=shape)
+        message.infer_response.raw_output_contents.append(raw)
+    if final is not None:
+        message.infer_response.parameters["triton_final_response"].bool_param = final
+    return message
+
+
+def ints(*values: int) -> tuple[str, list[int], bytes]:
+    return "INT32", [1, 1, len(values)], struct.pack(f"<{len(values)}i", *values)
+
+
+def floats(*values: float) -> tuple[str, list[int], bytes]:
+    return "FP32", [1, 1, len(values)], struct.pack(f"<{len(values)}f", *values)
+
+
+def string(text: bytes) -> tuple[str, list[int], bytes]:
+    return "BYTES", [1], struct.pack("<I", len(text)) + text
+
+
+def tokens(*ids: int, final: bool | None = None, **more: tuple[str, list[int], bytes]) -> Any:
+    """A response with new token ids, as the engine model sends it."""
+    return response(final=final, output_ids=ints(*ids), sequence_length=ints(len(ids)), **more)
+
+
+def text(words: bytes, *, final: bool | None = None, **more: tuple[str, list[int], bytes]) -> Any:
+    """A response with new text, as a text-only ensemble sends it."""
+    return response(final=final, text_output=string(words), **more)
+
+
+def inputs_of(request: Any) -> dict[str, tuple[str, list[int], bytes]]:
+    """The inputs of a request as (datatype, shape, content)."""
+    return {
+        tensor.name: (tensor.datatype, list(tensor.shape), raw)
+        for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
+    }
+
+
+async def play(*messages: Any) -> AsyncIterator[Any]:
+    for message in messages:
+        yield message
+
+
+class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """Answers health and configuration from ``configs``, inference from ``script``; an async context manager.
+
+    Attributes:
+        configs: loaded models.
+        script: makes the responses of a request.
+        requests: every inference request received.
+        metadata: their metadata.
+        cancelled: ids of requests that ended by the client's cancellation.
+    """
+
+    def __init__(self, script: Script | None = None, configs: dict[str, Any] | None = None, port: int = 0) -> None:
+        self.script: Script = script or (lambda *_: play(tokens(7, final=True)))
+        self.configs = stock_configs() if configs is None else configs
+        self.requests: list[Any] = []
+        self.metadata: list[dict[str, str]] = []
+        self.cancelled: list[str] = []
+        self._changed = asyncio.Condition()
+        self._server: Any = None
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> ScriptedTriton:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something about the received requests holds."""
+        async with self._changed:
+            await asyncio.wait_for(self._changed.wait_for(holds), 10)
+
+    async def _note(self, notes: list[Any], note: Any) -> None:
+        async with self._changed:
+            notes.append(note)
+            self._changed.notify_all()
+
+    async def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ServerLiveResponse(live=True)
+
+    async def ServerReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ServerReadyResponse(ready=True)
+
+    async def ModelReady(self, request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ModelReadyResponse(ready=request.name in self.configs)
+
+    async def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if request.name not in self.configs:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"Request for unknown model: '{request.name}' is not found"
+            )
+        return service_pb2.ModelConfigResponse(config=self.configs[request.name])
+
+    async def ModelMetadata(self, request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ModelMetadataResponse(name=request.name, platform="scripted")
+
+    async def ModelStreamInfer(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        async for request in request_iterator:
+            self.metadata.append({key: str(value) for key, value in context.invocation_metadata()})
+            await self._note(self.requests, request)
+            try:
+                async for message in self.script(request, context):
+                    yield message
+            except asyncio.CancelledError:
+                await asyncio.shield(self._note(self.cancelled, request.id))
+                raise

@@ -1,0 +1,125 @@
+"""A backend without Triton, with it, and while it comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from scripted_triton import ScriptedTriton, ask, play, stock_configs
+from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
+
+from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
+from gateway.triton import TritonBackend
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async def poll() -> None:
+        while not holds():  # noqa: ASYNC110 - the backend announces readiness only
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), 10)
+
+
+async def generate(backend: TritonBackend) -> list[int]:
+    return [token async for chunk in backend.engine.generate(ask()) for token in chunk.ids]
+
+
+async def test_it_starts_without_triton_and_serves_when_it_comes(unused_port: int) -> None:
+    async with TritonBackend(f"127.0.0.1:{unused_port}", "ensemble") as backend:
+        with pytest.raises(EngineError) as error:
+            await backend.wait_ready(0.2)
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        assert not backend.status.ready
+        assert "cannot be reached" in backend.status.reason
+        async with ScriptedTriton(port=unused_port):
+            await backend.wait_ready(10)
+            assert backend.status.ready
+            assert await generate(backend) == [7]
+
+
+async def test_a_model_that_is_still_loading() -> None:
+    configs = stock_configs()
+    late = configs.pop("postprocessing")
+    async with ScriptedTriton(configs=configs) as server, TritonBackend(server.url, "ensemble") as backend:
+        with pytest.raises(EngineError):
+            await backend.wait_ready(0.3)
+        configs["postprocessing"] = late
+        await backend.wait_ready(10)
+
+
+async def test_it_notices_a_restart_and_discovers_anew(unused_port: int) -> None:
+    async with ScriptedTriton(port=unused_port) as before, TritonBackend(before.url, "ensemble") as backend:
+        await backend.wait_ready(10)
+        assert backend.engine.features.max_top_logprobs == 20
+        await before.stop()
+        await until(lambda: not backend.status.ready)
+        configs = stock_configs()
+        inputs = [tensor for tensor in configs["tensorrt_llm"].input if tensor.name != "num_top_log_probs"]
+        del configs["tensorrt_llm"].input[:]
+        configs["tensorrt_llm"].input.extend(inputs)
+        async with ScriptedTriton(configs=configs, port=unused_port):
+            await backend.wait_ready(10)
+            assert backend.engine.features.max_top_logprobs == 0
+
+
+async def test_an_unloaded_model_is_noticed_at_once_by_the_request_that_misses_it() -> None:
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble") as backend:
+        await backend.wait_ready(10)
+        del server.configs["tensorrt_llm"]
+        server.script = lambda *_: play(
+            ModelStreamInferResponse(error_message="Request for unknown model: 'tensorrt_llm' is not at ready state")
+        )
+        started = time.monotonic()
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        await until(lambda: not backend.status.ready)
+        assert time.monotonic() - started < 1.5, "the health poll alone would take 2 s"
+        assert "tensorrt_llm" in backend.status.reason
+
+
+async def test_a_step_that_goes_away_is_noticed_by_the_health_poll() -> None:
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble") as backend:
+        await backend.wait_ready(10)
+        del server.configs["postprocessing"]
+        await until(lambda: not backend.status.ready)
+        assert "postprocessing" in backend.status.reason
+
+
+async def test_the_hook_sees_features_and_may_refuse() -> None:
+    seen: list[EngineFeatures] = []
+
+    def check(features: EngineFeatures) -> None:
+        seen.append(features)
+        if len(seen) == 1:
+            raise ValueError("models[0].max_seq_len is not set")
+
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", on_discovered=check) as backend:
+        await until(lambda: bool(seen))
+        assert "max_seq_len" in backend.status.reason
+        await backend.wait_ready(10)
+        assert backend.status.features == seen[1]
+
+
+async def test_a_misconfiguration_is_the_reason() -> None:
+    configs = stock_configs()
+    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
+    async with ScriptedTriton(configs=configs) as server, TritonBackend(server.url, "ensemble") as backend:
+        with pytest.raises(EngineError) as error:
+            await backend.wait_ready(0.3)
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        assert "decoupled" in backend.status.reason
+
+
+async def test_after_closing_nothing_is_served() -> None:
+    async with ScriptedTriton() as server:
+        async with TritonBackend(server.url, "ensemble") as backend:
+            await backend.wait_ready(10)
+        with pytest.raises(EngineError):
+            _ = backend.engine
+        assert "shutting down" in backend.status.reason

@@ -1,0 +1,271 @@
+"""Which path is taken for which configuration, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from scripted_triton import ScriptedTriton, inputs_of, play, stock_config, stock_configs, tokens
+from tritonclient.grpc import model_config_pb2
+
+from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
+from gateway.triton import discovery, hints
+from gateway.triton.assembly import DiscoveryError
+from gateway.triton.client import TritonClient
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.model_view import ModelView
+from gateway.triton.transport import GrpcioTransport, open_channel
+
+
+async def discover(
+    configs: dict[str, Any], model: str = "ensemble", path: Any = "auto", script: Any = None
+) -> EngineFeatures:
+    async with ScriptedTriton(script, configs) as server, open_channel(server.url) as channel:
+        connection = Connection(GrpcioTransport(channel))
+        found = await discovery.discover(TritonClient(channel), connection, model, path)
+        await connection.background.drain(5)
+        return found.engine.features
+
+
+def remove(tensors: Any, *names: str) -> None:
+    kept = [tensor for tensor in tensors if tensor.name not in names]
+    del tensors[:]
+    tensors.extend(kept)
+
+
+def step(config: Any, model: str) -> Any:
+    return next(step for step in config.ensemble_scheduling.step if step.model_name == model)
+
+
+async def test_a_stock_ensemble_gives_its_engine_step() -> None:
+    async with ScriptedTriton() as server, open_channel(server.url) as channel:
+        found = await discovery.discover(
+            TritonClient(channel), Connection(GrpcioTransport(channel)), "ensemble", "auto"
+        )
+    assert found.engine.features.path == "tokens"
+    assert found.engine.features.model == "tensorrt_llm"
+    assert set(found.models) == {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"}
+    # The probe asked for one token.
+    [probe] = server.requests
+    assert inputs_of(probe)["request_output_len"][2] == b"\x01\0\0\0"
+    assert inputs_of(probe)["input_ids"][1] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["my_engine", "llama"])
+async def test_steps_are_found_by_their_tensors_not_by_their_names(name: str) -> None:
+    configs = stock_configs()
+    configs[name] = configs.pop("tensorrt_llm")
+    configs[name].name = name
+    step(configs["ensemble"], "tensorrt_llm").model_name = name
+    assert (await discover(configs)).model == name
+
+
+def with_another_step(ensemble: Any) -> None:
+    added = ensemble.ensemble_scheduling.step.add(model_name="guard")
+    added.input_map["TEXT"] = "text_output"
+    added.output_map["VERDICT"] = "verdict"
+
+
+def with_a_rewritten_prompt(ensemble: Any) -> None:
+    step(ensemble, "preprocessing").input_map["QUERY"] = "_rewritten"
+
+
+def with_changed_ids(ensemble: Any) -> None:
+    step(ensemble, "tensorrt_llm").input_map["input_ids"] = "_changed"
+
+
+def with_other_tokens_detokenized(ensemble: Any) -> None:
+    step(ensemble, "postprocessing").input_map["TOKENS_BATCH"] = "_filtered"
+
+
+def with_changed_text(ensemble: Any) -> None:
+    step(ensemble, "postprocessing").output_map["OUTPUT"] = "_raw_text"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (with_another_step, "guard"),
+        (with_a_rewritten_prompt, "prompt does not come straight"),
+        (with_changed_ids, "token ids do not come straight"),
+        (with_other_tokens_detokenized, "detokenizing step"),
+        (with_changed_text, "text does not go straight"),
+    ],
+)
+async def test_an_ensemble_that_does_more_is_not_bypassed(change: Any, words: str) -> None:
+    configs = stock_configs()
+    change(configs["ensemble"])
+    configs["guard"] = model_config_pb2.ModelConfig(name="guard")
+    features = await discover(configs)
+    assert features.path == "ensemble"
+    assert words in features.reason
+
+
+async def failing(request: Any, context: Any) -> AsyncIterator[Any]:
+    await context.abort(grpc.StatusCode.INTERNAL, "no")
+    yield
+
+
+async def full(request: Any, context: Any) -> AsyncIterator[Any]:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "Exceeds maximum queue size")
+    yield
+
+
+async def silent(request: Any, context: Any) -> AsyncIterator[Any]:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+    yield
+
+
+async def test_an_engine_that_fails_the_probe_is_reached_through_the_ensemble() -> None:
+    features = await discover(stock_configs(), script=failing)
+    assert features.path == "ensemble"
+    assert "probe" in features.reason
+
+
+async def test_a_busy_engine_has_answered_the_probe() -> None:
+    assert (await discover(stock_configs(), script=full)).path == "tokens"
+
+
+async def test_a_triton_that_goes_away_during_the_probe_decides_nothing() -> None:
+    with pytest.raises(EngineError) as error:
+        await discover(stock_configs(), script=silent)
+    assert error.value.kind is ErrorKind.UNAVAILABLE
+
+
+@pytest.mark.parametrize("path", ["tokens", "ensemble"])
+async def test_a_configured_path_is_honoured_without_a_probe(path: str) -> None:
+    features = await discover(stock_configs(), path=path, script=failing)
+    assert features.path == path
+    assert "configured" in features.reason
+
+
+async def test_an_engine_model_itself() -> None:
+    configs = {"tensorrt_llm": stock_config("tensorrt_llm")}
+    assert (await discover(configs, "tensorrt_llm")).path == "tokens"
+
+
+def llmapi() -> Any:
+    config = model_config_pb2.ModelConfig(name="tensorrt_llm")
+    for name in ("text_input", "streaming", "sampling_param_max_tokens"):
+        config.input.add(name=name)
+    return config
+
+
+def not_decoupled() -> dict[str, Any]:
+    configs = stock_configs()
+    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
+    return configs
+
+
+def without_text_output() -> dict[str, Any]:
+    configs = stock_configs()
+    remove(configs["ensemble"].output, "text_output")
+    return configs
+
+
+def with_a_required_image() -> dict[str, Any]:
+    configs = stock_configs()
+    configs["tensorrt_llm"].input.add(name="image")
+    return configs
+
+
+@pytest.mark.parametrize(
+    ("configs", "model", "path", "words"),
+    [
+        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "not supported yet"),
+        ({"tensorrt_llm_bls": stock_config("tensorrt_llm_bls")}, "tensorrt_llm_bls", "auto", "BLS"),
+        ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
+        ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
+        (not_decoupled(), "ensemble", "auto", "not decoupled"),
+        (without_text_output(), "ensemble", "ensemble", "text_output"),
+        (with_a_required_image(), "ensemble", "tokens", "image"),
+    ],
+    ids=["llmapi", "bls", "another", "engine as ensemble", "not decoupled", "no text", "required input"],
+)
+async def test_what_cannot_be_served_is_refused_by_name(
+    configs: dict[str, Any], model: str, path: str, words: str
+) -> None:
+    with pytest.raises(DiscoveryError, match=words):
+        await discover(configs, model, path)
+
+
+async def test_an_ensemble_without_inner_tensors_is_text_only() -> None:
+    configs = stock_configs()
+    remove(configs["ensemble"].output, "output_ids", "sequence_length")
+    features = await discover(configs, path="ensemble")
+    assert (features.token_ids, features.logprobs, features.max_top_logprobs) == (False, False, 0)
+    assert any("text only" in warning for warning in features.warnings)
+
+
+async def test_an_upstream_engine_has_no_alternatives() -> None:
+    configs = stock_configs()
+    remove(configs["tensorrt_llm"].input, "num_top_log_probs", "return_finish_reason")
+    remove(configs["tensorrt_llm"].output, "top_log_probs", "top_log_probs_ids", "finish_reason")
+    features = await discover(configs, script=lambda *_: play(tokens(7, final=True)))
+    assert features.logprobs
+    assert features.max_top_logprobs == 0
+
+
+async def test_an_engine_without_stop_is_warned_of() -> None:
+    configs = stock_configs()
+    remove(configs["tensorrt_llm"].input, "stop")
+    features = await discover(configs, path="ensemble")
+    assert any("stop" in warning for warning in features.warnings)
+
+
+def view(model: str = "tensorrt_llm", **parameters: str) -> ModelView:
+    config = stock_config(model)
+    config.parameters.clear()
+    for key, value in parameters.items():
+        config.parameters[key].string_value = value
+    return ModelView.of(config)
+
+
+def test_parameters_are_filled_from_the_environment() -> None:
+    model = view(a="/models/x", b="${FOLDER}/y", c="${NOT_SET}", d="${EMPTY}", e="")
+    environ = {"FOLDER": "/data", "EMPTY": ""}
+    assert [hints.parameter(model, name, environ) for name in "abcdef"] == [
+        "/models/x",
+        "/data/y",
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "config", "expected"),
+    [
+        ({"max_seq_len": "512"}, {"build_config": {"max_seq_len": 64}}, 512),
+        ({"max_seq_len": "${UNSET_LENGTH}"}, {"build_config": {"max_seq_len": 64}}, 64),
+        ({"engine": "reference"}, {"max_position_embeddings": 128}, 128),
+        ({}, {"max_position_embeddings": 128}, None),
+        ({"max_seq_len": "many"}, None, None),
+        ({"engine": "reference"}, {"max_position_embeddings": "x"}, None),
+    ],
+)
+def test_max_seq_len(
+    tmp_path: Path, parameters: dict[str, str], config: dict[str, Any] | None, expected: int | None
+) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    assert hints.max_seq_len(view(gpt_model_path=str(tmp_path), **parameters)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "adds"), [(None, True), ("true", True), ("${add_special_tokens}", True), ("False", False)]
+)
+def test_preprocessing_adds_special_tokens_unless_told_otherwise(value: str | None, adds: bool) -> None:
+    parameters = {} if value is None else {"add_special_tokens": value}
+    assert hints.adds_special_tokens(view("preprocessing", **parameters)) is adds
+
+
+def test_harmful_settings_are_warned_of() -> None:
+    assert any("decoding_mode" in warning for warning in hints.warnings(view(decoding_mode="top_k")))
+    assert any("normalize_log_probs" in warning for warning in hints.warnings(view()))
+    assert hints.warnings(view(normalize_log_probs="false", decoding_mode="top_k_top_p")) == ()

@@ -1,0 +1,245 @@
+"""Whole requests over a real gRPC connection: ends, errors, deadlines, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import pytest
+from scripted_triton import ScriptedTriton, ask, inputs_of, play, response, stock_config, tokens
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
+from gateway.generation.request import GenerationRequest
+from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import read_pipeline
+from gateway.triton.transport import GrpcioTransport, open_channel
+
+
+def engine_for(path: str, connection: Connection) -> Engine:
+    views = {name: ModelView.of(stock_config(name)) for name in ("ensemble", "preprocessing", "tensorrt_llm")}
+    pipeline = read_pipeline(views["ensemble"])
+    models = Models(views["ensemble"], views["tensorrt_llm"], views["preprocessing"], pipeline, tuple(views))
+    return (tokens_engine if path == "tokens" else ensemble_engine)(connection, models, "test")
+
+
+async def collect(engine: Engine, request: GenerationRequest | None = None) -> list[EngineChunk]:
+    return [chunk async for chunk in engine.generate(request or ask())]
+
+
+async def exhaust(chunks: AsyncIterator[EngineChunk]) -> None:
+    async for _ in chunks:
+        pass
+
+
+def error_message(words: str) -> Any:
+    return service_pb2.ModelStreamInferResponse(error_message=words)
+
+
+PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
+
+
+@PATHS
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param([tokens(1), tokens(2), tokens(3, final=True)], id="on the last data"),
+        pytest.param([tokens(1), tokens(2, 3), tokens(final=True)], id="on a response without tokens"),
+        pytest.param([tokens(1, final=False), tokens(2, 3), response(final=True)], id="on a response without outputs"),
+    ],
+)
+async def test_the_final_flag_ends_a_request(connect: Any, path: str, script: list[Any]) -> None:
+    _, connection = await connect(lambda *_: play(*script))
+    chunks = await collect(engine_for(path, connection))
+    assert [token for chunk in chunks for token in chunk.ids] == [1, 2, 3]
+    assert [chunk.final for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+@PATHS
+async def test_a_complete_request_is_not_cancelled(connect: Any, path: str) -> None:
+    server, connection = await connect(lambda *_: play(tokens(1), tokens(2, final=True)))
+    await collect(engine_for(path, connection))
+    await connection.background.drain(5)
+    assert len(server.requests) == 1
+    assert server.cancelled == []
+
+
+@PATHS
+async def test_requests_carry_the_header_that_gives_statuses(connect: Any, path: str) -> None:
+    server, connection = await connect(lambda *_: play(tokens(1, final=True)))
+    await collect(engine_for(path, connection))
+    assert server.metadata[0]["triton_grpc_error"] == "true"
+    assert server.requests[0].parameters["triton_enable_empty_final_response"].bool_param
+
+
+async def test_a_bls_model_is_not_sent_the_header_that_crashes_it(connect: Any) -> None:
+    server, connection = await connect(lambda *_: play(tokens(1, final=True)))
+    call = connection.transport.infer(service_pb2.ModelInferRequest(id="x"), timeout=5, status_errors=False)
+    assert await call.read() is not None
+    assert await call.read() is None
+    assert "triton_grpc_error" not in server.metadata[0]
+
+
+@PATHS
+@pytest.mark.parametrize("script", [[], [tokens(1)], [tokens(1, final=False), tokens(2)], [response(final=True)]])
+async def test_an_end_without_a_final_answer_is_an_error(connect: Any, path: str, script: list[Any]) -> None:
+    _, connection = await connect(lambda *_: play(*script))
+    with pytest.raises(EngineError) as error:
+        await collect(engine_for(path, connection))
+    assert error.value.kind is ErrorKind.INTERNAL
+
+
+@PATHS
+async def test_an_error_inside_the_stream(connect: Any, path: str) -> None:
+    words = "in ensemble 'ensemble', Prompt length (9) exceeds maximum input length (8)"
+    _, connection = await connect(lambda *_: play(error_message(words)))
+    with pytest.raises(EngineError) as error:
+        await collect(engine_for(path, connection))
+    assert error.value.kind is ErrorKind.CONTEXT_LENGTH
+
+
+@PATHS
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, ErrorKind.UNAVAILABLE),
+        (grpc.StatusCode.INTERNAL, ErrorKind.INTERNAL),
+        (grpc.StatusCode.CANCELLED, ErrorKind.CANCELLED),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, ErrorKind.TIMEOUT),
+    ],
+)
+async def test_a_status_after_some_tokens(connect: Any, path: str, status: Any, kind: ErrorKind) -> None:
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        if "stop" in inputs_of(request):
+            yield response(final=True)
+            return
+        yield tokens(1)
+        await context.abort(status, "words of the backend")
+
+    _, connection = await connect(script)
+    chunks = engine_for(path, connection).generate(ask())
+    assert list((await anext(chunks)).ids) == [1]
+    with pytest.raises(EngineError) as error:
+        await anext(chunks)
+    assert error.value.kind is kind
+    assert "backend" not in error.value.message
+
+
+@PATHS
+async def test_a_silent_server_ends_at_the_deadline(connect: Any, path: str) -> None:
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        if "stop" not in inputs_of(request):
+            await asyncio.Event().wait()
+        yield response(final=True)
+
+    _, connection = await connect(script)
+    connection.timeout = 0.3
+    with pytest.raises(EngineError) as error:
+        await collect(engine_for(path, connection))
+    assert error.value.kind is ErrorKind.TIMEOUT
+
+
+async def endless(request: Any, context: Any) -> AsyncIterator[Any]:
+    while True:
+        yield tokens(1)
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["closed", "task cancelled"])
+async def test_leaving_a_direct_request_cancels_the_rpc(connect: Any, how: str) -> None:
+    server, connection = await connect(endless)
+    await leave(engine_for("tokens", connection), how)
+    await server.until(lambda: server.cancelled == ["r1"])
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("how", ["closed", "task cancelled"])
+async def test_leaving_an_ensemble_request_stops_it_by_id(connect: Any, how: str) -> None:
+    stopped = asyncio.Event()
+
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        if "stop" in inputs_of(request):
+            stopped.set()
+            yield tokens(final=True)
+            return
+        while not stopped.is_set():
+            yield tokens(1)
+            await asyncio.sleep(0.01)
+        yield tokens(final=True)
+
+    server, connection = await connect(script)
+    await leave(engine_for("ensemble", connection), how)
+    await connection.background.drain(5)
+    target, *stops = server.requests
+    assert [(stop.id, stop.model_name) for stop in stops][:1] == [(target.id, "tensorrt_llm")]
+    # It ended by itself: Triton would count a cancelled ensemble request as in flight.
+    assert server.cancelled == []
+    assert len(connection.background) == 0
+
+
+async def test_a_stop_that_came_too_early_is_repeated(connect: Any) -> None:
+    stops: list[str] = []
+
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        if "stop" in inputs_of(request):
+            stops.append(request.id)
+            yield tokens(final=True)
+            return
+        while len(stops) < 2:
+            yield tokens(1)
+            await asyncio.sleep(0.01)
+        yield tokens(final=True)
+
+    _, connection = await connect(script)
+    await leave(engine_for("ensemble", connection), "closed")
+    await connection.background.drain(5)
+    assert stops == ["r1", "r1"]
+
+
+async def leave(engine: Engine, how: str) -> None:
+    """Take one chunk, then go."""
+    first = asyncio.Event()
+
+    async def consume() -> None:
+        async with aclosing(engine.generate(ask())) as chunks:
+            async for _ in chunks:
+                first.set()
+                if how == "closed":
+                    break
+
+    task = asyncio.create_task(consume())
+    await asyncio.wait_for(first.wait(), 5)
+    if how == "task cancelled":
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        await task
+
+
+@PATHS
+async def test_a_connection_closed_meanwhile_is_an_error(path: str) -> None:
+    async with ScriptedTriton(endless) as server, open_channel(server.url) as channel:
+        connection = Connection(GrpcioTransport(channel))
+        chunks = engine_for(path, connection).generate(ask())
+        await anext(chunks)
+        await channel.close()
+        with pytest.raises(EngineError) as error:
+            await exhaust(chunks)
+        assert error.value.kind in (ErrorKind.CANCELLED, ErrorKind.UNAVAILABLE)
+        await connection.background.drain(5)
+
+
+async def test_an_unreachable_server_is_told_apart_and_reported(unused_port: int) -> None:
+    async with open_channel(f"127.0.0.1:{unused_port}") as channel:
+        reported: list[bool] = []
+        connection = Connection(GrpcioTransport(channel), on_unavailable=lambda: reported.append(True))
+        with pytest.raises(EngineError) as error:
+            await collect(engine_for("tokens", connection))
+    assert error.value.kind is ErrorKind.UNAVAILABLE
+    assert reported == [True]

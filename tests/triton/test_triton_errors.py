@@ -1,0 +1,70 @@
+"""What clients are told when something fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.generation.engine import ErrorKind
+from gateway.triton.errors import engine_error
+
+K = ErrorKind
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (
+            "INTERNAL",
+            "Executor failed process requestId 4: Prompt length (9000) exceeds maximum input length (8192).",
+            K.CONTEXT_LENGTH,
+        ),
+        (
+            None,
+            "in ensemble 'ensemble', Prompt length (9) exceeds maximum input length (8). Set log level to info",
+            K.CONTEXT_LENGTH,
+        ),
+        ("INTERNAL", "The prompt length (9) exceeds max sequence length (8)", K.CONTEXT_LENGTH),
+        ("INTERNAL", "Input length (9) + max new tokens (1) exceeds max_seq_len (8)", K.CONTEXT_LENGTH),
+        ("UNAVAILABLE", "[request id: X] Exceeds maximum queue size", K.QUEUE_FULL),
+        (
+            None,
+            "in ensemble 'e', Failed to process the request(s) for model 'x': Maximum queue size of 2 has been reached",
+            K.QUEUE_FULL,
+        ),
+        ("UNAVAILABLE", "Request timeout expired", K.UNAVAILABLE),
+        ("INVALID_ARGUMENT", "Request for unknown model: 'x' is not found", K.UNAVAILABLE),
+        (None, "Request for unknown model: 'x' has no available versions", K.UNAVAILABLE),
+        ("NOT_FOUND", "'x' version 1 has no available versions", K.UNAVAILABLE),
+        ("UNAVAILABLE", "Request for unknown model: 'x' version 1 is not at ready state", K.UNAVAILABLE),
+        ("UNAVAILABLE", "failed to connect to all addresses; Connection refused", K.UNAVAILABLE),
+        ("UNAVAILABLE", "Socket closed", K.UNAVAILABLE),
+        ("UNAVAILABLE", "Cancelling all calls", K.UNAVAILABLE),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", K.TIMEOUT),
+        ("CANCELLED", "CANCELLED", K.CANCELLED),
+        (None, "request was cancelled", K.CANCELLED),
+        ("INVALID_ARGUMENT", "unexpected inference input 'foo' for model 'ensemble'", K.INTERNAL),
+        (None, "expected 4 inputs but got 3 inputs for model 'tensorrt_llm'", K.INTERNAL),
+        ("INTERNAL", "A value is required for request_output_len", K.INTERNAL),
+        ("INTERNAL", "Guided decoding is not enabled: guided_decoding_backend was not set up", K.INVALID_REQUEST),
+        (None, "something entirely new", K.INTERNAL),
+    ],
+)
+def test_kinds(status: str | None, text: str, kind: ErrorKind) -> None:
+    error = engine_error(status, text)
+    assert error.kind is kind
+    assert text in error.detail
+
+
+def test_the_context_length_is_told_in_numbers() -> None:
+    error = engine_error("INTERNAL", "in ensemble 'e', Prompt length (9000) exceeds maximum input length (8192)")
+    assert "9000" in error.message
+    assert "8192" in error.message
+
+
+@pytest.mark.parametrize("status", [None, "INTERNAL", "UNKNOWN", "CANCELLED", "UNAVAILABLE", "INVALID_ARGUMENT"])
+def test_backend_text_never_reaches_a_message(status: str | None) -> None:
+    secret = 'Traceback (most recent call last): File "/opt/secret/model.py", line 3'
+    for text in (secret, f"Prompt length (9) exceeds maximum input length {secret}", f"unexpected shape {secret}"):
+        message = engine_error(status, text).message
+        assert "secret" not in message
+        assert "Traceback" not in message
