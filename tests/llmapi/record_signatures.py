@@ -1,0 +1,125 @@
+"""Record the signatures of TensorRT-LLM's LLM API that the engine ``llmapi`` depends on, into signatures.json.
+
+    python tests/llmapi/record_signatures.py REPOSITORY REF VERSION [NOTE]
+
+REPOSITORY is a clone of github.com/NVIDIA/TensorRT-LLM, bare or not, and REF a tag or commit in it; with the REF ``-``
+it is a folder of sources without git. Sources are parsed, never imported. What is not found is left out and named on
+standard error; the tests say whether it matters.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_name("signatures.json")
+
+# Name in the table: source file, classes whose fields are its parameters (a derived class first).
+DATA_CLASSES = {
+    "SamplingParams": ("tensorrt_llm/sampling_params.py", ("SamplingParams",)),
+    "KvCacheConfig": ("tensorrt_llm/llmapi/llm_args.py", ("KvCacheConfig",)),
+    "TorchLlmArgs": ("tensorrt_llm/llmapi/llm_args.py", ("TorchLlmArgs", "BaseLlmArgs")),
+    "CompletionOutput": ("tensorrt_llm/executor/result.py", ("CompletionOutput",)),
+    "Logprob": ("tensorrt_llm/executor/result.py", ("Logprob",)),
+}
+# Name in the table: source file, classes that may hold the method.
+METHODS = {
+    "LLM.__init__": ("tensorrt_llm/llmapi/llm.py", ("BaseLLM", "LLM")),
+    "LLM.generate_async": ("tensorrt_llm/llmapi/llm.py", ("BaseLLM", "LLM")),
+    "LLM.shutdown": ("tensorrt_llm/llmapi/llm.py", ("BaseLLM", "LLM")),
+    "RequestOutput.abort": ("tensorrt_llm/executor/result.py", ("GenerationResult",)),
+    "RequestOutput.finished": ("tensorrt_llm/executor/result.py", ("GenerationResult",)),
+    "RequestOutput.outputs": ("tensorrt_llm/executor/result.py", ("GenerationResultBase",)),
+    "RequestOutput.__anext__": ("tensorrt_llm/executor/result.py", ("GenerationResult",)),
+}
+
+
+def main() -> None:
+    """Record one version."""
+    repository, ref, version = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+    modules: dict[str, dict[str, ast.ClassDef]] = {}
+    recorded: dict[str, Any] = {}
+    for name, (path, classes) in {**DATA_CLASSES, **METHODS}.items():
+        if path not in modules:
+            modules[path] = classes_of(read_source(repository, ref, path))
+        found = [modules[path][one] for one in classes if one in modules[path]]
+        parameters = method_parameters(found, name) if name in METHODS else field_parameters(found)
+        if parameters is None:
+            sys.stderr.write(f"{version}: no {name} in {path}\n")
+        else:
+            recorded[name] = {"source": path, "parameters": parameters}
+    table[version] = {"ref": ref, "note": sys.argv[4] if len(sys.argv) > 4 else "", "signatures": recorded}
+    TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+def read_source(repository: Path, ref: str, path: str) -> str:
+    """Text of a file at a ref; empty where there is none."""
+    if ref == "-":
+        file = repository / path
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
+    shown = subprocess.run(
+        ["git", "-C", str(repository), "show", f"{ref}:{path}"], capture_output=True, text=True, check=False
+    )
+    return shown.stdout if shown.returncode == 0 else ""
+
+
+def classes_of(source: str) -> dict[str, ast.ClassDef]:
+    """Classes of a module by name."""
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+
+
+def field_parameters(classes: list[ast.ClassDef]) -> dict[str, Any] | None:
+    """Public annotated fields, as parameters of the constructor; a derived class wins over its base."""
+    parameters: dict[str, Any] = {}
+    for node in reversed(classes):
+        for item in node.body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                name, default = item.target.id, field_default(item.value)
+                if not name.startswith("_"):
+                    parameters[name] = {"type": ast.unparse(item.annotation), **default}
+    return parameters if classes else None
+
+
+def field_default(value: ast.expr | None) -> dict[str, Any]:
+    """The default of a dataclass or pydantic field; nothing when it is required."""
+    if value is None:
+        return {}
+    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("Field", "field")):
+        return {"default": ast.unparse(value)}
+    for keyword in value.keywords:
+        if keyword.arg in ("default", "default_factory"):
+            text = ast.unparse(keyword.value)
+            return {"default": text if keyword.arg == "default" else f"{text}()"}
+    return {"default": ast.unparse(value.args[0])} if value.args else {}
+
+
+def method_parameters(classes: list[ast.ClassDef], name: str) -> dict[str, Any] | None:
+    """Parameters of a method, without ``self``; ``**kwargs`` keeps its stars."""
+    for node in classes:
+        for item in node.body:
+            if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and item.name == name.split(".")[1]:
+                return signature(item.args)
+    return None
+
+
+def signature(arguments: ast.arguments) -> dict[str, Any]:
+    """Names, annotations and defaults."""
+    named = [*arguments.posonlyargs, *arguments.args][1:]
+    defaults = [None] * (len(named) - len(arguments.defaults)) + list(arguments.defaults)
+    pairs = [*zip(named, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    parameters: dict[str, Any] = {}
+    for argument, default in pairs:
+        entry = {"type": ast.unparse(argument.annotation)} if argument.annotation else {}
+        parameters[argument.arg] = entry | ({"default": ast.unparse(default)} if default is not None else {})
+    if arguments.kwarg:
+        parameters[f"**{arguments.kwarg.arg}"] = {}
+    return parameters
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""A stand-in for the package tensorrt_llm: its recorded signatures, answered by the reference engine.
+
+Environment:
+    STANDIN_JOURNAL: file that gets a line of JSON for each construction, request, abort and shutdown.
+    STANDIN_VERSION: what ``__version__`` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Any
+
+import recorded
+import torch
+from reference.engine import Limits, ReferenceEngine
+from reference.llama import Llama
+from reference.request import Request, Response, Sampling
+
+STEP_S = 0.004  # about a GPU's step: long answers last long enough to be cancelled
+__version__ = os.environ.get("STANDIN_VERSION", "1.2.1")
+
+recorded.NAMES["torch"] = torch
+
+
+def journal(event: str, **details: Any) -> None:
+    """Write a line."""
+    with Path(os.environ.get("STANDIN_JOURNAL", os.devnull)).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"event": event, **details}, default=repr) + "\n")
+
+
+_Fields = make_dataclass(
+    "_Fields",
+    [(n, Any, field(default=recorded.default(entry))) for n, entry in recorded.parameters("SamplingParams").items()],
+    kw_only=True,
+)
+
+
+class SamplingParams(_Fields):  # type: ignore[misc, valid-type]
+    """Sampling parameters, by their recorded names and types."""
+
+    def __init__(self, **arguments: Any) -> None:
+        recorded.check_call("SamplingParams", arguments)
+        super().__init__(**arguments)
+        self.given = arguments
+
+
+@dataclass
+class Logprob:
+    """Log-prob of a token and its place."""
+
+    logprob: float
+    rank: int | None = None
+
+
+@dataclass
+class CompletionOutput:
+    """Everything generated so far."""
+
+    index: int = 0
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
+    finish_reason: str | None = None
+
+
+class RequestOutput:
+    """An asynchronous iterator over the steps of a request."""
+
+    def __init__(self, llm: LLM, number: int, params: SamplingParams) -> None:
+        self._llm, self._number, self._params = llm, number, params
+        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue[Response]()
+        self.outputs = [CompletionOutput()]
+        self.finished = False
+
+    def __aiter__(self) -> RequestOutput:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        if self.finished:
+            raise StopAsyncIteration
+        response, output = await self._queue.get(), self.outputs[0]
+        output.token_ids.extend(response.ids)
+        output.logprobs = self._llm.log_probs(response, output)
+        self.finished, output.finish_reason = response.final, response.finish
+        if response.finish == "stop" and not self._params.include_stop_str_in_output:
+            stops = [[stop] for stop in self._params.stop_token_ids or ()]
+            output.token_ids = output.token_ids[: -1 if output.token_ids[-1:] in stops else None]
+        return self
+
+    def put(self, response: Response) -> None:
+        """Called in the engine's thread."""
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, response)
+
+    def abort(self) -> None:
+        """End the request."""
+        journal("abort", request=self._number, tokens=len(self.outputs[0].token_ids))
+        self._llm.engine.cancel(str(self._number))
+
+
+class LLM:
+    """The reference engine behind the LLM API."""
+
+    def __init__(self, **arguments: Any) -> None:
+        known = recorded.parameters("LLM.__init__") | recorded.parameters("TorchLlmArgs")
+        for name, value in arguments.items():
+            if name not in known:
+                raise ValueError(f"LLM got invalid argument: {name}")
+            if not recorded.fits(value, known[name]["type"]):
+                raise ValueError(f"{name} is {value!r}, not {known[name]['type']}")
+        cache = arguments["kv_cache_config"].arguments
+        journal("LLM", **{**arguments, "kv_cache_config": cache})
+        self._top = arguments.get("sampler_type") == "TorchSampler"
+        limits = Limits(arguments["max_seq_len"], arguments["max_batch_size"])
+        self.engine = ReferenceEngine(Llama(Path(arguments["model"])), limits, normalize_log_probs=False)
+        self._count = 0
+        self._wake, self._stopping = threading.Condition(), False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def generate_async(self, **arguments: Any) -> RequestOutput:
+        """Start a request."""
+        recorded.check_call("LLM.generate_async", arguments)
+        params: SamplingParams = arguments["sampling_params"]
+        journal("generate_async", streaming=arguments["streaming"], sampling=params.given)
+        self._count += 1
+        result = RequestOutput(self, self._count, params)
+        self.engine.submit(_to_request(str(self._count), arguments["inputs"], params, arguments["streaming"], result))
+        with self._wake:
+            self._wake.notify()
+        return result
+
+    def log_probs(self, response: Response, output: CompletionOutput) -> list[Any]:
+        """The growing list: alternatives from TorchSampler, else the chosen token alone."""
+        if not response.request.log_probs:
+            return []
+        if not self._top:
+            pairs = zip(output.token_ids, response.log_probs, strict=True)
+            return [{token: Logprob(value, 1)} for token, value in pairs]
+        new = [
+            {token: Logprob(value, rank + 1) for rank, (token, value) in enumerate(alternatives)}
+            for alternatives in response.top_log_probs
+        ]
+        return output.logprobs + new
+
+    def shutdown(self) -> None:
+        """Stop."""
+        journal("shutdown")
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._stopping or self.engine.busy)
+                if self._stopping:
+                    return
+            time.sleep(STEP_S)
+            for response in self.engine.step():
+                put: Callable[[Response], None] = response.request.handle.put  # type: ignore[attr-defined]
+                put(response)
+
+
+def _to_request(number: str, prompt: list[int], params: Any, streaming: bool, result: RequestOutput) -> Request:
+    greedy = (params.temperature is None and params.top_p is None and params.top_k is None) or params.top_k == 1
+    if greedy or params.top_p == 0 or params.temperature == 0:
+        strategy: dict[str, Any] = {"top_k": 1}
+    else:
+        top_p = 1.0 if params.top_p is None else params.top_p
+        strategy = {"temperature": params.temperature, "top_k": params.top_k, "top_p": top_p, "seed": params.seed or 0}
+    optional = {
+        "repetition_penalty": params.repetition_penalty,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "min_tokens": params.min_tokens,
+    }
+    return Request(
+        id=number,
+        prompt=prompt,
+        max_tokens=params.max_tokens,
+        end_id=-1 if params.ignore_eos else params.end_id,
+        stop_words=tuple((token,) for token in params.stop_token_ids or ()),
+        sampling=Sampling(
+            **strategy,
+            **{name: value for name, value in optional.items() if value is not None},
+            bias=None if params.embedding_bias is None else params.embedding_bias.array,
+            bad_words=tuple((token,) for token in params.bad_token_ids or ()),
+        ),
+        streaming=streaming,
+        log_probs=bool(params.logprobs),
+        top_log_probs=params.logprobs or 0,
+        handle=result,
+    )

@@ -1,0 +1,254 @@
+"""The model on a real Triton with TRITON_ENGINE=llmapi, TensorRT-LLM being a stand-in with recorded signatures."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from kserve import Answer, answers, infer_request, metric
+from llmapi_stack import Serve, Server, copy_repository
+
+from gateway.deployment.tritonserver import TritonServer, TritonStartError
+
+MODEL = "tensorrt_llm"
+PROMPT = list(b"What is machine learning?")
+LONG = 1500
+
+
+def inputs(prompt: list[int] = PROMPT, tokens: int = 12, **more: Any) -> dict[str, Any]:
+    base = {"input_ids": prompt, "input_lengths": len(prompt), "request_output_len": tokens, "streaming": True}
+    return base | {"end_id": -1, "return_finish_reason": True} | more
+
+
+def ids(stream: list[Answer]) -> list[int]:
+    assert not [answer.error for answer in stream if answer.error]
+    return [token for answer in stream for token in answer.ids]
+
+
+def packed(*words: list[int]) -> np.ndarray[Any, Any]:
+    flat = [token for word in words for token in word]
+    ends = np.cumsum([len(word) for word in words]).tolist()
+    return np.array([[flat, ends + [-1] * (len(flat) - len(ends))]], np.int32)
+
+
+@pytest.fixture(scope="module")
+def reference(serve: Serve) -> Iterator[Server]:
+    """The same model on the reference engine."""
+    with serve(engine="reference") as running:
+        yield running
+
+
+def wait_for(server: Server, kind: str, count: int) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 15
+    while len(events := server.events(kind)) < count:
+        assert time.monotonic() < deadline, f"no {kind} in time"
+        time.sleep(0.02)
+    return events
+
+
+def test_streams_one_token_per_response(server: Server) -> None:
+    stream = server.client.stream(MODEL, **inputs(return_num_input_tokens=True, return_num_output_tokens=True))
+    assert [len(answer.ids) for answer in stream] == [1] * 12
+    assert [answer.final for answer in stream] == [False] * 11 + [True]
+    assert [answer.finish_reason for answer in stream] == [""] * 11 + ["length"]
+    assert {int(answer.tensors["num_input_tokens"].item()) for answer in stream} == {len(PROMPT)}
+    assert sum(int(answer.tensors["num_output_tokens"].item()) for answer in stream) == 12
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"temperature": 0.8},
+        {"temperature": 0.8, "runtime_top_p": 1.0, "seed": 7},
+        {"runtime_top_k": 5, "temperature": 1.3, "seed": 8},
+        {"runtime_top_p": 0.7, "seed": 9},
+        {"repetition_penalty": 1.5, "frequency_penalty": 0.5, "presence_penalty": 0.25},
+        {"bad_words_list": packed([100], [101], [35], [60])},
+        {"embedding_bias": np.arange(267, dtype=np.float32)[None] / 8},
+        {"streaming": False},
+        {"streaming": False, "exclude_input_in_output": True},
+    ],
+    ids=str,
+)
+def test_tokens_are_those_of_the_reference_engine(server: Server, reference: Server, more: dict[str, Any]) -> None:
+    expected = ids(reference.client.stream(MODEL, **inputs(**more)))
+    assert ids(server.client.stream(MODEL, **inputs(**more))) == expected
+    assert len(expected) >= 12
+
+
+def test_temperature_zero_is_greedy(server: Server) -> None:
+    greedy = ids(server.client.stream(MODEL, **inputs()))
+    assert ids(server.client.stream(MODEL, **inputs(temperature=0.0, runtime_top_p=0.9))) == greedy
+
+
+def test_end_id_ends_and_is_not_in_the_output(server: Server) -> None:
+    tokens = ids(server.client.stream(MODEL, **inputs()))
+    end = next(token for place, token in enumerate(tokens) if place > 2 and token not in tokens[:place])
+    stream = server.client.stream(MODEL, **inputs(end_id=end))
+    assert ids(stream) == tokens[: tokens.index(end)]
+    assert (stream[-1].finish_reason, stream[-1].final, stream[-1].ids) == ("stop", True, [])
+    late = ids(server.client.stream(MODEL, **inputs(end_id=end, min_tokens=12)))
+    assert len(late) == 12
+    assert end not in late
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_stop_words_end_and_stay(server: Server, length: int, streaming: bool) -> None:
+    tokens = ids(server.client.stream(MODEL, **inputs()))
+    word = tokens[5 : 5 + length]
+    aborts = len(server.events("abort"))
+    more: dict[str, Any] = {
+        "stop_words_list": packed(word, [266, 265, 264]),
+        "streaming": streaming,
+        "exclude_input_in_output": True,
+    }
+    stream = server.client.stream(MODEL, **inputs(**more))
+    end = next(n for n in range(1, 13) if tokens[:n][-length:] == word)
+    assert ids(stream) == tokens[:end]
+    assert (stream[-1].finish_reason, stream[-1].final) == ("stop", True)
+    if length > 1:
+        wait_for(server, "abort", aborts + 1)
+
+
+def test_log_probs_are_the_growing_list(server: Server, reference: Server) -> None:
+    more: dict[str, Any] = {"return_log_probs": True, "runtime_top_k": 4, "seed": 3}
+    stream = server.client.stream(MODEL, **inputs(**more))
+    grown = [answer.tensors["output_log_probs"] for answer in stream]
+    assert [array.shape for array in grown] == [(1, 1, n) for n in range(1, 13)]
+    for shorter, longer in itertools.pairwise(grown):
+        np.testing.assert_array_equal(shorter, longer[..., :-1])
+    np.testing.assert_allclose(stream[-1].tensors["cum_log_probs"].item(), grown[-1].sum(), rtol=1e-5)
+    expected = reference.client.stream(MODEL, **inputs(**more))[-1].tensors["output_log_probs"]
+    np.testing.assert_allclose(grown[-1], expected, atol=1e-5)
+
+
+def test_alternatives_need_the_sampler_that_gives_them(server: Server) -> None:
+    (answer,) = server.client.stream(MODEL, **inputs(num_top_log_probs=3))
+    assert "num_top_log_probs is 3, the engine gave 1" in answer.error
+
+
+def test_torch_sampler_gives_alternatives_and_refuses_penalties(serve: Serve, reference: Server) -> None:
+    with serve(LLM_SAMPLER_TYPE="TorchSampler", ENGINE_MAX_BATCH_SIZE="2", ENGINE_MAX_QUEUE_SIZE="1") as server:
+        wanted = inputs(num_top_log_probs=3, return_log_probs=True)
+        for mine, other in zip(
+            server.client.stream(MODEL, **wanted), reference.client.stream(MODEL, **wanted), strict=True
+        ):
+            np.testing.assert_array_equal(mine.tensors["top_log_probs_ids"], other.tensors["top_log_probs_ids"])
+            np.testing.assert_allclose(mine.tensors["top_log_probs"], other.tensors["top_log_probs"], atol=1e-5)
+        (refused,) = server.client.stream(MODEL, **inputs(presence_penalty=0.5))
+        assert "presence_penalty is not supported by the engine's sampler" in refused.error
+        check_full_queue(server)
+
+
+def check_full_queue(server: Server) -> None:
+    calls = [server.client.call(infer_request(MODEL, **inputs(tokens=LONG))) for _ in range(3)]
+    deadline = time.monotonic() + 15
+    while metric(server.triton.metrics_url, "nv_trt_llm_request_metrics", "active") < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    (answer,) = server.client.stream(MODEL, **inputs())
+    assert "Maximum queue size of 1 has been reached, please try again later" in answer.error
+    for call in calls:
+        call.cancel()
+    wait_for(server, "abort", 3)
+    assert len(ids(server.client.stream(MODEL, **inputs()))) == 12
+
+
+def test_cancelled_rpc_aborts_the_request(server: Server) -> None:
+    before = len(server.events("abort"))
+    call = server.client.call(infer_request(MODEL, **inputs(tokens=LONG)))
+    stream = answers(call)
+    next(stream)
+    call.cancel()
+    with pytest.raises(grpc.RpcError):
+        list(stream)
+    assert wait_for(server, "abort", before + 1)[-1]["tokens"] < LONG
+
+
+def test_stop_by_id_aborts_the_request(server: Server) -> None:
+    before = len(server.events("abort"))
+    stream = answers(server.client.call(infer_request(MODEL, "stop-me", **inputs(tokens=LONG))))
+    first = next(stream)
+    (duplicate,) = server.client.stream(MODEL, "stop-me", **inputs())
+    assert "requestId stop-me is already in progress" in duplicate.error
+    (stopped,) = server.client.stream(MODEL, "stop-me", stop=True, **inputs())
+    assert (stopped.final, stopped.tensors) == (True, {})
+    rest = list(stream)
+    assert (rest[-1].finish_reason, rest[-1].final) == ("cancelled", True)
+    assert 1 < len(ids([first, *rest])) + 1 < LONG
+    assert len(wait_for(server, "abort", before + 1)) == before + 1
+    assert len(ids(server.client.stream(MODEL, "stop-me", **inputs()))) == 12
+    assert metric(server.triton.metrics_url, "nv_trt_llm_request_metrics", "active") == 0
+
+
+def test_stop_of_an_unknown_id_is_harmless(server: Server) -> None:
+    (stopped,) = server.client.stream(MODEL, "nobody", stop=True, **inputs())
+    assert not stopped.error
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"prompt": [5] * 2048}, "Prompt length (2048) exceeds maximum input length (2047)."),
+        ({"prompt": [5, 267]}, "input_ids must be within the vocabulary of 267 tokens"),
+        ({"tokens": 0}, "request_output_len must be at least 1"),
+        ({"end_id": 267}, "end_id must be within the vocabulary"),
+        ({"beam_width": 2}, "Requested beam width 2 is larger than the maximum beam width 1"),
+        ({"bad_words_list": packed([1, 2])}, "bad_words_list: the LLM API takes no bad word of more than one"),
+        ({"embedding_bias": np.zeros((1, 5), np.float32)}, "embedding_bias must have 267 values, not 5"),
+        ({"guided_decoding_guide_type": "json"}, "GuidedDecoder is not set up"),
+        ({"return_generation_logits": True}, "return_generation_logits"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_refusals_name_the_cause(server: Server, more: dict[str, Any], message: str) -> None:
+    (answer,) = server.client.stream(MODEL, **inputs(**more))
+    assert message in answer.error
+
+
+def test_output_length_is_clamped_in_silence(server: Server) -> None:
+    stream = server.client.stream(MODEL, **inputs([5] * 2040, 100))
+    assert (len(ids(stream)), stream[-1].finish_reason) == (8, "length")
+    assert server.events("generate_async")[-1]["sampling"]["max_tokens"] == 8
+
+
+def test_what_the_llm_was_given(server: Server) -> None:
+    (built,) = server.events("LLM")
+    assert built["max_seq_len"] == 2048
+    assert built["sampler_type"] == "TRTLLMSampler"
+    assert built["kv_cache_config"] == {"free_gpu_memory_fraction": 0.9}
+
+
+def test_options_reach_the_llm_and_unloading_shuts_it_down(serve: Serve, tmp_path: Path) -> None:
+    extra = tmp_path / "extra.yaml"
+    extra.write_text("max_num_tokens: 512\nkv_cache_config: {enable_block_reuse: false}\n")
+    env = {"MAX_SEQ_LEN": "100", "LLM_TENSOR_PARALLEL_SIZE": "2", "LLM_DTYPE": "bfloat16"}
+    with serve(LLM_EXTRA_ARGS_FILE=str(extra), LLM_KV_CACHE_FREE_GPU_MEM_FRACTION="0.5", **env) as server:
+        (built,) = server.events("LLM")
+        (answer,) = server.client.stream(MODEL, **inputs([5] * 100))
+        assert "exceeds maximum input length (99)" in answer.error
+        server.triton.stop()
+        assert len(server.events("shutdown")) == 1
+    assert (built["max_num_tokens"], built["tensor_parallel_size"], built["dtype"]) == (512, 2, "bfloat16")
+    assert built["kv_cache_config"] == {"free_gpu_memory_fraction": 0.5, "enable_block_reuse": False}
+
+
+def test_without_the_package_the_load_error_names_it(model_dir: Path, tmp_path: Path) -> None:
+    repository = copy_repository(tmp_path / "repository", standin=False)
+    triton = TritonServer(repository, model_dir=model_dir, engine="llmapi", log_path=tmp_path / "triton.log")
+    triton.start()
+    try:
+        with pytest.raises(TritonStartError) as failure:
+            triton.wait_ready([MODEL], deadline_s=60)
+    finally:
+        triton.stop()
+    for word in ("tensorrt_llm", "TRITON_ENGINE", "llmapi", "reference"):
+        assert word in str(failure.value)

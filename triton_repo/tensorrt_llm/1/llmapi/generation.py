@@ -1,0 +1,109 @@
+"""One request's answers: from the LLM API's growing outputs to responses of the wire contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast, get_args
+
+from reference.request import Finish, Request, Response
+from reference.words import ends_with
+
+
+class EngineError(RuntimeError):
+    """The engine answered something that cannot be passed on as it is."""
+
+
+class Generation:
+    """Follows one request.
+
+    Attributes:
+        request: the request.
+        matched: True when a stop word was completed here, not in the engine, which must then be stopped.
+    """
+
+    def __init__(self, request: Request) -> None:
+        """Start with nothing generated."""
+        self.request = request
+        self.matched = False
+        self._prompt_tail = request.prompt[-max((len(word) for word in request.stop_words), default=1) :]
+        self._ids: list[int] = []
+        self._log_probs: list[float] = []
+        self._top: list[list[tuple[int, float]]] = []
+
+    def advance(self, output: Any, *, finished: bool) -> Response | None:
+        """Take the engine's output after a step.
+
+        Args:
+            output: `CompletionOutput`: ``token_ids`` and ``logprobs`` of everything generated so far.
+            finished: whether this is the last step.
+
+        Returns:
+            The response to send, None where there is nothing to say yet.
+
+        Raises:
+            EngineError: asked-for log-probs are missing, or the end has no known reason.
+        """
+        ids = list(output.token_ids)
+        finish = _finish_reason(output.finish_reason) if finished else None
+        if finish == "stop" and self.request.end_id >= 0 and ids[-1:] == [self.request.end_id]:
+            ids.pop()  # end_id is not part of an answer
+        start = len(self._ids)
+        for token in ids[start:]:
+            self._append(token, output)
+            if any(ends_with(self._prompt_tail + self._ids, word) for word in self.request.stop_words):
+                self.matched = not finished
+                finish = "stop"
+                break
+        if finish is None and (not self.request.streaming or len(self._ids) == start):
+            return None
+        return self._respond(start, finish)
+
+    def cancel(self) -> Response:
+        """The last response of a request that somebody ended."""
+        return self._respond(len(self._ids), "cancelled")
+
+    def _append(self, token: int, output: Any) -> None:
+        place = len(self._ids)
+        self._ids.append(token)
+        if not (self.request.log_probs or self.request.top_log_probs):
+            return
+        given = output.logprobs or []
+        if place >= len(given):
+            raise EngineError(f"output_log_probs: the engine gave {len(given)} values for more tokens")
+        entry = given[place]
+        values = {id_: _value(item) for id_, item in entry.items()} if isinstance(entry, Mapping) else {token: entry}
+        if self.request.log_probs:
+            if token not in values:
+                raise EngineError(f"output_log_probs: the engine gave no log-prob of token {token}")
+            self._log_probs.append(float(values[token]))
+        if wanted := self.request.top_log_probs:
+            best = sorted(values.items(), key=lambda item: (-item[1], item[0]))[:wanted]
+            if len(best) < wanted:
+                raise EngineError(f"num_top_log_probs is {wanted}, the engine gave {len(best)}")
+            self._top.append([(int(id_), float(value)) for id_, value in best])
+
+    def _respond(self, start: int, finish: Finish | None) -> Response:
+        request = self.request
+        if request.streaming:
+            ids, top = self._ids[start:], self._top[start:]
+        else:
+            ids, top = (request.prompt if request.echo else []) + self._ids, list(self._top)
+        return Response(
+            request,
+            ids=ids,
+            log_probs=list(self._log_probs),
+            cum_log_prob=sum(self._log_probs),
+            top_log_probs=top,
+            final=finish is not None,
+            finish=finish,
+        )
+
+
+def _finish_reason(reason: str | None) -> Finish:
+    if reason not in get_args(Finish):
+        raise EngineError(f"the engine ended with the finish reason {reason!r}")
+    return cast("Finish", reason)
+
+
+def _value(item: Any) -> float:
+    return float(getattr(item, "logprob", item))  # a Logprob; a plain number in the compact format

@@ -1,0 +1,202 @@
+"""How `tensorrt_llm.LLM` is built: from the environment, the model's parameters and an optional file."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value", str, int, float)
+
+TRTLLM_SAMPLER = "TRTLLMSampler"
+_TORCH_SAMPLER_COMPLETE = (1, 3, 24)  # first version whose TorchSampler applies penalties and bad words
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the engine.
+
+    Attributes:
+        max_seq_len: prompt plus generated tokens.
+        vocab_size: length of the logits, and of an embedding bias.
+        max_batch_size: sequences computed together.
+        max_queue_size: requests waiting beside them.
+        tensor_parallel_size: GPUs.
+        kv_cache_fraction: share of the free GPU memory for the KV cache.
+        dtype: of the weights and activations; ``auto`` takes the model's own.
+        sampler_type: None leaves the choice to `choose_sampler`.
+        extra: further arguments of `tensorrt_llm.LLM`; they win over everything else.
+    """
+
+    max_seq_len: int
+    vocab_size: int
+    max_batch_size: int = 64
+    max_queue_size: int = 256
+    tensor_parallel_size: int = 1
+    kv_cache_fraction: float = 0.9
+    dtype: str = "auto"
+    sampler_type: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def max_in_flight(self) -> int:
+        """Requests taken at the same time."""
+        return self.max_batch_size + self.max_queue_size
+
+
+@dataclass(frozen=True)
+class SamplerChoice:
+    """A sampler of the PyTorch backend.
+
+    Attributes:
+        arguments: for `tensorrt_llm.LLM`.
+        applies_penalties: False where penalties and bad words would be dropped in silence.
+    """
+
+    arguments: dict[str, Any]
+    applies_penalties: bool
+
+
+def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], folder: Path) -> Options:
+    """Read all settings; the environment wins over the model's parameters.
+
+    Args:
+        environ: ``MAX_SEQ_LEN``, ``ENGINE_MAX_BATCH_SIZE``, ``ENGINE_MAX_QUEUE_SIZE``, ``LLM_TENSOR_PARALLEL_SIZE``,
+            ``LLM_KV_CACHE_FREE_GPU_MEM_FRACTION``, ``LLM_DTYPE``, ``LLM_SAMPLER_TYPE``, ``LLM_EXTRA_ARGS_FILE``.
+        parameters: parameters of config.pbtxt: ``max_seq_len``, ``tensor_parallel_size``,
+            ``kv_cache_free_gpu_mem_fraction``.
+        folder: model folder in Hugging Face style.
+
+    Raises:
+        RuntimeError: a setting has no valid value; the message names it.
+    """
+
+    def setting(name: str, parameter: str, default: _Value) -> _Value:
+        text = environ.get(name) or parameters.get(parameter) or ""
+        if not text:
+            return default
+        try:
+            value = type(default)(text)
+        except ValueError:
+            value = None
+        if value is None or (not isinstance(value, str) and not (math.isfinite(value) and value > 0)):
+            raise RuntimeError(f"{name} is {text!r}; it must be a positive {type(default).__name__}")
+        return value
+
+    positions, vocab_size = _model_size(folder)
+    max_seq_len = setting("MAX_SEQ_LEN", "max_seq_len", positions)
+    if not max_seq_len:
+        raise RuntimeError(f"MAX_SEQ_LEN is not set, and {folder / 'config.json'} has no max_position_embeddings")
+    fraction = setting("LLM_KV_CACHE_FREE_GPU_MEM_FRACTION", "kv_cache_free_gpu_mem_fraction", 0.9)
+    if fraction > 1:
+        raise RuntimeError(f"LLM_KV_CACHE_FREE_GPU_MEM_FRACTION is {fraction}; it must be at most 1")
+    extra_file = environ.get("LLM_EXTRA_ARGS_FILE", "")
+    return Options(
+        max_seq_len=max_seq_len,
+        vocab_size=vocab_size,
+        max_batch_size=setting("ENGINE_MAX_BATCH_SIZE", "", 64),
+        max_queue_size=setting("ENGINE_MAX_QUEUE_SIZE", "", 256),
+        tensor_parallel_size=setting("LLM_TENSOR_PARALLEL_SIZE", "tensor_parallel_size", 1),
+        kv_cache_fraction=fraction,
+        dtype=setting("LLM_DTYPE", "", "auto"),
+        sampler_type=environ.get("LLM_SAMPLER_TYPE") or None,
+        extra=_read_extra(Path(extra_file)) if extra_file else {},
+    )
+
+
+def choose_sampler(version: str, fields: Mapping[str, Any], wanted: str | None) -> SamplerChoice:
+    """Choose the sampler, so that no sampling parameter is dropped in silence.
+
+    TorchSampler, the default, ignored penalties and bad words for long (TensorRT-LLM pull requests 16485 and 16052,
+    July 2026); TRTLLMSampler applies them, but gives no alternatives to the chosen token, and is gone since 1.3.
+
+    Args:
+        version: of tensorrt_llm.
+        fields: arguments that this version's PyTorch backend knows.
+        wanted: the operator's choice, None for ours.
+    """
+    complete = _version(version) >= _TORCH_SAMPLER_COMPLETE
+    if wanted is None and complete:
+        return SamplerChoice({}, applies_penalties=True)
+    name = wanted or TRTLLM_SAMPLER
+    applies = complete or name == TRTLLM_SAMPLER
+    if "sampler_type" in fields:
+        return SamplerChoice({"sampler_type": name}, applies)
+    if "enable_trtllm_sampler" in fields:  # 1.0
+        return SamplerChoice({"enable_trtllm_sampler": name == TRTLLM_SAMPLER}, applies)
+    return SamplerChoice({}, applies_penalties=complete)
+
+
+def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cache_config: type[Any]) -> dict[str, Any]:
+    """Keyword arguments of `tensorrt_llm.LLM`.
+
+    Args:
+        options: what was asked for.
+        folder: the model.
+        sampler: from `choose_sampler`.
+        kv_cache_config: `tensorrt_llm.llmapi.KvCacheConfig`.
+    """
+    extra = dict(options.extra)
+    cache = {"free_gpu_memory_fraction": options.kv_cache_fraction, **extra.pop("kv_cache_config", {})}
+    return {
+        "model": str(folder),
+        "skip_tokenizer_init": True,  # ids in, ids out
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "dtype": options.dtype,
+        "max_batch_size": options.max_batch_size,
+        "max_seq_len": options.max_seq_len,
+        "enable_chunked_prefill": True,  # else a prompt longer than max_num_tokens is refused
+        "kv_cache_config": kv_cache_config(**cache),
+        **sampler.arguments,
+        **extra,
+    }
+
+
+def _version(text: str) -> tuple[int, int, int]:
+    """Major, minor, release candidate; a release sorts after its candidates."""
+    found = re.match(r"(\d+)\.(\d+)\.?(\d*)(?:rc(\d+))?", text)
+    if found is None:
+        return 0, 0, 0
+    return int(found[1]), int(found[2]), int(found[4]) if found[4] else 10**6
+
+
+def _model_size(folder: Path) -> tuple[int, int]:
+    """Positions (0 where unknown) and vocabulary."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RuntimeError(f"cannot read {path}: {error}") from error
+    config = config.get("text_config", config)
+    vocab_size = config.get("vocab_size")
+    if not isinstance(vocab_size, int):
+        raise RuntimeError(f"{path} has no vocab_size")  # noqa: TRY004 - the file is wrong, not a caller's type
+    return int(config.get("max_position_embeddings") or 0), vocab_size
+
+
+def _read_extra(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RuntimeError(f"LLM_EXTRA_ARGS_FILE cannot be read: {error}") from error
+    try:
+        extra = json.loads(text) if path.suffix == ".json" else _load_yaml(text)
+    except ValueError as error:
+        raise RuntimeError(f"LLM_EXTRA_ARGS_FILE {path} cannot be parsed: {error}") from error
+    if not isinstance(extra, dict) or not isinstance(extra.get("kv_cache_config", {}), dict):
+        message = f"LLM_EXTRA_ARGS_FILE {path} must hold a mapping, as must its kv_cache_config"
+        raise RuntimeError(message)  # noqa: TRY004 - the file is wrong, not a caller's type
+    return extra
+
+
+def _load_yaml(text: str) -> Any:
+    import yaml  # noqa: PLC0415 - only operators who write YAML need it
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

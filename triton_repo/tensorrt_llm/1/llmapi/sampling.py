@@ -1,0 +1,95 @@
+"""From a request of the wire contract to the keyword arguments of `tensorrt_llm.SamplingParams`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reference.request import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reference.request import Request, Sampling
+
+GREEDY = {"top_k": 1}
+
+
+def sampling_arguments(
+    request: Request,
+    *,
+    max_tokens: int,
+    applies_penalties: bool,
+    to_tensor: Callable[[Any], Any],
+) -> dict[str, Any]:
+    """Keyword arguments of `SamplingParams`; what a request leaves at its default is left out.
+
+    Args:
+        request: checked already.
+        max_tokens: clamped to what max_seq_len leaves.
+        applies_penalties: whether the sampler applies penalties and bad words.
+        to_tensor: makes a `torch.Tensor` of a NumPy array.
+
+    Raises:
+        RefusedError: something that the LLM API cannot do, by name.
+    """
+    sampling = request.sampling
+    _refuse(sampling, applies_penalties=applies_penalties)
+    arguments: dict[str, Any] = {
+        "max_tokens": max_tokens,
+        # Explicit, because the LLM API would ask a tokenizer otherwise, which is not loaded.
+        "end_id": request.end_id,
+        "pad_id": max(request.end_id, 0),
+        "ignore_eos": request.end_id < 0,
+        "detokenize": False,
+        **sampling_strategy(sampling),
+    }
+    optional = {
+        "repetition_penalty": (sampling.repetition_penalty, 1.0),
+        "presence_penalty": (sampling.presence_penalty, 0.0),
+        "frequency_penalty": (sampling.frequency_penalty, 0.0),
+        "min_tokens": (sampling.min_tokens if request.end_id >= 0 else 0, 0),  # nothing to suppress without end_id
+    }
+    arguments.update({name: value for name, (value, default) in optional.items() if value != default})
+    # The tokens of a stop word stay in the answer (contract section 2.3). Longer words: `Generation` finds them.
+    single = [word[0] for word in request.stop_words if len(word) == 1]
+    if single:
+        arguments |= {"stop_token_ids": single, "include_stop_str_in_output": True}
+    if sampling.bad_words:
+        arguments["bad_token_ids"] = [word[0] for word in sampling.bad_words]
+    if sampling.bias is not None:
+        arguments["embedding_bias"] = to_tensor(sampling.bias)
+    if request.log_probs or request.top_log_probs:
+        arguments["logprobs"] = max(request.top_log_probs, 1)
+    return arguments
+
+
+def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
+    """Temperature, top-k, top-p and seed, with the contract's meanings (section 2.1) in the LLM API's terms.
+
+    Neither top-k nor top-p is greedy, whatever the temperature; the LLM API would sample. Temperature 0 is greedy here:
+    the C++ backend's full-vocabulary sampling at temperature 1 is a fault that nobody asks for.
+    """
+    top_k, top_p = sampling.top_k or 0, max(sampling.top_p or 0.0, 0.0)
+    if sampling.temperature == 0 or top_k == 1 or not (top_k or top_p):
+        return dict(GREEDY)
+    strategy: dict[str, Any] = {"temperature": 1.0 if sampling.temperature is None else sampling.temperature}
+    strategy["top_p"] = top_p or 1.0
+    if top_k:
+        strategy["top_k"] = top_k
+    return {**strategy, "seed": sampling.seed}
+
+
+def _refuse(sampling: Sampling, *, applies_penalties: bool) -> None:
+    if any(len(word) > 1 for word in sampling.bad_words):
+        raise RefusedError("bad_words_list: the LLM API takes no bad word of more than one token id")
+    if applies_penalties:
+        return
+    asked = {
+        "repetition_penalty": sampling.repetition_penalty != 1,
+        "presence_penalty": sampling.presence_penalty != 0,
+        "frequency_penalty": sampling.frequency_penalty != 0,
+        "bad_words_list": bool(sampling.bad_words),
+    }
+    for name, wanted in asked.items():
+        if wanted:
+            raise RefusedError(f"{name} is not supported by the engine's sampler")
