@@ -1,0 +1,92 @@
+"""The route of chat completions: parse, find the model, generate, answer."""
+
+from __future__ import annotations
+
+import anyio.to_thread
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.status import HTTP_200_OK
+
+from gateway.config import TimeoutSettings
+from gateway.openai.body import check_content_type
+from gateway.openai.chat.answer import stream_answer, whole_answer
+from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
+from gateway.openai.errors import OpenAIError
+from gateway.openai.ignored import ignored_header
+from gateway.openai.models.lookup import find_model
+from gateway.serving.registry import Registry
+from gateway.telemetry.metrics import Metrics
+from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.record import record_of
+from gateway.web.sse import EventStream
+
+_LARGE_BODY = 65536  # bytes; parsing more than this would hold up other requests' tokens
+_CLIENT_GONE = 499  # nobody reads it; the access log shows it
+
+_RESPONSES: dict[int | str, dict[str, object]] = {
+    HTTP_200_OK: {
+        "description": "A `chat.completion` object; with `stream: true` Server-Sent Events of `chat.completion.chunk`"
+        " objects and a last `[DONE]`.",
+        "content": {"application/json": {}, "text/event-stream": {}},
+    },
+    400: {"description": "The request is wrong; `param` names what."},
+    404: {"description": "No such model."},
+    429: {"description": "The engine's queue is full."},
+    503: {"description": "The model is loading or Triton is away."},
+    504: {"description": "The engine did not answer in time."},
+}
+
+
+def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
+    """The route ``POST /v1/chat/completions`` over the served models.
+
+    Args:
+        registry: of served models, started.
+        timeouts: of streams.
+        metrics: where ignored parameters are counted.
+    """
+    router = APIRouter(tags=["chat"])
+    schema = {"$ref": f"#/components/schemas/{ChatCompletionRequest.__name__}"}
+
+    @router.post(
+        "/v1/chat/completions",
+        responses=_RESPONSES,
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}},
+    )
+    async def create_chat_completion(request: Request) -> Response:
+        """Continue a conversation."""
+        record = record_of(request.scope)
+        asked = await _read(request)
+        model = find_model(registry, asked.model)
+        record.model = model.name
+        ignored = asked.ignored()
+        for name in ignored:
+            metrics.count_ignored(model.name, name)
+        headers = {"Cache-Control": "no-cache", **ignored_header(ignored)}
+        generation = await model.generate(asked.ask(), record.request_id, record.started)
+        if asked.stream:
+            return EventStream(stream_answer(generation, asked, record, timeouts), headers)
+        try:
+            body = await while_connected(request.receive, whole_answer(generation, asked, record))
+        except ClientDisconnectedError:
+            record.disconnected = True
+            return Response(status_code=_CLIENT_GONE)
+        return Response(body, headers=headers, media_type="application/json")
+
+    return router
+
+
+async def _read(request: Request) -> ChatCompletionRequest:
+    """The validated request.
+
+    Raises:
+        OpenAIError: when it is none.
+    """
+    check_content_type(request.headers.get("content-type", ""))
+    body = await request.body()
+    if not body:
+        raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
+    if len(body) > _LARGE_BODY:
+        return await anyio.to_thread.run_sync(parse_chat_request, body)
+    return parse_chat_request(body)

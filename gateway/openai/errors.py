@@ -1,0 +1,137 @@
+"""OpenAI's error shape, and the one table from failures to HTTP answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.generation import EngineError, ErrorKind
+from gateway.prompt import TemplateError
+from gateway.serving.errors import RefusedError
+from gateway.web.record import record_of
+
+_log = logging.getLogger(__name__)
+_RETRY = {"Retry-After": "1"}
+
+INVALID = "invalid_request_error"
+SERVER = "server_error"
+
+
+class OpenAIError(Exception):
+    """A request that ends with an error.
+
+    Attributes:
+        status: HTTP status.
+        message: one sentence for the client.
+        type: OpenAI's error type.
+        param: the request parameter at fault, such as ``messages[0].content``.
+        code: OpenAI's error code, None where it has none.
+        headers: further response headers.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = INVALID,  # noqa: A002 - OpenAI's name
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.type = type
+        self.param = param
+        self.code = code
+        self.headers = headers
+
+    def body(self) -> bytes:
+        """The JSON that OpenAI sends for an error."""
+        return orjson.dumps(
+            {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+        )
+
+    def response(self) -> Response:
+        """The HTTP answer."""
+        return Response(self.body(), self.status, self.headers, "application/json")
+
+
+# Kind -> status, type, code, headers. 429 and 503 are worth another try, and the SDKs do try again.
+_BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | None]] = {
+    ErrorKind.CONTEXT_LENGTH: (400, INVALID, "context_length_exceeded", None),
+    ErrorKind.INVALID_REQUEST: (400, INVALID, None, None),
+    ErrorKind.QUEUE_FULL: (429, "rate_limit_error", "rate_limit_exceeded", _RETRY),
+    ErrorKind.UNAVAILABLE: (503, SERVER, "service_unavailable", _RETRY),
+    ErrorKind.CANCELLED: (503, SERVER, "request_cancelled", _RETRY),
+    ErrorKind.TIMEOUT: (504, SERVER, "timeout", None),
+    ErrorKind.INTERNAL: (500, SERVER, None, None),
+}
+
+
+def from_engine(error: EngineError) -> OpenAIError:
+    """The answer to an engine's failure; the backend's own words go to the log only."""
+    status, kind, code, headers = _BY_KIND[error.kind]
+    if error.detail:
+        level = logging.ERROR if status == 500 else logging.WARNING
+        _log.log(level, "engine failure: %s", error.message, extra={"detail": error.detail[:2000]})
+    param = "messages" if error.kind is ErrorKind.CONTEXT_LENGTH else None
+    return OpenAIError(status, error.message, type=kind, param=param, code=code, headers=headers)
+
+
+def _from_template(error: TemplateError) -> OpenAIError:
+    if error.detail:
+        _log.warning("chat template: %s", error.message, extra={"detail": error.detail[:500]})
+    return OpenAIError(400, error.message, param="messages", code="invalid_value")
+
+
+async def handle_openai(request: Request, error: Exception) -> Response:
+    """Answer one of the failures that ``HANDLED`` names, in OpenAI's shape."""
+    if isinstance(error, EngineError):
+        error = from_engine(error)
+    elif isinstance(error, RefusedError):
+        error = OpenAIError(400, error.message, param=error.param, code=error.code)
+    elif isinstance(error, TemplateError):
+        error = _from_template(error)
+    if not isinstance(error, OpenAIError):
+        raise error
+    record_of(request.scope).error = error.code or error.type
+    return error.response()
+
+
+HANDLED: tuple[type[Exception], ...] = (OpenAIError, EngineError, RefusedError, TemplateError)
+
+
+async def handle_http(request: Request, error: Exception) -> Response:
+    """Answer the framework's own refusals: an unknown path, a wrong method."""
+    status = getattr(error, "status_code", 500)
+    where = f"{request.method} {request.url.path[:256]}"
+    if status == 404:
+        failure = OpenAIError(404, f"Unknown request URL: {where}.", code="unknown_url")
+    elif status == 405:
+        headers: Any = getattr(error, "headers", None)
+        failure = OpenAIError(405, f"Not allowed: {where}.", code="method_not_supported", headers=headers)
+    else:
+        failure = OpenAIError(status, f"{HTTPStatus(status).phrase}.", type=INVALID if status < 500 else SERVER)
+    return await handle_openai(request, failure)
+
+
+async def handle_defect(request: Request, error: Exception) -> Response:
+    """Answer a defect of the gateway; the server logs its traceback, and the client sees none of it."""
+    del error
+    record = record_of(request.scope)
+    record.error = SERVER
+    failure = OpenAIError(
+        500,
+        f"The gateway failed to process the request; its log has the cause under the request id {record.request_id}.",
+        type=SERVER,
+        headers={"x-request-id": record.request_id},  # this answer is made outside the middleware that adds it
+    )
+    return failure.response()

@@ -1,0 +1,54 @@
+"""The routes of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from gateway.openai.models.lookup import find_model
+from gateway.serving.model import ServedModel
+from gateway.serving.registry import Registry
+
+
+def models_router(registry: Registry) -> APIRouter:
+    """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
+    router = APIRouter(tags=["models"])
+
+    @router.get("/v1/models")
+    async def list_models() -> JSONResponse:
+        """List all served models, ready or not."""
+        return JSONResponse({"object": "list", "data": [model_object(model) for model in registry]})
+
+    @router.get("/v1/models/{model_id:path}")
+    async def retrieve_model(model_id: str) -> JSONResponse:
+        """Describe one served model: OpenAI's fields, and under ``gateway`` how it is served."""
+        return JSONResponse(model_object(find_model(registry, model_id)))
+
+    return router
+
+
+def model_object(model: ServedModel) -> dict[str, Any]:
+    """OpenAI's model object with a further object ``gateway``; values that are not known yet are null."""
+    features = model.features
+    reason = model.unready()
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "gateway",
+        "gateway": {
+            "ready": reason is None,
+            "reason": reason,
+            "path": features.path if features else None,
+            "path_reason": features.reason if features else None,
+            "triton_model": features.model if features else model.settings.triton.model,
+            "max_seq_len": model.max_seq_len,
+            "token_ids": features.token_ids if features else None,
+            "logprobs": features.logprobs if features else None,
+            "max_top_logprobs": features.max_top_logprobs if features else None,
+            "escape_special_tokens": model.settings.escape_special_tokens,
+            "max_stops": model.settings.max_stops,
+        },
+    }

@@ -1,0 +1,78 @@
+"""From pydantic's findings to OpenAI's error: one sentence and the parameter's path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from gateway.openai.chat.messages import BRANCH
+from gateway.openai.errors import OpenAIError
+
+
+def error_of(error: ValidationError) -> OpenAIError:
+    """The answer to a request that does not validate: its first finding."""
+    finding = error.errors(include_url=False)[0]
+    return _answer(finding)
+
+
+def param_of(location: Sequence[int | str]) -> str:
+    """A location as OpenAI writes it, such as ``messages[0].content``."""
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not part.startswith(BRANCH):
+            path += f".{part}" if path else part
+    return path[:256]
+
+
+def _answer(finding: Any) -> OpenAIError:
+    kind, given = finding["type"], finding["input"]
+    param = param_of(finding["loc"])
+    if kind == "missing":
+        return _missing(param)
+    if kind in {"role", "content_part"}:
+        return _unknown_branch(kind, param, given, finding["msg"])
+    if kind in _RANGE:
+        code = _RANGE[kind]
+    else:
+        code = "invalid_type" if kind.endswith("_type") or kind in _OTHER_TYPES else "invalid_value"
+    wrong = "type" if code == "invalid_type" else "value"
+    return OpenAIError(400, f"Invalid {wrong} for '{param}': {_lower(finding['msg'])}.", param=param, code=code)
+
+
+# Pydantic's names of findings -> OpenAI's codes.
+_RANGE = {
+    "greater_than_equal": "integer_below_min_value",
+    "less_than_equal": "integer_above_max_value",
+    "less_than": "integer_above_max_value",
+    "too_short": "empty_array",
+    "string_too_short": "empty_string",
+    "string_too_long": "string_above_max_length",
+}
+_OTHER_TYPES = frozenset({"content", "stop", "int_from_float", "model_attributes_type"})
+
+
+def _unknown_branch(kind: str, param: str, given: Any, message: str) -> OpenAIError:
+    key = "role" if kind == "role" else "type"
+    if not isinstance(given, dict):
+        return OpenAIError(400, f"Invalid type for '{param}': an object is expected.", param=param, code="invalid_type")
+    if key not in given:
+        param = f"{param}.{key}"
+        return _missing(param)
+    value = given[key]
+    shown = repr(value[:64]) if isinstance(value, str) else type(value).__name__
+    if kind == "role":
+        param = f"{param}.role"
+        return OpenAIError(400, f"Invalid value for '{param}': {shown}. {message}.", param=param, code="invalid_value")
+    return OpenAIError(400, f"{message}: {shown}.", param=param, code="unsupported_content_part")
+
+
+def _missing(param: str) -> OpenAIError:
+    return OpenAIError(400, f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+
+
+def _lower(message: str) -> str:
+    return message[0].lower() + message[1:]

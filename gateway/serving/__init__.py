@@ -1,0 +1,1 @@
+"""Served models and the orchestration that every endpoint shares. Knows engines only as ``generation``'s protocol."""

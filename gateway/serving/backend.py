@@ -1,0 +1,59 @@
+"""What serving needs of whatever keeps an engine reachable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.config import ModelSettings
+from gateway.generation import Engine, EngineFeatures
+
+
+class BackendStatus(Protocol):
+    """A backend's state at one moment."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests can be served."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """One sentence: why this path when it is ready, else what is missing. Safe to show."""
+        ...
+
+
+class Backend(Protocol):
+    """A supervised engine: it comes and goes, and is found again by itself.
+
+    Attributes:
+        on_discovered: called with the features before each time it becomes ready; a ValueError that it raises keeps the
+            backend from becoming ready, with the error's text as the reason.
+    """
+
+    on_discovered: Callable[[EngineFeatures], None] | None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine as last discovered.
+
+        Raises:
+            EngineError: UNAVAILABLE while it is away or loading.
+        """
+        ...
+
+    @property
+    def status(self) -> BackendStatus:
+        """Its state now."""
+        ...
+
+    async def start(self) -> None:
+        """Begin to supervise; returns at once."""
+        ...
+
+    async def close(self) -> None:
+        """End everything that ``start`` began."""
+        ...
+
+
+BackendFactory = Callable[[ModelSettings], Backend]

@@ -1,0 +1,230 @@
+"""One generation in flight: a task that reads the engine, and what it has ready for whoever answers the client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+from gateway.generation import Engine, EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
+from gateway.telemetry.metrics import ModelMetrics
+
+_MOST_READY = 1024  # pieces that may wait for a slow client before the engine is no longer read
+_CLEANUP_S = 2.0  # an answer waits no longer than this for the engine to acknowledge a cancel
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds a generation may take, counted from the arrival of its request.
+
+    Attributes:
+        first_token_s: to the engine's first response.
+        total_s: to the end of the answer.
+    """
+
+    first_token_s: float
+    total_s: float
+
+
+class RunningGeneration:
+    """An asynchronous context manager around one request to an engine; leaving it early cancels the request.
+
+    Attributes:
+        ttft_s: seconds from the request's arrival to the first token, None before.
+        assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: GenerationRequest,
+        assembler: SequenceAssembler,
+        *,
+        deadlines: Deadlines,
+        metrics: ModelMetrics,
+        arrived: float,
+    ) -> None:
+        """Prepare; nothing is sent before the context is entered.
+
+        Args:
+            engine: what generates.
+            request: what to generate.
+            assembler: a fresh one for ``request``.
+            deadlines: when to give up.
+            metrics: counters of the served model.
+            arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
+        """
+        self.assembler = assembler
+        self.ttft_s: float | None = None
+        self._engine = engine
+        self._request = request
+        self._deadlines = deadlines
+        self._metrics = metrics
+        self._arrived = arrived
+        self._last = 0.0
+        self._ready: list[Piece] = []
+        self._responded = False
+        self._finished = False
+        self._complete = False
+        self._error: EngineError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()
+        self._timers: list[asyncio.TimerHandle] = []
+
+    async def __aenter__(self) -> RunningGeneration:
+        loop = asyncio.get_running_loop()
+        elapsed = time.perf_counter() - self._arrived
+        self._timers = [
+            loop.call_later(
+                max(0.0, seconds - elapsed),
+                self._expire,
+                f"The model did not {what} within {seconds:g} seconds.",
+            )
+            for seconds, what in (
+                (self._deadlines.first_token_s, "answer"),
+                (self._deadlines.total_s, "finish its answer"),
+            )
+        ]
+        self._metrics.in_flight.inc()
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            self._metrics.cancelled.inc()
+            self._finish()
+            self._task.cancel()
+        # A finished generation is not cancelled: its task may be telling the engine to stop.
+        await asyncio.wait((self._task,), timeout=_CLEANUP_S)
+
+    async def responded(self, timeout: float | None = None) -> bool:
+        """Wait for the engine's first response, at most ``timeout`` seconds; whether it came.
+
+        Raises:
+            EngineError: when the engine failed before it responded, or a deadline passed.
+        """
+        while not self._responded:
+            if self._finished:
+                await self._check_outcome()
+            if not await self._wait(timeout):
+                break
+        return self._responded
+
+    async def pieces(self, timeout: float | None = None) -> list[Piece] | None:
+        """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+
+        Raises:
+            EngineError: when the engine failed or a deadline passed; all pieces before that were returned.
+        """
+        while not self._ready:
+            if self._finished:
+                await self._check_outcome()
+                return None
+            if not await self._wait(timeout):
+                return []
+        ready, self._ready = self._ready, []
+        self._room.set()
+        return ready
+
+    async def _check_outcome(self) -> None:
+        """Raise unless the answer is complete: nobody may take a part for the whole."""
+        if self._error is not None:
+            raise self._error
+        if not self._complete:
+            await self._task  # a defect of ours surfaces here
+
+    async def _wait(self, timeout: float | None) -> bool:
+        """Wait until something changed; False after ``timeout``. Only one caller waits at a time."""
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = loop.call_later(timeout, _resolve, waiter) if timeout is not None else None
+        try:
+            await waiter
+        finally:
+            if timer:
+                timer.cancel()
+            changed, self._waiter = self._waiter is None, None
+        return changed
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            _resolve(waiter)
+
+    def _expire(self, message: str) -> None:
+        self._fail(EngineError(ErrorKind.TIMEOUT, message))
+        self._task.cancel()
+
+    def _fail(self, error: EngineError) -> None:
+        if not self._finished:
+            self._error = error
+            self._metrics.failures[error.kind.value].inc()
+            self._finish()
+
+    def _finish(self) -> None:
+        """The one end of every generation, however it ended."""
+        if self._finished:
+            return
+        self._finished = True
+        for timer in self._timers:
+            timer.cancel()
+        self._metrics.in_flight.dec()
+        if self._responded:
+            usage = self.assembler.usage
+            self._metrics.prompt_tokens.inc(usage.prompt_tokens)
+            self._metrics.completion_tokens.inc(usage.completion_tokens)
+            self._metrics.surplus_tokens.inc(self.assembler.surplus_tokens)
+        self._wake()
+
+    async def _read(self) -> None:
+        """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
+        chunks = self._engine.generate(self._request)
+        try:
+            async for chunk in chunks:
+                self._take(chunk)
+                if self._finished:
+                    break
+                if len(self._ready) >= _MOST_READY:
+                    self._room.clear()
+                    await self._room.wait()
+            self._fail(EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response."))
+        except EngineError as error:
+            self._fail(error)
+        finally:
+            self._finish()
+            await chunks.aclose()
+
+    def _take(self, chunk: EngineChunk) -> None:
+        self._observe(len(chunk.ids) or chunk.output_tokens or bool(chunk.text))
+        if not self._responded:
+            self._responded = True
+            self._timers[0].cancel()
+        piece = self.assembler.feed(chunk)
+        if piece is not None:
+            self._ready.append(piece)
+        if self.assembler.stopped or chunk.final:
+            piece = self.assembler.finish()
+            if piece is not None:
+                self._ready.append(piece)
+            self._complete = True
+            self._finish()
+        self._wake()
+
+    def _observe(self, tokens: int) -> None:
+        if not tokens:
+            return
+        now = time.perf_counter()
+        if self.ttft_s is None:
+            self.ttft_s = now - self._arrived
+            self._metrics.ttft.observe(self.ttft_s)
+        else:
+            self._metrics.inter_token.observe((now - self._last) / tokens)
+        self._last = now
+
+
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,107 @@
+"""Prometheus metrics, in a registry of their own for each application."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from gateway.generation.engine import ErrorKind
+
+_TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_GAP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
+_SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+_MOST_NAMES = 100  # clients choose the names of unknown parameters: label values must stay bounded
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetrics:
+    """The metrics of one served model, looked up once: the hot path must not look up labels."""
+
+    in_flight: Gauge
+    ttft: Histogram
+    inter_token: Histogram
+    prompt_tokens: Counter
+    completion_tokens: Counter
+    surplus_tokens: Counter
+    cancelled: Counter
+    failures: Mapping[str, Counter]
+
+
+class Metrics:
+    """What the gateway counts. Times are in seconds.
+
+    Attributes:
+        requests: answered requests by model, endpoint (a route, never a raw path) and HTTP status.
+        in_flight: generations that run now, by model.
+        ttft: from the arrival of a request to the engine's first response with a token, by model.
+        inter_token: time between responses of the engine divided by their tokens, by model.
+        prompt_tokens: ids sent, by model.
+        completion_tokens: ids generated as usage reports them, by model.
+        surplus_tokens: ids generated after a stop match and before the cancel took effect, by model.
+        cancelled: generations ended because the client left, by model.
+        failures: generations that an engine ended with an error, by model and kind.
+    """
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        model = ["model"]
+        self.requests = Counter(
+            "gateway_requests", "Answered requests.", ["model", "endpoint", "status"], registry=registry
+        )
+        self.in_flight = Gauge("gateway_requests_in_flight", "Generations that run now.", model, registry=registry)
+        self.ttft = Histogram(
+            "gateway_time_to_first_token_seconds",
+            "Arrival to first token.",
+            model,
+            buckets=_TTFT_BUCKETS,
+            registry=registry,
+        )
+        self.inter_token = Histogram(
+            "gateway_inter_token_seconds", "Time per further token.", model, buckets=_GAP_BUCKETS, registry=registry
+        )
+        self.prompt_tokens = Counter("gateway_prompt_tokens", "Prompt ids sent.", model, registry=registry)
+        self.completion_tokens = Counter("gateway_completion_tokens", "Ids generated.", model, registry=registry)
+        self.surplus_tokens = Counter(
+            "gateway_surplus_tokens", "Ids generated between a stop match and the cancel.", model, registry=registry
+        )
+        self.cancelled = Counter(
+            "gateway_requests_cancelled", "Generations whose client left.", model, registry=registry
+        )
+        self.failures = Counter(
+            "gateway_engine_failures", "Generations that an engine failed.", ["model", "kind"], registry=registry
+        )
+        self._ignored = Counter(
+            "gateway_ignored_parameters", "Unknown parameters that were served without.", ["model", "parameter"],
+            registry=registry,
+        )  # fmt: skip
+        self._names: set[str] = set()
+
+    def for_model(self, model: str) -> ModelMetrics:
+        """The metrics of one served model, at zero where nothing was counted yet."""
+        return ModelMetrics(
+            in_flight=self.in_flight.labels(model),
+            ttft=self.ttft.labels(model),
+            inter_token=self.inter_token.labels(model),
+            prompt_tokens=self.prompt_tokens.labels(model),
+            completion_tokens=self.completion_tokens.labels(model),
+            surplus_tokens=self.surplus_tokens.labels(model),
+            cancelled=self.cancelled.labels(model),
+            failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
+        )
+
+    def count_ignored(self, model: str, parameter: str) -> None:
+        """Count an unknown parameter; beyond a bounded number of distinct names all count as ``other``."""
+        if parameter not in self._names:
+            if len(self._names) >= _MOST_NAMES or not _SAFE_NAME.fullmatch(parameter):
+                parameter = "other"
+            else:
+                self._names.add(parameter)
+        self._ignored.labels(model, parameter).inc()
+
+    def render(self) -> tuple[bytes, str]:
+        """All metrics as Prometheus text, and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

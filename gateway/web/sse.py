@@ -1,0 +1,56 @@
+"""Server-Sent Events as ready bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.record import record_of
+
+COMMENT = b": waiting\n\n"
+"""An event stream comment: clients skip it, proxies see a living connection."""
+
+
+class EventStream(Response):
+    """Sends what a generator of ready bytes yields, one write for each, and closes it when the client leaves.
+
+    ``sse-starlette`` sends its response headers before the generator has run, comments at fixed times instead of after
+    silence, and leaves by repeated cancellation, which cuts off the clean-up that tells an engine to stop. This class
+    sends the headers with the first bytes, so that an error before them keeps its true status, leaves comments to
+    the generator, which knows what silence is, and cancels once.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[bytes, None], headers: Mapping[str, str] | None = None) -> None:
+        """Answer 200 with ``events``.
+
+        Args:
+            events: complete events or comments, ready to send. An exception before the first is the caller's to turn
+                into an answer; afterwards none may leave it.
+            headers: further response headers.
+        """
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
+        del self.headers["content-length"]
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the connection."""
+        try:
+            await while_connected(receive, self._send(send))
+        except ClientDisconnectedError:
+            record_of(scope).disconnected = True
+
+    async def _send(self, send: Send) -> None:
+        started = False
+        async with aclosing(self._events) as events:
+            async for data in events:
+                if not started:
+                    started = True
+                    await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

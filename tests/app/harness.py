@@ -1,0 +1,104 @@
+"""The application over a scripted engine, in process and behind a real HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from gateway.app import create_app
+from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
+from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
+
+USER = [{"role": "user", "content": "Hi"}]
+
+
+@dataclass
+class Gateway:
+    """A running application.
+
+    Attributes:
+        client: an HTTP client of it.
+        engine: its engine.
+        backend: its backend.
+    """
+
+    client: httpx.AsyncClient
+    engine: ScriptedEngine
+    backend: ScriptedBackend
+
+    async def chat(self, **body: Any) -> httpx.Response:
+        return await self.client.post("/v1/chat/completions", json={"model": MODEL, "messages": USER, **body})
+
+
+def says(folder: Path, text: str) -> Script:
+    """A script that answers ``text``, one token a byte, up to max_tokens."""
+    ids = ByteIds(folder).of(text)
+
+    def script(request: GenerationRequest) -> list[Step]:
+        logprobs = [-0.5] if request.logprobs else None
+        given = [EngineChunk(ids=[index], logprobs=logprobs) for index in ids[: request.max_tokens]]
+        return [*given, EngineChunk(final=True)]
+
+    return script
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    folder: Path,
+    script: Script | None = None,
+    *,
+    served: bool = False,
+    features: EngineFeatures = TOKENS,
+    engine_up: bool = True,
+    tokenizer: Path | None = None,
+    **changes: Any,
+) -> AsyncIterator[Gateway]:
+    """The application over a scripted engine.
+
+    Args:
+        folder: of the tokenizer.
+        script: what the engine does; says "Hello" without one.
+        served: by a real server on a loopback port (streams and disconnects as they are), else in process.
+        features: of the engine.
+        engine_up: whether the engine is there from the start.
+        tokenizer: configured folder, ``folder`` without one.
+        changes: settings, as of ``settings_for``.
+    """
+    engine = ScriptedEngine(script or says(folder, "Hello"), features)
+    backend = ScriptedBackend(engine if engine_up else None)
+    app = create_app(settings_for(tokenizer or folder, **changes), backend_factory=lambda _: backend)
+    async with app.router.lifespan_context(app), contextlib.AsyncExitStack() as stack:
+        if served:
+            url = await stack.enter_async_context(_server(app))
+            transport: httpx.AsyncBaseTransport = httpx.AsyncHTTPTransport()
+        else:
+            url = "http://gateway"
+            transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, transport=transport, timeout=20))
+        yield Gateway(client, engine, backend)
+    assert engine.running == 0
+    assert backend.closed
+
+
+@contextlib.asynccontextmanager
+async def _server(app: Any) -> AsyncIterator[str]:
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None, timeout_graceful_shutdown=5)
+    )
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
+    task = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            assert not task.done()
+            await asyncio.sleep(0)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task

@@ -1,0 +1,55 @@
+"""The server process, in front of a Triton that is not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.stack import GatewayProcess, free_port
+
+
+@pytest.fixture
+def process(folder: Path, tmp_path: Path) -> GatewayProcess:
+    return GatewayProcess(
+        tmp_path / "log",
+        GATEWAY_MODEL="m",
+        GATEWAY_TRITON_URL=f"127.0.0.1:{free_port()}",
+        GATEWAY_TOKENIZER=str(folder),
+        GATEWAY_MAX_SEQ_LEN="256",
+    )
+
+
+def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayProcess) -> None:
+    process.start(ready=False)
+    try:
+        answer = process.wait("/health/ready", 503)
+        assert answer.json()["models"]["m"]["reason"]
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        refused = httpx.post(f"{process.url}/v1/chat/completions", json=body)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "server" not in refused.headers
+    finally:
+        status = process.stop()
+    assert status == 0
+    lines = [json.loads(line) for line in process.log_lines()]
+    assert [line["status"] for line in lines if line["logger"] == "gateway.access"] == [503]
+    assert any("GATEWAY_API_KEYS" in line["message"] for line in lines)
+
+
+def test_settings_that_cannot_be_served_end_it_with_one_sentence() -> None:
+    script = (
+        "from gateway.app import serve\nfrom gateway.config import ConfigError, load_settings\n"
+        "try:\n    serve(load_settings(environment={'GATEWAY_MODEL': 'm', 'GATEWAY_TRITON_URL': '127.0.0.1:1',"
+        " 'GATEWAY_TOKENIZER': '/nowhere', 'GATEWAY_MAX_SEQ_LEN': '10'}))\n"
+        "except ConfigError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    (line,) = done.stdout.decode().splitlines()
+    assert line.startswith("models[0].tokenizer (GATEWAY_TOKENIZER): ")
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,148 @@
+"""Settings from file and environment: what they become, and what is said when they are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import ConfigError, load_settings
+
+ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
+EXAMPLE = Path(__file__).parents[2] / "gateway.example.yaml"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "gateway.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_one_model_by_environment_alone() -> None:
+    settings = load_settings(
+        environment={
+            **ONE,
+            "GATEWAY_TRITON_MODEL": "my_ensemble",
+            "GATEWAY_TOKENIZER": "/models/m",
+            "GATEWAY_MAX_SEQ_LEN": "8192",
+            "GATEWAY_PATH": "tokens",
+            "GATEWAY_TEMPLATE": "/templates/m.jinja",
+            "GATEWAY_ESCAPE_SPECIAL_TOKENS": "false",
+            "GATEWAY_HOST": "0.0.0.0",
+            "GATEWAY_PORT": "9001",
+            "GATEWAY_API_KEYS": "a, b,",
+        }
+    )
+    (model,) = settings.models
+    assert (model.name, model.triton.url, model.triton.model) == ("m", "triton:8001", "my_ensemble")
+    assert (model.tokenizer, model.max_seq_len, model.path) == (Path("/models/m"), 8192, "tokens")
+    assert (model.template, model.escape_special_tokens) == (Path("/templates/m.jinja"), False)
+    assert (settings.server.host, settings.server.port) == ("0.0.0.0", 9001)
+    assert [key.get_secret_value() for key in settings.server.api_keys] == ["a", "b"]
+    assert "b'" not in repr(settings)
+
+
+def test_defaults() -> None:
+    settings = load_settings(environment=ONE)
+    assert (settings.server.host, settings.server.port, settings.server.api_keys) == ("127.0.0.1", 9000, ())
+    assert settings.limits.max_body_bytes == 16 * 2**20
+    assert (settings.timeouts.headers_s, settings.timeouts.keepalive_s) == (10, 15)
+    (model,) = settings.models
+    assert (model.triton.model, model.path, model.escape_special_tokens, model.max_stops) == (
+        "ensemble",
+        "auto",
+        True,
+        4,
+    )
+
+
+def test_the_example_is_valid_and_shows_the_defaults(tmp_path: Path) -> None:
+    settings = load_settings(EXAMPLE, environment={})
+    assert settings.models[0].max_seq_len == 8192
+    lines = EXAMPLE.read_text().splitlines()
+    first = lines.index("# server:")
+    shown = "\n".join(line.removeprefix("# ") for line in lines[first : lines.index("models:") - 1])
+    whole = load_settings(
+        write(tmp_path, shown + "\nmodels: [{name: m, triton: {url: 'triton:8001'}}]"), environment={}
+    )
+    assert whole == load_settings(environment=ONE)
+
+
+def test_a_file_with_the_environment_over_it(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "server: {port: 1}\nmodels:\n"
+        "- {name: a, triton: {url: 'x:1'}, tokenizer: models/a}\n"
+        "- {name: b, triton: {url: 'x:1'}}\n",
+    )
+    settings = load_settings(path, environment={"GATEWAY_PORT": "2"})
+    assert settings.server.port == 2
+    assert [model.name for model in settings.models] == ["a", "b"]
+    assert settings.models[0].tokenizer == tmp_path / "models/a"
+    assert [model.name for model in load_settings(path, environment=ONE).models] == ["m"]
+    assert load_settings(environment={"GATEWAY_CONFIG": str(path)}).server.port == 1
+
+
+def test_the_file_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "models: [{name: here, triton: {url: 'x:1'}}]")
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(environment={}).models[0].name == "here"
+
+
+def test_a_kubernetes_service_named_gateway_is_not_taken_for_a_port() -> None:
+    assert load_settings(environment={**ONE, "GATEWAY_PORT": "tcp://10.0.0.1:80"}).server.port == 9000
+
+
+GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "models: none is configured"),
+        ("models: []", "models: none is configured"),
+        ("- a", "must hold a mapping"),
+        ("a: [", "not valid YAML"),
+        (GOOD + "sever: {}", "sever: is not a known key."),
+        (GOOD + "server: {prot: 1}", "server.prot: is not a known key."),
+        (GOOD + "server: {port: 70000}", "server.port: "),
+        (GOOD + "server: {port: 1, port: 2}", "port: this key is written twice near line 2."),
+        (GOOD + "timeouts: {total_s: 0}", "timeouts.total_s: "),
+        (GOOD + "server: {api_keys: ['']}", "server.api_keys: "),
+        ("models: [{name: m}]", "models[0].triton: is required."),
+        ("models: [{name: m, triton: {url: 'http://x:1'}}]", "models[0].triton.url: must be host:port"),
+        ("models: [{name: m, triton: {url: x}}]", "models[0].triton.url: must be host:port"),
+        ("models: [{name: m, triton: {url: 'x:1'}, path: fast}]", "models[0].path: "),
+        ("models: [{name: m, triton: {url: 'x:1'}, max_seq_len: 1}]", "models[0].max_seq_len: "),
+        ("models: [{name: m, triton: {url: 'x:1'}}, {name: m, triton: {url: 'x:1'}}]", "'m' is given to more than one"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(tmp_path, text), environment={})
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({}, "models: none is configured"),
+        ({"GATEWAY_MODEL": "m"}, "models[0].triton.url (GATEWAY_TRITON_URL): is required."),
+        ({"GATEWAY_TRITON_URL": "x:1"}, "GATEWAY_MODEL: must name the served model"),
+        ({**ONE, "GATEWAY_MAX_SEQ_LEN": "many"}, "models[0].max_seq_len (GATEWAY_MAX_SEQ_LEN): "),
+        ({**ONE, "GATEWAY_PATH": "fast"}, "models[0].path (GATEWAY_PATH): "),
+        ({**ONE, "GATEWAY_PORT": "http"}, "server.port (GATEWAY_PORT): "),
+        ({"GATEWAY_CONFIG": "/nowhere/gateway.yaml"}, "/nowhere/gateway.yaml: the settings file cannot be read"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_named(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(environment=environment)
+    assert says in str(caught.value)
+
+
+def test_each_finding_has_its_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(tmp_path, GOOD + "server: {port: x}\nlimits: {a: 1}"), environment={})
+    assert len(str(caught.value).splitlines()) == 2

@@ -1,0 +1,370 @@
+"""Whatever a client sends: a 4xx in OpenAI's shape that names the parameter, or service; never a 500."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.openai.chat.protocol import parse_chat_request
+from gateway.openai.errors import OpenAIError
+from tests.app.harness import USER, gateway
+from tests.app.scripted import MODEL
+
+GOOD: dict[str, Any] = {"model": MODEL, "messages": USER, "max_tokens": 1}
+
+
+def with_field(text: bytes) -> bytes:
+    """The good body with one more field, as raw JSON."""
+    return json.dumps(GOOD)[:-1].encode() + b", " + text + b"}"
+
+
+def refused(body: bytes | dict[str, Any]) -> OpenAIError:
+    with pytest.raises(OpenAIError) as caught:
+        parse_chat_request(body if isinstance(body, bytes) else json.dumps(body).encode())
+    assert caught.value.status == 400
+    assert caught.value.type == "invalid_request_error"
+    assert caught.value.message.endswith(".")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"{", "parse"),
+        (b"[]", "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+        (b'{"model": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "nested"),
+        (b'{"model": ' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}", "nested"),
+        (with_field(b'"metadata": ' + b"[" * 100 + b"]" * 100), "nested"),
+        (with_field(b'"temperature": 1, "temperature": 2'), "'temperature' is given twice"),
+        (b'{"model": "m", "messages": [{"role": "user", "role": "system", "content": "x"}]}', "'role' is given twice"),
+        (with_field(b'"x": NaN'), "NaN"),
+        (with_field(b'"x": -Infinity'), "-Infinity"),
+        (with_field(b'"x": 1e999'), "too large"),
+        (with_field(b'"x": ' + b"9" * 5000), "too large"),
+        (b'{"model": "\xff"}', "UTF-8"),
+        (b'{"model": "\xed\xa0\x80"}', "UTF-8"),
+        (b"\xef\xbb\xbf{}", "parse"),
+        (b'{"model": "a\x00b"}', "parse"),
+        (json.dumps(GOOD).encode()[:-1], "parse"),
+        (json.dumps(GOOD).encode() + b"{}", "parse"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else repr(value[:40]),
+)
+def test_a_body_that_is_not_sound_json(body: bytes, says: str) -> None:
+    assert says in refused(body).message
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b'{"model": "m", "messages": [{"role": "user", "content": "a\\u0000b"}]}', "messages[0].content"),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "a\\ud800b"}]}', "messages[0].content"),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "\\udc00\\ud800"}]}', "messages[0].content"),
+        (with_field(b'"stop": ["\\uD83D"]'), "stop[0]"),
+        (with_field(b'"metadata": {"a\\u0000": 1}'), "metadata"),
+    ],
+)
+def test_text_that_is_no_text(body: bytes, param: str) -> None:
+    assert refused(body).param == param
+
+
+def test_a_surrogate_pair_is_a_character() -> None:
+    request = parse_chat_request(b'{"model": "m", "messages": [{"role": "user", "content": "\\ud83d\\ude00"}]}')
+    assert request.messages[0].content == "\U0001f600"
+
+
+MESSAGE = {"role": "user", "content": "x"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "param", "code"),
+    [
+        ({"model": None}, "model", "missing_required_parameter"),
+        ({"model": 7}, "model", "invalid_type"),
+        ({"model": ""}, "model", "empty_string"),
+        ({"messages": None}, "messages", "missing_required_parameter"),
+        ({"messages": []}, "messages", "empty_array"),
+        ({"messages": "Hi"}, "messages", "invalid_type"),
+        ({"messages": {}}, "messages", "invalid_type"),
+        ({"messages": ["Hi"]}, "messages[0]", "invalid_type"),
+        ({"messages": [None]}, "messages[0]", "invalid_type"),
+        ({"messages": [{}]}, "messages[0].role", "missing_required_parameter"),
+        ({"messages": [MESSAGE, {"role": "wizard", "content": "x"}]}, "messages[1].role", "invalid_value"),
+        ({"messages": [{"role": 5, "content": "x"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "missing_required_parameter"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_type"),
+        ({"messages": [{"role": "user", "content": {}}]}, "messages[0].content", "invalid_type"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "empty_array"),
+        ({"messages": [{"role": "user", "content": [5]}]}, "messages[0].content[0]", "invalid_type"),
+        (
+            {"messages": [{"role": "user", "content": [{}]}]},
+            "messages[0].content[0].type",
+            "missing_required_parameter",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "messages[0].content[0].text",
+            "missing_required_parameter",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]}]},
+            "messages[0].content[1]",
+            "unsupported_content_part",
+        ),
+        ({"messages": [{"role": "user", "content": [AUDIO]}]}, "messages[0].content[0]", "unsupported_content_part"),
+        ({"messages": [{"role": "user", "content": "x", "name": 5}]}, "messages[0].name", "invalid_type"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", "missing_required_parameter"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "type": "custom"}]}]},
+            "messages[0].tool_calls[0].type",
+            "invalid_value",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f"}}]}]},
+            "messages[0].tool_calls[0].function.arguments",
+            "missing_required_parameter",
+        ),
+        ({"max_tokens": 0}, "max_tokens", "integer_below_min_value"),
+        ({"max_tokens": -1}, "max_tokens", "integer_below_min_value"),
+        ({"max_tokens": 1.5}, "max_tokens", "invalid_type"),
+        ({"max_tokens": "5"}, "max_tokens", "invalid_type"),
+        ({"max_tokens": True}, "max_tokens", "invalid_type"),
+        ({"max_tokens": 10**30}, "max_tokens", "integer_above_max_value"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens", "integer_below_min_value"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "invalid_value"),
+        ({"temperature": -0.1}, "temperature", None),
+        ({"temperature": 2.1}, "temperature", None),
+        ({"temperature": "hot"}, "temperature", "invalid_type"),
+        ({"temperature": 10**400}, "temperature", None),
+        ({"temperature": True}, "temperature", "invalid_type"),
+        ({"top_p": -0.1}, "top_p", None),
+        ({"top_p": 1.5}, "top_p", None),
+        ({"top_k": -2}, "top_k", None),
+        ({"top_k": 1.5}, "top_k", None),
+        ({"n": 0}, "n", None),
+        ({"n": 2}, "n", "unsupported_parameter"),
+        ({"n": 1000}, "n", None),
+        ({"seed": 2**63}, "seed", None),
+        ({"seed": -(2**63) - 1}, "seed", None),
+        ({"seed": 1.5}, "seed", "invalid_type"),
+        ({"presence_penalty": 2.5}, "presence_penalty", None),
+        ({"frequency_penalty": -2.5}, "frequency_penalty", None),
+        ({"stop": ""}, "stop", None),
+        ({"stop": ["a", ""]}, "stop[1]", None),
+        ({"stop": 5}, "stop", "invalid_type"),
+        ({"stop": ["a", 5]}, "stop[1]", "invalid_type"),
+        ({"logprobs": 5}, "logprobs", "invalid_type"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", None),
+        ({"logprobs": True, "top_logprobs": -1}, "top_logprobs", None),
+        ({"top_logprobs": 3}, "top_logprobs", None),
+        ({"stream": "yes"}, "stream", "invalid_type"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", None),
+        ({"stream": True, "stream_options": 5}, "stream_options", "invalid_type"),
+        ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage", "invalid_type"),
+        (
+            {"stream": True, "stream_options": {"include_obfuscation": True}},
+            "stream_options.include_obfuscation",
+            "unsupported_parameter",
+        ),
+        ({"user": 5}, "user", "invalid_type"),
+        *(
+            ({name: value}, name, "unsupported_parameter")
+            for name, value in {
+                "tools": [{"type": "function", "function": {"name": "f"}}],
+                "tool_choice": "required",
+                "functions": [{"name": "f"}],
+                "function_call": {"name": "f"},
+                "response_format": {"type": "json_object"},
+                "logit_bias": {"1": 5},
+                "audio": {"voice": "alloy", "format": "wav"},
+                "modalities": ["text", "audio"],
+                "prediction": {"type": "content", "content": "x"},
+                "reasoning_effort": "high",
+                "service_tier": "priority",
+                "verbosity": "low",
+                "web_search_options": {},
+                "repetition_penalty": 1.2,
+                "min_p": 0.1,
+                "guided_json": {"type": "object"},
+                "best_of": 2,
+            }.items()
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], param: str, code: str | None) -> None:
+    error = refused(GOOD | change)
+    assert error.param == param
+    if code is not None:
+        assert error.code == code
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict.fromkeys(("temperature", "top_p", "top_k", "stop", "seed", "stream", "n", "tools", "logit_bias", "user")),
+        {"stream_options": None, "response_format": None, "brand_new": None, "max_tokens": None, "logprobs": None},
+        {"n": 1, "tools": [], "logit_bias": {}, "response_format": {"type": "text"}, "modalities": ["text"]},
+        {"tool_choice": "none", "parallel_tool_calls": True, "reasoning_effort": "none", "service_tier": "auto"},
+        {"user": "u", "metadata": {"a": "b"}, "store": True, "safety_identifier": "s", "prompt_cache_key": "k"},
+        {"repetition_penalty": 1, "min_p": 0.0, "min_tokens": 0, "ignore_eos": False},
+        {"stop": ["a", "b", "c", "d"]},
+        {"stop": []},
+        {"temperature": 0, "top_p": 0, "presence_penalty": 2},
+        {"seed": 2**63 - 1},
+        {"stream": False, "logprobs": False, "top_logprobs": 0},
+        {"logprobs": True, "top_logprobs": 0},
+        {"messages": [{"role": "user", "content": ""}]},
+        {"messages": [{"role": "assistant", "content": None, "tool_calls": None, "refusal": None}]},
+        {
+            "messages": [
+                {"role": "assistant", "tool_calls": [CALL]},
+                {"role": "tool", "content": "x", "tool_call_id": "c"},
+            ]
+        },
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_neutral_and_edge_values_are_served_without_a_warning(folder: Path, change: dict[str, Any]) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/chat/completions", json=GOOD | change)
+        assert answer.status_code == 200, answer.text
+        assert "x-ignored-parameters" not in answer.headers
+
+
+async def test_unknown_fields_are_served_named_and_counted(folder: Path) -> None:
+    body = GOOD | {
+        "brand_new": 1,
+        "wéird\r\nx-evil: 1": 2,
+        "stream": True,
+        "stream_options": {"continuous_usage_stats": True},
+        "messages": [{**MESSAGE, "prefix": True}],
+    }
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200
+        assert answer.headers["x-ignored-parameters"].split(", ") == [
+            "brand_new", "w%C3%A9ird%0D%0Ax-evil%3A%201", "stream_options.continuous_usage_stats", "messages[0].prefix"
+        ]  # fmt: skip
+        metrics = (await running.client.get("/metrics")).text
+        assert 'gateway_ignored_parameters_total{model="scripted",parameter="brand_new"} 1.0' in metrics
+        many = {f"field_{index}": 1 for index in range(500)}
+        answer = await running.client.post("/v1/chat/completions", json=GOOD | many)
+        assert answer.headers["x-ignored-parameters"].endswith(", ...")
+        metrics = (await running.client.get("/metrics")).text
+        assert metrics.count("gateway_ignored_parameters_total{") <= 101
+
+
+async def test_more_stops_than_the_model_allows(folder: Path) -> None:
+    five = GOOD | {"stop": ["a", "b", "c", "d", "e"]}
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/chat/completions", json=five)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "stop"
+    async with gateway(folder, max_stops=5) as running:
+        assert (await running.client.post("/v1/chat/completions", json=five)).status_code == 200
+
+
+async def test_unknown_model(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/chat/completions", json=GOOD | {"model": "gpt-9"})
+        assert answer.status_code == 404
+        assert answer.json() == {
+            "error": {
+                "message": "The model 'gpt-9' does not exist.",
+                "type": "invalid_request_error",
+                "param": "model",
+                "code": "model_not_found",
+            }
+        }
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        (None, 200),
+        ("application/json", 200),
+        ("application/json; charset=utf-8", 200),
+        ("application/vnd.api+json", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=x", 415),
+    ],
+)
+async def test_content_types(folder: Path, content_type: str | None, status: int) -> None:
+    headers = {"content-type": content_type} if content_type else {}
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/chat/completions", content=json.dumps(GOOD).encode(), headers=headers)
+        assert answer.status_code == status
+        if status != 200:
+            assert answer.json()["error"]["code"] == "unsupported_content_type"
+
+
+async def test_an_empty_body(folder: Path) -> None:
+    async with gateway(folder) as running:
+        assert (await running.client.post("/v1/chat/completions")).status_code == 400
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(
+    [
+        "model",
+        "messages",
+        "stop",
+        "stream",
+        "stream_options",
+        "seed",
+        "temperature",
+        "tools",
+        "logit_bias",
+        "metadata",
+        "n",
+    ]
+)
+messages = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "role": st.sampled_from(["system", "user", "assistant", "tool"]) | json_values,
+            "content": json_values
+            | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": json_values}), max_size=2),
+            "name": json_values,
+            "tool_calls": json_values,
+        },
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(names, json_values, max_size=4), messages)
+def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: Any) -> None:
+    body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()
+    with contextlib.suppress(OpenAIError):
+        request = parse_chat_request(body)
+        request.ask()
+        request.ignored()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_request_or_a_400(body: bytes) -> None:
+    with pytest.raises(OpenAIError) as caught:
+        parse_chat_request(body)
+    assert caught.value.status == 400

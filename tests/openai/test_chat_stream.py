@@ -1,0 +1,249 @@
+"""Streams: their bytes, their errors, and what happens when a client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+from openai.types.chat import ChatCompletionChunk
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind
+from tests.app.harness import USER, Gateway, gateway
+from tests.app.scripted import MODEL, ByteIds, chunks
+
+STREAM = {"model": MODEL, "messages": USER, "stream": True}
+
+
+def events(content: bytes) -> list[bytes]:
+    """The data of each event; comments left out."""
+    parts = content.split(b"\n\n")
+    assert parts.pop() == b""
+    assert all(part.startswith((b"data: ", b": ")) for part in parts)
+    return [part[len(b"data: ") :] for part in parts if not part.startswith(b": ")]
+
+
+def checked(content: bytes) -> list[ChatCompletionChunk]:
+    """The chunks of a whole stream, with OpenAI's fields and no others at each level."""
+    *datas, done = events(content)
+    assert done == b"[DONE]"
+    result = []
+    for data in datas:
+        chunk = json.loads(data)
+        assert set(chunk) <= {"id", "object", "created", "model", "system_fingerprint", "choices", "usage"}
+        for choice in chunk["choices"]:
+            assert set(choice) == {"index", "delta", "logprobs", "finish_reason"}
+            assert set(choice["delta"]) <= {"role", "content"}
+        result.append(ChatCompletionChunk.model_validate(chunk, strict=True))
+    return result
+
+
+async def test_byte_for_byte(folder: Path) -> None:
+    ids = ByteIds(folder).of('a"é')
+    async with gateway(folder, lambda _: chunks(ids)) as running:
+        answer = await running.client.post("/v1/chat/completions", json=STREAM)
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert answer.headers["cache-control"] == "no-cache"
+        assert answer.headers["x-accel-buffering"] == "no"
+        assert "content-length" not in answer.headers
+        first = json.loads(events(answer.content)[0])
+        head = (
+            f'{{"id":"{first["id"]}","object":"chat.completion.chunk","created":{first["created"]},"model":"scripted",'
+            '"system_fingerprint":null,"choices":[{"index":0,"delta":'
+        )
+        deltas = ['{"role":"assistant","content":""}', '{"content":"a"}', '{"content":"\\""}', '{"content":"é"}']
+        expected = [head + delta + ',"logprobs":null,"finish_reason":null}]}' for delta in deltas]
+        expected += [head + '{},"logprobs":null,"finish_reason":"stop"}]}', "[DONE]"]
+        assert answer.content.decode() == "".join(f"data: {event}\n\n" for event in expected)
+        assert first["id"].startswith("chatcmpl-")
+        checked(answer.content)
+
+
+async def test_usage_comes_last_when_it_is_wanted(folder: Path) -> None:
+    async with gateway(folder) as running:
+        body = {**STREAM, "stream_options": {"include_usage": True}}
+        answer = await running.client.post("/v1/chat/completions", json=body)
+        chunks = checked(answer.content)
+        assert chunks[-1].choices == []
+        assert chunks[-1].usage is not None
+        assert chunks[-1].usage.completion_tokens == 5
+        assert all(json.loads(data)["usage"] is None for data in events(answer.content)[:-2])
+        whole = (await running.chat()).json()
+        assert whole["usage"] == chunks[-1].usage.model_dump(exclude_unset=True)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == "Hello"
+
+
+async def test_log_probs_of_a_stream_equal_those_of_the_whole(folder: Path) -> None:
+    ids = ByteIds(folder).of("Hé!")
+
+    def script(request: Any) -> Any:
+        return [*(EngineChunk(ids=[i], logprobs=[-i / 100]) for i in ids), EngineChunk(final=True)]
+
+    async with gateway(folder, script) as running:
+        whole = (await running.chat(logprobs=True)).json()["choices"][0]["logprobs"]["content"]
+        answer = await running.client.post("/v1/chat/completions", json={**STREAM, "logprobs": True})
+        streamed = [
+            entry.model_dump()
+            for chunk in checked(answer.content)
+            if chunk.choices[0].logprobs
+            for entry in chunk.choices[0].logprobs.content or []
+        ]
+        assert streamed == whole
+        assert len(streamed) == 4
+
+
+async def test_a_stop_string_ends_the_stream_and_releases_the_engine(folder: Path) -> None:
+    ids, never = ByteIds(folder).of("Hello"), asyncio.Event()
+
+    def script(request: Any) -> Any:
+        return [*(EngineChunk(ids=[index]) for index in ids), never]
+
+    async with gateway(folder, script) as running:
+        answer = await running.client.post("/v1/chat/completions", json={**STREAM, "stop": "lo"})
+        got = checked(answer.content)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in got) == "Hel"
+        assert got[-1].choices[0].finish_reason == "stop"
+        assert len(running.engine.closed_early) == 1
+
+
+async def test_what_is_ready_leaves_in_one_write_with_an_event_a_token(folder: Path) -> None:
+    ids = ByteIds(folder).of("Hello")
+    async with (
+        gateway(folder, lambda _: chunks(ids), served=True) as running,
+        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
+    ):
+        writes = [data async for data in answer.aiter_raw()]
+        assert len(checked(b"".join(writes))) == 1 + 5 + 1
+        assert len(writes) < 5
+
+
+async def test_an_error_before_the_first_response_has_its_status(folder: Path) -> None:
+    for kind, status in ((ErrorKind.QUEUE_FULL, 429), (ErrorKind.UNAVAILABLE, 503)):
+        failure = EngineError(kind, "Not now.")
+        async with gateway(folder, lambda _, failure=failure: [failure]) as running:
+            answer = await running.client.post("/v1/chat/completions", json=STREAM)
+            assert answer.status_code == status
+            assert answer.headers["content-type"] == "application/json"
+            assert answer.json()["error"]["message"] == "Not now."
+
+
+async def test_an_error_after_it_is_an_event_and_no_done(folder: Path) -> None:
+    ids = ByteIds(folder).of("He")
+
+    def script(request: Any) -> Any:
+        return [*(EngineChunk(ids=[i]) for i in ids), EngineError(ErrorKind.UNAVAILABLE, "Triton left.", "secret")]
+
+    async with gateway(folder, script, served=True) as running:
+        answer = await running.client.post("/v1/chat/completions", json=STREAM)
+        assert answer.status_code == 200
+        *rest, last = events(answer.content)
+        assert [json.loads(data)["choices"][0]["delta"].get("content") for data in rest] == ["", "H", "e"]
+        assert json.loads(last) == {
+            "error": {"message": "Triton left.", "type": "server_error", "param": None, "code": "service_unavailable"}
+        }
+        assert b"secret" not in answer.content
+        metrics = (await running.client.get("/metrics")).text
+        assert 'gateway_engine_failures_total{kind="unavailable",model="scripted"} 1.0' in metrics
+
+
+async def test_a_deadline_inside_a_stream_is_an_error_event(folder: Path) -> None:
+    never, ids = asyncio.Event(), ByteIds(folder).of("H")
+    timeouts = {"total_s": 0.1, "first_token_s": 5}
+    async with gateway(folder, lambda _: [EngineChunk(ids=ids), never], timeouts=timeouts) as running:
+        answer = await running.client.post("/v1/chat/completions", json=STREAM)
+        assert json.loads(events(answer.content)[-1])["error"]["code"] == "timeout"
+
+
+async def read_until(answer: httpx.Response, wanted: bytes) -> bytes:
+    """Read raw bytes until ``wanted`` is among them."""
+    got = b""
+    async for data in answer.aiter_raw():
+        got += data
+        if wanted in got:
+            return got
+    raise AssertionError(f"{wanted!r} is not in {got!r}")
+
+
+async def test_headers_and_comments_while_the_engine_is_silent(folder: Path) -> None:
+    gate = asyncio.Event()
+    ids = ByteIds(folder).of("Hi")
+    timeouts = {"headers_s": 0.05, "keepalive_s": 0.05}
+
+    def script(request: Any) -> Any:
+        return [gate, EngineChunk(ids=[ids[0]]), gate2, EngineChunk(ids=[ids[1]], final=True)]
+
+    gate2 = asyncio.Event()
+    async with (
+        gateway(folder, script, served=True, timeouts=timeouts) as running,
+        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
+    ):
+        assert answer.status_code == 200
+        raw = answer.aiter_raw()
+        got = b""
+        while got.count(b": ") < 3:
+            got += await anext(raw)
+        assert b"data:" not in got
+        gate.set()
+        while got.rpartition(b'"H"')[2].count(b"\n\n: ") < 2 or b'"H"' not in got:
+            got += await anext(raw)
+        gate2.set()
+        got += b"".join([data async for data in raw])
+        assert [chunk.choices[0].delta.content for chunk in checked(got)] == ["", "H", "i", None]
+
+
+async def test_an_error_after_early_headers_is_an_event(folder: Path) -> None:
+    gate = asyncio.Event()
+    failure = EngineError(ErrorKind.QUEUE_FULL, "Full.")
+    async with (
+        gateway(folder, lambda _: [gate, failure], served=True, timeouts={"headers_s": 0.02}) as running,
+        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
+    ):
+        assert answer.status_code == 200
+        gate.set()
+        content = b"".join([data async for data in answer.aiter_raw()])
+        (only,) = events(content)
+        assert json.loads(only)["error"]["code"] == "rate_limit_exceeded"
+
+
+async def in_flight(running: Gateway) -> tuple[float, float]:
+    """The gauges of running and of cancelled requests."""
+    text = (await running.client.get("/metrics")).text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    labels = '{model="scripted"}'
+    return float(values["gateway_requests_in_flight" + labels]), float(
+        values["gateway_requests_cancelled_total" + labels]
+    )
+
+
+async def test_a_client_that_leaves_a_stream_closes_the_engine(folder: Path) -> None:
+    never, ids = asyncio.Event(), ByteIds(folder).of("Hel")
+    script: Any = lambda _: [*(EngineChunk(ids=[i]) for i in ids), never]  # noqa: E731
+    async with gateway(folder, script, served=True) as running:
+        async with running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer:
+            await read_until(answer, b'"l"')
+            assert await in_flight(running) == (1, 0)
+        await asyncio.wait_for(running.engine.left.wait(), 5)
+        assert len(running.engine.closed_early) == 1
+        assert await in_flight(running) == (0, 1)
+
+
+async def test_a_client_that_leaves_before_the_first_token_closes_the_engine(folder: Path) -> None:
+    never = asyncio.Event()
+    for body in (STREAM, {**STREAM, "stream": False}):
+        async with gateway(folder, lambda _: [never], served=True) as running:
+            asking = asyncio.create_task(running.client.post("/v1/chat/completions", json=body))
+            await running.engine.asked.wait()
+            asking.cancel()
+            await asyncio.wait_for(running.engine.left.wait(), 5)
+            assert await in_flight(running) == (0, 1)
+
+
+async def test_many_streams_side_by_side(folder: Path) -> None:
+    ids = ByteIds(folder).of("Hello, all of you!")
+    async with gateway(folder, lambda _: chunks(ids), served=True) as running:
+        answers = await asyncio.gather(*(running.client.post("/v1/chat/completions", json=STREAM) for _ in range(32)))
+        texts = {"".join(c.choices[0].delta.content or "" for c in checked(answer.content)) for answer in answers}
+        assert texts == {"Hello, all of you!"}
+        assert len({checked(answer.content)[0].id for answer in answers}) == 32

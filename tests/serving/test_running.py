@@ -1,0 +1,191 @@
+"""A generation in flight, below HTTP: slow readers, early leavers, deadlines, what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Prompt, SequenceAssembler
+from gateway.serving import running as module
+from gateway.serving.running import Deadlines, RunningGeneration
+from gateway.telemetry.metrics import Metrics
+from gateway.tokens import Tokenizer
+from tests.app.scripted import TOKENS, ByteIds, Script, ScriptedEngine, chunks
+
+LONG = Deadlines(first_token_s=60, total_s=60)
+
+
+class Setup:
+    """Generations over one scripted engine, with their metrics."""
+
+    def __init__(self, folder: Path, script: Script, deadlines: Deadlines = LONG, stop: tuple[str, ...] = ()) -> None:
+        self.engine = ScriptedEngine(script, TOKENS)
+        self.metrics = Metrics()
+        self._tokenizer = Tokenizer.from_folder(folder)
+        self._deadlines = deadlines
+        self._stop = stop
+
+    def start(self, engine: Any = None) -> RunningGeneration:
+        request = GenerationRequest(id="r", prompt=Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop)
+        return RunningGeneration(
+            engine or self.engine,
+            request,
+            SequenceAssembler(request, self._tokenizer),
+            deadlines=self._deadlines,
+            metrics=self.metrics.for_model("m"),
+            arrived=time.perf_counter(),
+        )
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, {"model": "m", **labels})
+
+
+async def text_of(generation: RunningGeneration) -> str:
+    texts = []
+    while (pieces := await generation.pieces()) is not None:
+        texts += [piece.text for piece in pieces]
+    return "".join(texts)
+
+
+async def test_all_that_is_ready_comes_at_once_and_none_at_the_end(folder: Path) -> None:
+    gate = asyncio.Event()
+    ids = ByteIds(folder).of("abc")
+    setup = Setup(
+        folder,
+        lambda _: [EngineChunk(ids=[ids[0]]), EngineChunk(ids=[ids[1]]), gate, EngineChunk(ids=[ids[2]], final=True)],
+    )
+    async with setup.start() as generation:
+        assert await generation.responded()
+        first = await generation.pieces()
+        assert first is not None
+        assert [piece.text for piece in first] == ["a", "b"]
+        assert await generation.pieces(timeout=0.01) == []
+        gate.set()
+        assert await text_of(generation) == "c"
+        assert await generation.pieces() is None
+        assert generation.assembler.finish_reason == "stop"
+    assert setup.value("gateway_completion_tokens_total") == 3
+    assert setup.value("gateway_requests_in_flight") == 0
+    assert setup.value("gateway_requests_cancelled_total") == 0
+
+
+async def test_a_slow_reader_holds_the_engine_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_READY", 4)
+    letter = ByteIds(folder).of("x")
+    given = 0
+
+    class Counting(ScriptedEngine):
+        async def generate(self, _: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+            nonlocal given
+            for _number in range(100):
+                given += 1
+                yield EngineChunk(ids=letter)
+            yield EngineChunk(final=True)
+
+    setup = Setup(folder, lambda _: [])
+    async with setup.start(Counting(lambda _: [])) as generation:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert given == 4
+        assert await text_of(generation) == "x" * 100
+
+
+async def test_leaving_early_cancels_once(folder: Path) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, lambda _: [EngineChunk(ids=ByteIds(folder).of("a")), never])
+    async with setup.start() as generation:
+        assert await generation.responded()
+    assert setup.engine.closed_early == ["r"]
+    assert setup.value("gateway_requests_cancelled_total") == 1
+    assert setup.value("gateway_completion_tokens_total") == 1
+    assert setup.value("gateway_requests_in_flight") == 0
+
+
+async def test_pieces_before_an_error_are_not_lost(folder: Path) -> None:
+    setup = Setup(
+        folder, lambda _: [EngineChunk(ids=ByteIds(folder).of("a")), EngineError(ErrorKind.INTERNAL, "It failed.")]
+    )
+    async with setup.start() as generation:
+        assert await generation.responded()
+        pieces = await generation.pieces()
+        assert pieces is not None
+        assert pieces[0].text == "a"
+        with pytest.raises(EngineError, match="It failed"):
+            await generation.pieces()
+    assert setup.value("gateway_engine_failures_total", kind="internal") == 1
+    assert setup.value("gateway_requests_cancelled_total") == 0
+
+
+@pytest.mark.parametrize("deadlines", [Deadlines(0.02, 60), Deadlines(60, 0.02), Deadlines(0, 0)])
+async def test_deadlines_end_the_engine_too(folder: Path, deadlines: Deadlines) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, lambda _: [never], deadlines)
+    async with setup.start() as generation:
+        with pytest.raises(EngineError) as caught:
+            await generation.responded()
+        assert caught.value.kind is ErrorKind.TIMEOUT
+    assert setup.engine.running == 0
+    assert setup.value("gateway_engine_failures_total", kind="timeout") == 1
+
+
+async def test_the_first_token_deadline_ends_with_the_first_response(folder: Path) -> None:
+    gate = asyncio.Event()
+    setup = Setup(folder, lambda _: [EngineChunk(), gate, *chunks(ByteIds(folder).of("a"))], Deadlines(0.05, 60))
+    async with setup.start() as generation:
+        assert await generation.responded()
+        assert await generation.pieces(timeout=0.1) == []
+        gate.set()
+        assert await text_of(generation) == "a"
+
+
+async def test_an_engine_that_never_acknowledges_a_cancel_does_not_hold_the_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CLEANUP_S", 0.02)
+    ids, acknowledged = ByteIds(folder).of("a."), asyncio.Event()
+
+    class Deaf(ScriptedEngine):
+        async def generate(self, _: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+            try:
+                yield EngineChunk(ids=ids)
+                yield EngineChunk(final=True)
+            finally:
+                await acknowledged.wait()
+
+    setup = Setup(folder, lambda _: [], stop=(".",))
+    async with setup.start(Deaf(lambda _: [])) as generation:
+        assert await text_of(generation) == "a"
+    acknowledged.set()
+    assert setup.value("gateway_requests_in_flight") == 0
+    (left,) = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    await left
+
+
+async def test_a_defect_after_text_never_looks_like_an_end(folder: Path) -> None:
+    ids = ByteIds(folder).of("a")
+
+    class Broken(ScriptedEngine):
+        async def generate(self, _: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+            try:
+                yield EngineChunk(ids=ids)
+                raise ZeroDivisionError
+            finally:
+                await asyncio.sleep(0)
+
+    async with Setup(folder, lambda _: []).start(Broken(lambda _: [])) as generation:
+        with pytest.raises(ZeroDivisionError):
+            await text_of(generation)
+
+
+async def test_a_defect_of_the_engine_is_not_an_engine_error(folder: Path) -> None:
+    def script(_: GenerationRequest) -> Any:
+        raise ZeroDivisionError
+
+    async with Setup(folder, script).start() as generation:
+        with pytest.raises(ZeroDivisionError):
+            await generation.pieces()
