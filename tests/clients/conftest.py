@@ -1,0 +1,49 @@
+"""The running stack, once by each path to the engine: SmolLM2 where content matters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI, OpenAI
+
+from tests.stack import GatewayProcess
+
+MODEL = "smollm2-135m-instruct"
+MAX_SEQ_LEN = 1024
+
+
+@pytest.fixture(scope="session", params=["tokens", "ensemble"])
+def gateway(
+    request: pytest.FixtureRequest, triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """The gateway over SmolLM2 in the real Triton; the whole client suite runs by both paths."""
+    with GatewayProcess(
+        tmp_path_factory.mktemp("gateway") / "log",
+        GATEWAY_MODEL=MODEL,
+        GATEWAY_TRITON_URL=triton_smollm2.grpc_url,
+        GATEWAY_TOKENIZER=str(smollm2_dir),
+        GATEWAY_MAX_SEQ_LEN=str(MAX_SEQ_LEN),
+        GATEWAY_PATH=request.param,
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
+    """The SDK, refusing whatever does not validate strictly."""
+    with OpenAI(
+        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
+    ) as sdk:
+        yield sdk
+
+
+@pytest.fixture
+async def async_client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
+    """The asynchronous SDK, as strict."""
+    async with AsyncOpenAI(
+        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
+    ) as sdk:
+        yield sdk

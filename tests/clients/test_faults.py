@@ -1,0 +1,131 @@
+"""What a user meets when Triton is away, comes back, or when clients leave early."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.deployment.tritonserver import TritonServer
+from tests.stack import GatewayProcess
+
+MODEL = "tiny"
+# Greedy on the tiny model with this prompt runs to its limit: a request that only a cancel ends early.
+LONG: dict[str, Any] = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "go on"}],
+    "temperature": 0,
+    "max_tokens": 1800,
+    "stream": True,
+}
+
+
+def engine_metric(triton: Any, family: str, kind: str) -> float:
+    """One gauge of the engine, from Triton's own metrics endpoint."""
+    text = httpx.get(triton.metrics_url).text
+    found = re.search(rf'^{family}{{[^}}]*"{kind}"[^}}]*}} ([0-9.e+]+)$', text, re.MULTILINE)
+    assert found, f"{family} {kind} not in\n{text[:2000]}"
+    return float(found[1])
+
+
+def wait_until_idle(triton: Any, timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while engine_metric(triton, "nv_trt_llm_request_metrics", "active") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert engine_metric(triton, "nv_trt_llm_request_metrics", "active") == 0
+
+
+@pytest.fixture(scope="module", params=["tokens", "ensemble"])
+def gateway(
+    request: pytest.FixtureRequest, triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    with GatewayProcess(
+        tmp_path_factory.mktemp("faults") / "log",
+        GATEWAY_MODEL=MODEL,
+        GATEWAY_TRITON_URL=triton.grpc_url,
+        GATEWAY_TOKENIZER=str(tiny_model_dir),
+        GATEWAY_MAX_SEQ_LEN="2048",
+        GATEWAY_PATH=request.param,
+    ) as process:
+        yield process
+
+
+async def leave_early(client: httpx.AsyncClient, url: str) -> None:
+    """Read two text events of a long stream, then drop the connection."""
+    seen = 0
+    async with client.stream("POST", f"{url}/v1/chat/completions", json=LONG) as answer:
+        assert answer.status_code == 200
+        async for line in answer.aiter_lines():
+            if line.startswith("data: {"):
+                seen += 1
+            if seen == 3:
+                return
+    raise AssertionError("the stream ended before the client could leave")
+
+
+async def test_a_hundred_clients_that_leave_early_leave_nothing_behind(gateway: GatewayProcess, triton: Any) -> None:
+    wait_until_idle(triton)
+    before = engine_metric(triton, "nv_trt_llm_general_metrics", "iteration_counter")
+    cancelled = gateway.metric("gateway_requests_cancelled_total")
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+        for _ in range(20):
+            await asyncio.gather(*(leave_early(client, gateway.url) for _ in range(5)))
+    wait_until_idle(triton)
+    steps = engine_metric(triton, "nv_trt_llm_general_metrics", "iteration_counter") - before
+    # Run to their ends, five at a time, they would take at least 20 x 1800 steps.
+    assert steps < 6_000
+    assert gateway.metric("gateway_requests_in_flight") == 0
+    assert gateway.metric("gateway_requests_cancelled_total") - cancelled == 100
+    assert gateway.post(LONG | {"stream": False, "max_tokens": 4}).status_code == 200
+
+
+async def test_a_non_streaming_client_that_leaves_frees_the_engine_too(gateway: GatewayProcess, triton: Any) -> None:
+    wait_until_idle(triton)
+    before = engine_metric(triton, "nv_trt_llm_general_metrics", "iteration_counter")
+    async with httpx.AsyncClient(timeout=0.3) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            await client.post(f"{gateway.url}/v1/chat/completions", json=LONG | {"stream": False})
+    wait_until_idle(triton)
+    assert engine_metric(triton, "nv_trt_llm_general_metrics", "iteration_counter") - before < LONG["max_tokens"]
+
+
+def test_triton_away_and_back(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> None:
+    """A dropped stream ends with an error event; 503 with Retry-After; service by itself once Triton is back."""
+    first = TritonServer(repository, model_dir=tiny_model_dir)
+    first.start()
+    first.wait_ready()
+    # Nothing but the address: the tokenizer and the context length come from Triton's own configuration.
+    gateway = GatewayProcess(
+        tmp_path / "log", GATEWAY_MODEL=MODEL, GATEWAY_TRITON_URL=first.grpc_url, MODEL_DIR=str(tiny_model_dir)
+    )
+    try:
+        gateway.start()
+        with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=LONG, timeout=30) as answer:
+            lines = []
+            for line in answer.iter_lines():
+                lines.append(line)
+                if len(lines) == 5:
+                    first.kill()
+        events = [line for line in lines if line.startswith("data: ")]
+        assert events[-1] != "data: [DONE]"
+        assert json.loads(events[-1][6:])["error"]["message"]
+        gateway.wait("/health/ready", 503)
+        refused = gateway.post(LONG)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert set(refused.json()["error"]) == {"message", "type", "param", "code"}
+        assert httpx.get(f"{gateway.url}/health/live").status_code == 200
+        first.start()
+        gateway.wait("/health/ready", 200)
+        assert gateway.post(LONG | {"stream": False, "max_tokens": 4}).status_code == 200
+    finally:
+        gateway.stop()
+        first.stop()

@@ -1,0 +1,45 @@
+"""What the README shows, run as it stands; only the address differs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stack import GatewayProcess
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    """Code blocks of one language that talk to the gateway."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    return [block for block in found if "127.0.0.1:9000" in block]
+
+
+def run(command: list[str]) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_shows_each_client() -> None:
+    assert len(blocks("sh")) == 1
+    assert len(blocks("python")) == 2
+
+
+def test_curl(gateway: GatewayProcess) -> None:
+    out = run(["sh", "-c", blocks("sh")[0].replace("http://127.0.0.1:9000", gateway.url)])
+    assert out.rstrip().endswith("data: [DONE]")
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_python(gateway: GatewayProcess, number: int) -> None:
+    out = run([sys.executable, "-c", blocks("python")[number].replace("http://127.0.0.1:9000", gateway.url)])
+    assert out.strip()
+    if number == 0:
+        assert "Paris" in out
+        assert "completion_tokens=7" in out

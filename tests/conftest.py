@@ -1,0 +1,68 @@
+"""Real Triton servers for the session, each with all five models of the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.deployment.smollm2 import ensure_model_folder
+from gateway.deployment.tiny_model import write_tiny_model
+from gateway.deployment.tritonserver import TritonServer
+
+REPOSITORY = Path(__file__).parents[1] / "triton_repo"
+LOG_TAIL = 6000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the end of Triton's log to the report of a failed test that used a server."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for name, value in item.funcargs.items():
+            if isinstance(value, TritonServer):
+                report.sections.append((f"log of {name}", value.log()[-LOG_TAIL:]))
+    return report
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The project's model repository."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generated model of under 1 MB; its words mean nothing."""
+    folder = tmp_path_factory.mktemp("tiny-model")
+    write_tiny_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smollm2_dir() -> Path:
+    """SmolLM2-135M-Instruct as a Hugging Face style folder, for tests in which content matters."""
+    return ensure_model_folder()
+
+
+def _serve(model_dir: Path, log: Path) -> Iterator[TritonServer]:
+    server = TritonServer(REPOSITORY, model_dir=model_dir, log_path=log)
+    server.start()
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def triton(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """A running Triton on the tiny model."""
+    yield from _serve(tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
+
+
+@pytest.fixture(scope="session")
+def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """A running Triton on SmolLM2-135M-Instruct."""
+    yield from _serve(smollm2_dir, tmp_path_factory.mktemp("triton-smollm2") / "triton.log")

@@ -1,0 +1,97 @@
+"""The gateway as its users meet it: a process of its own, on a free loopback port."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+GATEWAY = Path(sys.executable).with_name("gateway")
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class GatewayProcess:
+    """``gateway serve`` with the given settings in its environment; a context manager."""
+
+    def __init__(self, log: Path, **env: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = log
+        base = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+        self._env = base | {"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": str(self.port)} | env
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> GatewayProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, *, ready: bool = True, timeout: float = 60.0) -> None:
+        """Start it and wait until it answers (``ready``: until its model does)."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([GATEWAY, "serve"], env=self._env, stdout=log, stderr=log)
+        self.wait("/health/ready" if ready else "/health/live", 200, timeout)
+
+    def wait(self, path: str, status: int, timeout: float = 60.0) -> httpx.Response:
+        """Poll ``path`` until it answers ``status``; fails with the log when the process ends or time runs out."""
+        deadline = time.monotonic() + timeout
+        last: object = None
+        while time.monotonic() < deadline:
+            if self._process is not None and self._process.poll() is not None:
+                break
+            try:
+                answer = httpx.get(self.url + path, timeout=5)
+                if answer.status_code == status:
+                    return answer
+                last = (answer.status_code, answer.text)
+            except httpx.TransportError as error:
+                last = error
+            time.sleep(0.05)
+        raise AssertionError(f"{path} did not answer {status}: {last}\n{self.log.read_text()[-4000:]}")
+
+    def post(self, body: dict[str, Any]) -> httpx.Response:
+        """A chat request; its answer, whatever the status."""
+        return httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=30)
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples over all labels."""
+        text = httpx.get(f"{self.url}/metrics", timeout=5).text
+        samples = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+        assert samples, f"no metric {name}"
+        return sum(float(sample) for sample in samples)
+
+    def log_lines(self) -> list[str]:
+        """What it has logged so far."""
+        return self.log.read_text().splitlines()
+
+    def stop(self) -> int:
+        """SIGTERM, wait, exit status."""
+        if self._process is None:
+            return 0
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        finally:
+            self._process = None
