@@ -14,10 +14,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long lint clean
+.PHONY: help up test test-long test-compose lint clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
@@ -27,6 +27,9 @@ test: $(VENV)/.dev ## run every test that needs no GPU and no Docker
 
 test-long: $(VENV)/.dev ## run the same and the long property and sampling runs
 	$(BIN)/python -m pytest $(ARGS)
+
+test-compose: $(VENV)/.dev ## prove docker-compose.yml in a real Docker engine (root or Docker needed; minutes)
+	@sh tests/compose/run.sh $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
