@@ -107,7 +107,7 @@ class Adapter:
         assert isinstance(handle, _Handle)  # noqa: S101 - set in _take
         self._active.publish(self._engine.active)
         message = f"Executor failed process requestId {request.id} due to the following error: {reason}"
-        _send_error(handle.sender, message)
+        _send_error(handle.sender, message, apart=True)
 
 
 class _Active:
@@ -139,10 +139,13 @@ def _import(name: str) -> Any:
         ) from error
 
 
-def _send_error(sender: Any, message: str, *, queue_full: bool = False) -> None:
+def _send_error(sender: Any, message: str, *, queue_full: bool = False, apart: bool = False) -> None:
+    """Answer with an error. ``apart``: the final flag goes by itself; else a BLS caller that has data would hang."""
     code = pb_utils.TritonError.UNAVAILABLE if queue_full else pb_utils.TritonError.INTERNAL
     response = pb_utils.InferenceResponse(output_tensors=[], error=pb_utils.TritonError(message, code))
-    sender.send(response, flags=_FINAL)
+    sender.send(response, flags=0 if apart else _FINAL)
+    if apart:
+        sender.send(flags=_FINAL)
 
 
 def _parameters(config: dict[str, Any]) -> dict[str, str]:

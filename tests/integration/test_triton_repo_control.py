@@ -1,0 +1,111 @@
+"""Ends that are not the model's own: stop by id, cancellation, failures; and the state that must not pile up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+from kserve import Kserve, answers, infer_request, metric
+
+from gateway.deployment.tritonserver import MODELS, TritonServer, TritonStartError
+
+LONG = 1900
+REQUESTS = "nv_trt_llm_request_metrics"
+FAILING_ENGINE = Path(__file__).with_name("failing_engine")
+
+
+def wait_until_idle(server: TritonServer, deadline_s: float = 20.0) -> None:
+    deadline = time.monotonic() + deadline_s
+    while metric(server.metrics_url, REQUESTS, "active"):
+        assert time.monotonic() < deadline, "the engine never became idle"
+        time.sleep(0.01)
+
+
+def steps(server: TritonServer) -> float:
+    return metric(server.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter")
+
+
+def direct(prompt: list[int], **inputs: object) -> dict[str, object]:
+    return {"input_ids": prompt, "input_lengths": len(prompt), "request_output_len": LONG, "streaming": True, **inputs}
+
+
+@pytest.mark.parametrize("model", ["ensemble", "tensorrt_llm"])
+def test_stop_by_request_id_ends_the_answer(triton: TritonServer, kserve: Kserve, model: str) -> None:
+    inputs = {"text_input": "hello", "max_tokens": LONG, "stream": True, "end_id": -1}
+    request = infer_request(model, f"stop-{model}", **(inputs if model == "ensemble" else direct([5, 6, 7])))
+    responses = answers(kserve.call(request))
+    got = [next(responses)]
+    stopped = kserve.stream("tensorrt_llm", f"stop-{model}", **direct([1], stop=True))
+    assert [(answer.tensors, answer.final) for answer in stopped] == [({}, True)]
+    got += responses
+    assert got[-1].final
+    assert len(got) < LONG
+    wait_until_idle(triton, 5)
+
+
+@pytest.mark.parametrize("model", ["tensorrt_llm", "tensorrt_llm_bls"])
+def test_a_cancelled_call_frees_the_engine(triton: TritonServer, kserve: Kserve, model: str) -> None:
+    inputs = {"text_input": "hello", "max_tokens": LONG, "stream": True, "end_id": -1}
+    before = steps(triton)
+    call = kserve.call(infer_request(model, **(inputs if model == "tensorrt_llm_bls" else direct([5, 6, 7]))))
+    next(answers(call))
+    call.cancel()
+    wait_until_idle(triton)
+    assert steps(triton) - before < LONG
+
+
+def test_many_cancelled_bls_requests_leave_nothing_behind(triton: TritonServer, kserve: Kserve) -> None:
+    for _ in range(70):  # more than its threads
+        call = kserve.call(infer_request("tensorrt_llm_bls", text_input="hi", max_tokens=LONG, stream=True, end_id=-1))
+        next(answers(call))
+        call.cancel()
+    wait_until_idle(triton)
+    assert kserve.stream("tensorrt_llm_bls", text_input="hi", max_tokens=2, end_id=-1)[-1].final
+
+
+def test_bls_survives_many_short_answers_and_errors(triton: TritonServer, kserve: Kserve) -> None:
+    """Its calls end within the time between two looks for cancellation, where Triton's stub used to crash."""
+
+    def one(index: int) -> str:
+        wrong = {"beam_width": 3} if index % 4 == 0 else {}
+        last = kserve.stream("tensorrt_llm_bls", text_input="x", max_tokens=3, end_id=-1, stream=True, **wrong)[-1]
+        return last.error[:14] or last.finish_reason
+
+    with ThreadPoolExecutor(8) as pool:
+        assert Counter(pool.map(one, range(400))) == {"Requested beam": 100, "length": 300}
+    assert triton.running
+
+
+@pytest.mark.parametrize(
+    ("engine", "model_dir", "names"),
+    [
+        ("reference", None, "MODEL_DIR"),
+        (None, "tiny", "TRITON_ENGINE"),
+        ("no-such-engine", "tiny", "no-such-engine"),
+        ("reference", "empty", "MODEL_DIR has no tokenizer.json"),
+    ],
+)
+def test_what_is_missing_is_a_load_error_that_names_it(
+    repository: Path, tiny_model_dir: Path, tmp_path: Path, engine: str | None, model_dir: str | None, names: str
+) -> None:
+    folder = {"tiny": tiny_model_dir, "empty": tmp_path, None: None}[model_dir]
+    server = TritonServer(repository, model_dir=folder, engine=engine, log_path=tmp_path / "log", exit_timeout_s=0)
+    server.start()
+    try:
+        with pytest.raises(TritonStartError) as caught:
+            server.wait_ready(deadline_s=60)
+    finally:
+        server.stop()
+    assert any(names in line for line in caught.value.log_lines), server.log()
+    assert not any("At:" in line or ".py(" in line for line in caught.value.log_lines)
+
+
+def test_a_second_server_beside_it_answers_by_name(triton: TritonServer, kserve: Kserve) -> None:
+    assert all(triton.model_ready(model) for model in MODELS)
+    assert not triton.model_ready("no_such_model")
+    with pytest.raises(grpc.RpcError):
+        kserve.stub.ModelInfer(infer_request("no_such_model"), timeout=5)

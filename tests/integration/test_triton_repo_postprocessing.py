@@ -1,0 +1,44 @@
+"""The decoding state of ``postprocessing``, called by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kserve import Kserve
+
+from gateway.deployment.tritonserver import TritonServer
+
+
+def test_postprocessing_breaks_no_character_with_an_id(kserve: Kserve, greeting: list[int]) -> None:
+    texts = [kserve.detokenize("with-an-id", [token]) for token in greeting]
+    assert "".join(texts) == "Grüße 你好 🙂"
+    assert all("\ufffd" not in text for text in texts)
+    assert kserve.detokenize("with-an-id", []) == ""
+
+
+def test_postprocessing_is_stateless_without_an_id(triton: TritonServer, kserve: Kserve, greeting: list[int]) -> None:
+    assert "\ufffd" in "".join(kserve.detokenize("", [token]) for token in greeting)
+    assert triton.log_path.read_text().count("a request without an id is decoded by itself") == 1
+
+
+@pytest.mark.parametrize("end", [{"FINISH_REASON": "length"}, {}])
+def test_an_unfinished_character_is_flushed(kserve: Kserve, greeting: list[int], end: dict[str, str]) -> None:
+    emoji = greeting[-4:]
+    name = f"flush-{len(end)}"
+    assert kserve.detokenize(name, emoji[:2]) == ""
+    assert kserve.detokenize(name, emoji[2:3] if end else [], **end) == "\ufffd"
+    assert kserve.detokenize(name, emoji[3:]) != "🙂"  # the id starts anew
+
+
+def test_sequences_of_one_request_have_states_of_their_own(kserve: Kserve, greeting: list[int]) -> None:
+    emoji = greeting[-4:]
+    for index, token in enumerate(emoji):
+        for sequence in range(2):
+            text = kserve.detokenize("sequences", [token], SEQUENCE_INDEX=sequence)
+            assert text == ("🙂" if index == 3 else "")
+
+
+def test_each_beam_is_decoded_by_itself_to_its_length(kserve: Kserve, greeting: list[int]) -> None:
+    tokens = np.array([[greeting[:4], greeting[:4]]], dtype=np.int32)
+    answer = kserve.infer("postprocessing", "beams", TOKENS_BATCH=tokens, SEQUENCE_LENGTH=[4, 1])
+    assert [bytes(text).decode() for text in answer.tensors["OUTPUT"]] == ["Grü", "G"]

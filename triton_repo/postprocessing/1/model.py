@@ -1,0 +1,82 @@
+"""Triton model ``postprocessing``: token ids to text, streamed without losing a space or breaking a character.
+
+Pieces of one answer carry the same request id; the state between them is kept by it. A piece is the last one when it
+comes with a finish reason or without tokens (an engine sends such a piece only at the end); then an unfinished
+character becomes U+FFFD and the state goes. A state whose end never comes (a cancelled request) expires. Request ids
+must be fresh. A request without an id is decoded by itself, as upstream does it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from tokens_to_text import IncrementalText, LoadError, TextStates, holds_whole_run, load_tokenizer
+
+
+class TritonPythonModel:
+    """Adapter between Triton's requests and ``TextStates``."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the tokenizer; a missing MODEL_DIR or tokenizer.json is a load error that names it."""
+        config = json.loads(args["model_config"])
+        parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
+        try:
+            self._tokenizer = load_tokenizer(parameters["tokenizer_dir"])
+        except LoadError as error:
+            raise pb_utils.TritonModelException(str(error)) from None
+        self._skip_special_tokens = parameters["skip_special_tokens"].lower() == "true"
+        hold_run = holds_whole_run(self._tokenizer)
+        self._states = TextStates(
+            lambda: IncrementalText(self._decode, hold_run=hold_run),
+            capacity=int(parameters["state_capacity"]),
+            expiry_s=float(parameters["state_expiry_seconds"]),
+            clock=time.monotonic,
+        )
+        self._said_stateless = False
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Decode each request; OUTPUT is 1-D, one string for each beam of each row."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Any) -> Any:
+        tokens = pb_utils.get_input_tensor_by_name(request, "TOKENS_BATCH").as_numpy()
+        lengths = pb_utils.get_input_tensor_by_name(request, "SEQUENCE_LENGTH").as_numpy()
+        reasons = _optional(request, "FINISH_REASON")
+        request_id = request.request_id()
+        if not request_id and not self._said_stateless:
+            self._said_stateless = True
+            pb_utils.Logger.log_warn(
+                "a request without an id is decoded by itself: streamed text may lose spaces and break characters; "
+                "send a fresh request id"
+            )
+        answer = (_first(request, "BATCH_INDEX"), _first(request, "SEQUENCE_INDEX"))
+        texts = []
+        for row, beams in enumerate(tokens):
+            reason = reasons is not None and bool(reasons.reshape(-1)[min(row, reasons.size - 1)])
+            for beam, ids in enumerate(beams):
+                valid = ids[: max(0, int(lengths[row, beam]))].tolist()
+                if request_id:
+                    key = (request_id, *answer, row, beam)
+                    text = self._states.push(key, valid, last=reason or not valid)
+                else:
+                    text = self._decode(valid)
+                texts.append(text.encode())
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", np.array(texts, dtype=object))])
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=self._skip_special_tokens)
+        return text
+
+
+def _optional(request: Any, name: str) -> np.ndarray | None:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy()
+
+
+def _first(request: Any, name: str) -> int:
+    array = _optional(request, name)
+    return 0 if array is None or not array.size else int(array.reshape(-1)[0])
