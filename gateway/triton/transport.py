@@ -13,7 +13,6 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 _METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
-_STATUS_ERRORS = (("triton_grpc_error", "true"),)
 _INT32_MAX = 2**31 - 1
 _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", _INT32_MAX),
@@ -65,14 +64,16 @@ class InferCall(Protocol):
 class Transport(Protocol):
     """Something that carries inference requests to Triton."""
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float, status_errors: bool = True) -> InferCall:
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
         """Start a request.
+
+        Failures of the model arrive as ``error_message`` inside the stream. The metadata header ``triton_grpc_error``,
+        which would make them gRPC statuses, is never sent: tritonserver 2.51 crashes (segmentation fault) after some
+        errors reported that way, whatever the model.
 
         Args:
             request: what to infer.
             timeout: seconds until the RPC fails with DEADLINE_EXCEEDED.
-            status_errors: whether the server may end the RPC with a gRPC status. Must be False for BLS models, which
-                crash the server when asked for it (contract section 9.1, row 1).
         """
         ...
 
@@ -96,10 +97,9 @@ class GrpcioTransport:
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float, status_errors: bool = True) -> InferCall:
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
         """Start a request; see ``Transport``."""
-        metadata = _STATUS_ERRORS if status_errors else ()
-        return _GrpcioCall(self._stream(request, timeout=timeout, metadata=metadata))
+        return _GrpcioCall(self._stream(request, timeout=timeout))
 
 
 class _GrpcioCall:

@@ -70,18 +70,11 @@ async def test_a_complete_request_is_not_cancelled(connect: Any, path: str) -> N
 
 
 @PATHS
-async def test_requests_carry_the_header_that_gives_statuses(connect: Any, path: str) -> None:
+async def test_requests_ask_for_a_final_marker_and_never_for_status_errors(connect: Any, path: str) -> None:
     server, connection = await connect(lambda *_: play(tokens(1, final=True)))
     await collect(engine_for(path, connection))
-    assert server.metadata[0]["triton_grpc_error"] == "true"
     assert server.requests[0].parameters["triton_enable_empty_final_response"].bool_param
-
-
-async def test_a_bls_model_is_not_sent_the_header_that_crashes_it(connect: Any) -> None:
-    server, connection = await connect(lambda *_: play(tokens(1, final=True)))
-    call = connection.transport.infer(service_pb2.ModelInferRequest(id="x"), timeout=5, status_errors=False)
-    assert await call.read() is not None
-    assert await call.read() is None
+    # tritonserver crashes after some errors that are reported as statuses.
     assert "triton_grpc_error" not in server.metadata[0]
 
 
