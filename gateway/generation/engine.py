@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Protocol
 
@@ -25,6 +25,10 @@ class EngineChunk:
         prompt_tokens: prompt length as the engine counted it, where it says so.
         output_tokens: tokens in this chunk as the engine counted them, where it says so (text-only dialects).
         final: True on the last chunk of the request.
+        cached_tokens: prompt tokens found in the KV cache, where the engine says so; on the last chunk.
+        prompt_logprobs: log-prob of each prompt token but the first, once, on the first chunk that has it; length
+            ``len(prompt.ids) - 1``.
+        prompt_top_logprobs: for each of these its alternatives as (token id, log-prob), best first.
     """
 
     ids: Sequence[int] = ()
@@ -35,6 +39,24 @@ class EngineChunk:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     final: bool = False
+    cached_tokens: int | None = None
+    prompt_logprobs: Sequence[float] | None = None
+    prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """How an engine serves one request parameter.
+
+    Attributes:
+        how: "native" by a tensor of the engine, "emulated" exactly by the gateway, "impossible" not at all.
+        note: one sentence: by which tensor, how it is emulated, or why it cannot be and what to do instead.
+        limit: the largest value that is served, for parameters with a range that the engine narrows.
+    """
+
+    how: Literal["native", "emulated", "impossible"]
+    note: str
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +74,7 @@ class EngineFeatures:
         max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
         tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
         warnings: one sentence each on what this deployment costs or gets wrong; for the log.
+        capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
     """
 
     path: Literal["tokens", "ensemble"]
@@ -64,6 +87,7 @@ class EngineFeatures:
     max_seq_len: int | None = None
     tokenizer_dir: str | None = None
     warnings: tuple[str, ...] = ()
+    capabilities: Mapping[str, Capability] = field(default_factory=dict)
 
 
 class Engine(Protocol):

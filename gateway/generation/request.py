@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -16,6 +17,8 @@ class Sampling:
         seed: unsigned 64-bit; always set, random when the user gave none.
         presence_penalty: additive, 0.0 is off. The engine counts prompt tokens too.
         frequency_penalty: additive per occurrence, 0.0 is off. The engine counts prompt tokens too.
+        repetition_penalty: multiplicative, above 0, 1.0 is off. The engine counts prompt tokens too.
+        min_p: least probability relative to the best candidate, 0.0 is off.
     """
 
     temperature: float = 1.0
@@ -24,6 +27,8 @@ class Sampling:
     seed: int = 0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_p: float = 0.0
 
     @property
     def greedy(self) -> bool:
@@ -65,6 +70,16 @@ class GenerationRequest:
         stop: stop strings, matched on text in the gateway.
         logprobs: whether the log-prob of each chosen token is wanted.
         top_logprobs: how many alternatives per token are wanted, 0 to 20; above 0 only with ``logprobs``.
+        min_tokens: tokens before which no end id is drawn, 0 is off.
+        stop_ids: further ids that end the answer (``stop_token_ids``); like end ids, but wanted by the request.
+        bad_words: token-id sequences that are never generated.
+        bad_texts: the same words as text, for dialects that name them by text.
+        logit_bias: what is added to the logits of token ids.
+        beam_width: beams, 1 is none.
+        length_penalty: exponent of the length in a beam's score; only with beams.
+        include_stop: whether the stop string or stop id that ended the answer is part of its text.
+        prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
+        cached_tokens: whether the number of prompt tokens found in the KV cache is wanted, where the engine has it.
     """
 
     id: str
@@ -76,3 +91,13 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     logprobs: bool = False
     top_logprobs: int = 0
+    min_tokens: int = 0
+    stop_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    bad_texts: tuple[str, ...] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    beam_width: int = 1
+    length_penalty: float = 1.0
+    include_stop: bool = False
+    prompt_logprobs: int | None = None
+    cached_tokens: bool = False
