@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import logging.config
 import signal
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,31 +18,42 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
-from gateway.config import ModelSettings, Settings
+from gateway.config import ModelSettings, Settings, SettingsSource
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import chat_router
+from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.completions.routes import completions_router
 from gateway.openai.errors import HANDLED, INVALID, OpenAIError, handle_defect, handle_http, handle_openai
 from gateway.openai.models.routes import models_router
+from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
+from gateway.openai.tokens.routes import tokens_router
+from gateway.reloading import Reloader
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.registry import Registry
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
 from gateway.triton.backend import TritonBackend
+from gateway.triton.options import engine_options
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.auth import AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
+from gateway.web.hold import HoldMiddleware
 from gateway.web.operations import operations_router
 from gateway.web.request_id import RequestIdMiddleware
 
 _log = logging.getLogger(__name__)
+_AFTER_ABORT_S = 5  # for aborted answers to write their last event
 
 
-def create_app(settings: Settings, backend_factory: BackendFactory | None = None) -> FastAPI:
+def create_app(
+    settings: Settings, backend_factory: BackendFactory | None = None, source: SettingsSource | None = None
+) -> FastAPI:
     """Build the application. Its lifespan starts the models and closes them.
 
     Args:
         settings: of the gateway.
         backend_factory: makes the supervised engine of a model; None takes Triton's.
+        source: where the settings came from: the models follow its changes and SIGHUP; None keeps them as they are.
 
     Raises:
         ConfigError: by the lifespan, when a model cannot be served as configured.
@@ -53,7 +66,8 @@ def create_app(settings: Settings, backend_factory: BackendFactory | None = None
         del app
         try:
             await registry.start()
-            yield
+            async with Reloader(settings, source, registry, metrics) if source else contextlib.nullcontext():
+                yield
         finally:
             await registry.close()
 
@@ -69,9 +83,13 @@ def create_app(settings: Settings, backend_factory: BackendFactory | None = None
             Exception: handle_defect,
         },
     )
+    app.state.registry = registry
     app.include_router(chat_router(registry, settings.timeouts, metrics))
+    app.include_router(completions_router(registry, settings.timeouts, metrics))
+    app.include_router(tokens_router(registry, metrics))
     app.include_router(models_router(registry))
     app.include_router(operations_router(registry.readiness, metrics.render))
+    app.add_middleware(HoldMiddleware, hold=registry.request)
     _add_middleware(app, settings, metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -80,7 +98,11 @@ def create_app(settings: Settings, backend_factory: BackendFactory | None = None
 def _triton_backend(settings: Settings) -> BackendFactory:
     def make(model: ModelSettings) -> Backend:
         return TritonBackend(
-            model.triton.url, model.triton.model, model.path, request_timeout=settings.timeouts.total_s + 60
+            model.triton.url,
+            model.triton.model,
+            model.path,
+            request_timeout=settings.timeouts.total_s + 60,
+            options=engine_options(model),
         )
 
     return make
@@ -112,27 +134,34 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, with the schema of bodies that the routes read as bytes."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        schema = ChatCompletionRequest.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas.update(schema.pop("$defs", {}))
-        schemas[ChatCompletionRequest.__name__] = schema
+        for body in (ChatCompletionRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest):
+            schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(schema.pop("$defs", {}))
+            schemas[body.__name__] = schema
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, source: SettingsSource | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then let running answers end.
+
+    Args:
+        settings: of the gateway.
+        source: where they came from, to follow its changes; None keeps them as they are.
 
     Raises:
         ConfigError: when a model cannot be served as configured.
         OSError: when the address cannot be listened on.
     """
     logging.config.dictConfig(logging_config(settings.server.log_level))
-    uvloop.run(_serve(settings))
+    uvloop.run(_serve(settings, source))
 
 
-async def _serve(settings: Settings) -> None:
-    app = create_app(settings)
+async def _serve(settings: Settings, source: SettingsSource | None) -> None:
+    # Whenever SIGHUP comes, it is no reason to end; while the application runs it reloads.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    app = create_app(settings, source=source)
     config = uvicorn.Config(
         app,
         host=settings.server.host,
@@ -145,10 +174,27 @@ async def _serve(settings: Settings) -> None:
         server_header=False,
         backlog=2048,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(settings.server.shutdown_s),
+        timeout_graceful_shutdown=int(settings.server.shutdown_s) + _AFTER_ABORT_S,
     )
     async with app.router.lifespan_context(app):
         # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-        await uvicorn.Server(config).serve()
+        await _Server(config, app.state.registry, settings.server.shutdown_s).serve()
+
+
+class _Server(uvicorn.Server):
+    """A server whose running answers end with an error, not with a torn connection, when their time is up."""
+
+    def __init__(self, config: uvicorn.Config, registry: Registry, shutdown_s: float) -> None:
+        super().__init__(config)
+        self._registry = registry
+        self._shutdown_s = shutdown_s
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let running answers end, abort the rest after ``shutdown_s``, and close all connections."""
+        abort = asyncio.get_running_loop().call_later(self._shutdown_s, self._registry.abort)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            abort.cancel()

@@ -72,16 +72,21 @@ class GatewayProcess:
         """A chat request; its answer, whatever the status."""
         return httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=30)
 
-    def metric(self, name: str) -> float:
-        """The sum of a metric's samples over all labels."""
+    def metric(self, name: str, label: str = "") -> float:
+        """The sum of a metric's samples over all labels, or of those with one label; 0 when there are none."""
         text = httpx.get(f"{self.url}/metrics", timeout=5).text
-        samples = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
-        assert samples, f"no metric {name}"
+        samples = re.findall(rf"^{name}(?:{{.*{label}.*}})? (\S+)$", text, re.MULTILINE)
+        assert samples or f"# TYPE {name.removesuffix('_total')}" in text, f"no metric {name}"
         return sum(float(sample) for sample in samples)
 
     def log_lines(self) -> list[str]:
         """What it has logged so far."""
         return self.log.read_text().splitlines()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self) -> int:
         """SIGTERM, wait, exit status."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.check import check
 from gateway.cli.down import down
 from gateway.cli.serve import serve
 from gateway.cli.up import up
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(down)
 app.command()(serve)
+app.command()(check)
 
 
 def _print_version(wanted: bool) -> None:

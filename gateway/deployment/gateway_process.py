@@ -21,6 +21,7 @@ SUPERVISOR_VARIABLE: Final = "GATEWAY_SUPERVISOR_PID"
 _POLL_S: Final = 0.1
 _HTTP_TIMEOUT_S: Final = 5.0
 _LOG_TAIL_LINES: Final = 8
+_GRACE_S: Final = 5  # for running answers after Ctrl-C, before they end with an error
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -97,6 +98,7 @@ class GatewayProcess:
             "GATEWAY_CONFIG": os.devnull,  # a gateway.yaml in the working folder describes another deployment
             "GATEWAY_HOST": self._host,
             "GATEWAY_PORT": str(self._port),
+            "GATEWAY_SHUTDOWN_S": str(_GRACE_S),
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
         with self.log_path.open("wb") as log:
@@ -123,7 +125,7 @@ class GatewayProcess:
                 raise DeploymentError(f"The gateway was not ready after {deadline_s:g} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 
-    def stop(self, deadline_s: float = 10.0) -> None:
+    def stop(self, deadline_s: float = _GRACE_S + 10.0) -> None:
         """Stop it: SIGTERM, SIGKILL after the deadline; returns when it is gone."""
         if self._process is None:
             return

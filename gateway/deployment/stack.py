@@ -110,6 +110,7 @@ class Stack:
         )
         self.gateway = GatewayProcess(options.host, options.port, folder.log("gateway"))
         self._exit = ExitStack()
+        self._ready_log = 0
 
     def __enter__(self) -> Stack:
         return self
@@ -135,6 +136,7 @@ class Stack:
             self.triton.wait_ready(MODELS, _TRITON_DEADLINE_S)
         except TritonStartError as error:
             raise DeploymentError(f"{error}\nThe whole log: {self.triton.log_path}") from error
+        self._ready_log = len(self.triton.log())
         progress("starting the gateway")
         self._exit.callback(self.gateway.stop)
         self.gateway.start(
@@ -156,8 +158,12 @@ class Stack:
         """
         while True:
             if not self.triton.running:
-                lines = "\n".join(decisive_log_lines(self.triton.log()))
-                raise DeploymentError(f"tritonserver died:\n{lines}\nThe whole log: {self.triton.log_path}")
+                # Only what it wrote since it was ready: harmless complaints of its start are no cause of its death.
+                log = self.triton.log()[self._ready_log :]
+                lines = "".join(f"{line}\n" for line in decisive_log_lines(log))
+                raise DeploymentError(
+                    f"tritonserver {self.triton.ending}.\n{lines}The whole log: {self.triton.log_path}"
+                )
             if not self.gateway.running:
                 raise DeploymentError(
                     f"The gateway died:\n{self.gateway.log_tail()}\nThe whole log: {self.gateway.log_path}"

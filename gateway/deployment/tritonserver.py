@@ -160,6 +160,14 @@ class TritonServer:
         """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def ending(self) -> str:
+        """How the process ended, to follow its name in a sentence; empty while it runs or was never started."""
+        status = self._process.poll() if self._process is not None else None
+        if status is None:
+            return ""
+        return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+
     def start(self) -> None:
         """Start the process; returns at once, ``wait_ready`` waits for the models.
 

@@ -4,13 +4,24 @@ Pure: no I/O, no web framework, no gRPC.
 """
 
 from gateway.generation.assembler import Piece, SequenceAssembler, Usage
-from gateway.generation.engine import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.engine import (
+    Capability,
+    Describing,
+    Engine,
+    EngineChunk,
+    EngineError,
+    EngineFeatures,
+    ErrorKind,
+)
 from gateway.generation.logprobs import TokenLogprob
+from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.generation.seeds import engine_seed
 from gateway.generation.stop import StopMatcher
 
 __all__ = [
+    "Capability",
+    "Describing",
     "Engine",
     "EngineChunk",
     "EngineError",
@@ -19,10 +30,12 @@ __all__ = [
     "GenerationRequest",
     "Piece",
     "Prompt",
+    "PromptLogprob",
     "Sampling",
     "SequenceAssembler",
     "StopMatcher",
     "TokenLogprob",
     "Usage",
     "engine_seed",
+    "prompt_entries",
 ]

@@ -12,6 +12,7 @@ from typing import Literal
 
 from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind
 from gateway.generation.logprobs import EntryQueue, TokenLogprob, make_entry
+from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
 from gateway.generation.request import GenerationRequest
 from gateway.generation.stop import StopMatcher
 from gateway.generation.textual import TextCounter
@@ -37,12 +38,15 @@ class Usage:
 
     Attributes:
         prompt_tokens: ids that the engine was given.
-        completion_tokens: ids generated up to and including the one that completed a stop string; neither EOS nor a
-            trimmed end id is counted.
+        completion_tokens: ids generated up to and including the one that completed a stop string, or that is a stop id;
+            neither EOS nor a trimmed end id is counted.
+        cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
+            when the gateway ends the answer before the engine's last response, which carries it.
     """
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int | None = None
 
 
 class SequenceAssembler:
@@ -57,49 +61,79 @@ class SequenceAssembler:
     Text-only engines (chunks with text and no ids) get stop strings and the texts of end ids cut on text; what they do
     not count is counted by tokenizing the text again, which may differ from the engine's own count.
 
+    A stop id (``stop_ids``) ends the answer with the reason ``stop``. As in vLLM it is a token of the answer: counted,
+    in ``token_ids``, and its text is shown only with ``include_stop`` (and, when it is special, only with
+    ``skip_special_tokens`` off); its log-prob entry comes with its text. An end id is none of these. Before
+    ``min_tokens`` tokens neither kind of id ends the answer, and the text is not searched for stop strings.
+
     Attributes:
-        stopped: a stop string matched or an end id came: nothing more will be shown but by ``finish``.
+        stopped: a stop string matched or an end or stop id came: nothing more will be shown but by ``finish``.
+        stop_reason: the stop string or stop id that ended the answer; None when something else did.
         surplus_tokens: ids that arrived after the end of the answer, which nobody will see.
         finish_reason: why the sequence ended; valid after ``finish``.
+        token_ids: the ids that ``usage`` counts, in order, where they are kept. Ids of a stop string's beginning are in
+            it as they come, so after ``stopped`` it may have lost some at its end.
+        prompt_logprobs: log-prob of each prompt token but the first; None until they came.
+        prompt_top_logprobs: their alternatives as (id, log-prob), best first.
     """
 
     __slots__ = (
+        "_cached_tokens",
         "_characters",
         "_completion",
         "_detokenizer",
         "_end_ids",
         "_engine_finish",
+        "_extras",
         "_finished",
+        "_keep",
         "_plain",
         "_prompt_tokens",
         "_push",
         "_queue",
         "_recent",
         "_request",
+        "_stop_ids",
         "_stops",
         "_textual",
         "_tokenizer",
         "finish_reason",
+        "prompt_logprobs",
+        "prompt_top_logprobs",
+        "stop_reason",
         "stopped",
         "surplus_tokens",
+        "token_ids",
     )
 
-    def __init__(self, request: GenerationRequest, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
+    def __init__(
+        self,
+        request: GenerationRequest,
+        tokenizer: Tokenizer,
+        *,
+        skip_special_tokens: bool = True,
+        keep_token_ids: bool = False,
+    ) -> None:
         """Start a sequence.
 
         Args:
             request: what the engine was asked for.
             tokenizer: whose ids the engine generates.
             skip_special_tokens: whether special tokens leave no text.
+            keep_token_ids: whether ``token_ids`` is wanted.
         """
         self._request = request
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens)
         self._push = self._detokenizer.push
         self._end_ids = frozenset(request.end_ids)
+        self._stop_ids = frozenset(request.stop_ids) - self._end_ids
         self._stops = StopMatcher(request.stop)
         self._queue = EntryQueue() if request.logprobs else None
-        self._plain = not request.stop and not request.logprobs
+        self._keep = keep_token_ids
+        self._plain = not (request.stop or request.logprobs or request.stop_ids or request.min_tokens or keep_token_ids)
+        self._extras = request.cached_tokens or request.prompt_logprobs is not None
+        self._cached_tokens: int | None = None
         self._textual: TextCounter | None = None
         self._recent: list[int] = []  # where the tokens begin that came since text last became complete
         self._characters = 0  # shown so far
@@ -108,6 +142,10 @@ class SequenceAssembler:
         self._engine_finish: EngineFinish | None = None
         self._finished = False
         self.finish_reason: Literal["stop", "length"] = "stop"
+        self.stop_reason: str | int | None = None
+        self.token_ids: list[int] = []
+        self.prompt_logprobs: Sequence[float] | None = None
+        self.prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] = ()
         self.stopped = False
         self.surplus_tokens = 0
 
@@ -119,6 +157,8 @@ class SequenceAssembler:
         """
         if chunk.prompt_tokens is not None and self._prompt_tokens is None:
             self._prompt_tokens = chunk.prompt_tokens
+        if self._extras and (chunk.final or chunk.prompt_logprobs is not None):
+            self._take_extras(chunk)
         if chunk.text is not None and not chunk.ids:
             piece = self._feed_text(chunk, chunk.text)
         elif self.stopped:
@@ -145,14 +185,12 @@ class SequenceAssembler:
         self._finished = True
         text = ""
         if self._stops.matched is None:
-            text = self._shown(self._stops.push(self._detokenizer.flush()))
-            if self._stops.matched is not None:
-                self._settle_match()
-            else:
+            text = self._search(self._detokenizer.flush())
+            if self._stops.matched is None:
                 text += self._shown(self._stops.flush())
         entries: list[TokenLogprob] = []
         if self._queue is not None:
-            entries = self._queue.rest() if self._stops.matched is None else self._queue.cut(self._stops.position)
+            entries = self._queue.rest() if self._stops.matched is None else self._queue.cut(self._cut)
         self.finish_reason = self._reason()
         return Piece(text, entries) if text or entries else None
 
@@ -161,8 +199,31 @@ class SequenceAssembler:
         """Token counts so far; final after ``finish``."""
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
         if self._textual is not None:
-            return Usage(prompt, self._textual.completion_tokens(self._stops))
-        return Usage(prompt, self._completion)
+            return Usage(prompt, self._textual.completion_tokens(self._stops), self._cached_tokens)
+        return Usage(prompt, self._completion, self._cached_tokens)
+
+    def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptLogprob]:
+        """The prompt's tokens with their log-probs, once they came: see ``prompt_entries`` of the room.
+
+        Raises:
+            EngineError: the engine did not return them, or not one for each token.
+        """
+        if self.prompt_logprobs is None:
+            raise EngineError(ErrorKind.INTERNAL, "The engine did not return the log-probabilities of the prompt.")
+        return prompt_entries(
+            self._tokenizer,
+            self._request.prompt.ids,
+            self.prompt_logprobs,
+            self.prompt_top_logprobs,
+            skip_special_tokens=skip_special_tokens,
+        )
+
+    def _take_extras(self, chunk: EngineChunk) -> None:
+        if chunk.cached_tokens is not None:
+            self._cached_tokens = chunk.cached_tokens
+        if chunk.prompt_logprobs is not None and self.prompt_logprobs is None:
+            self.prompt_logprobs = chunk.prompt_logprobs
+            self.prompt_top_logprobs = chunk.prompt_top_logprobs or ()
 
     def _feed_plain(self, ids: Sequence[int]) -> Piece | None:
         """Neither stop strings nor log-probs: the common case, kept short."""
@@ -178,26 +239,49 @@ class SequenceAssembler:
     def _feed_watched(self, chunk: EngineChunk) -> Piece | None:
         shown = ""
         for offset, index in enumerate(chunk.ids):
-            if index in self._end_ids:
-                self._end(len(chunk.ids) - offset - 1)
-                break
-            start = self._detokenizer.characters
-            entry = None if self._queue is None else self._entry(chunk, offset, index)
-            self._completion += 1
-            self._recent.append(start)
-            text = self._push(index)
-            if self._queue is not None and entry is not None:
-                detokenizer = self._detokenizer
-                self._queue.add(start, detokenizer.characters + detokenizer.unfinished, entry)
-            if not text:
-                continue
-            shown += self._shown(self._stops.push(text))
-            if self._stops.matched is not None:
-                self._settle_match()
+            early = self._completion < self._request.min_tokens
+            if index in self._end_ids and not early:
+                self.stopped = True
+            elif index in self._stop_ids and not early:
+                shown += self._end_at_stop_id(chunk, offset, index)
+            else:
+                shown += self._take(chunk, offset, index, early=early)
+            if self.stopped:
                 self.surplus_tokens += len(chunk.ids) - offset - 1
                 break
-            self._recent.clear()
         return self._piece(shown)
+
+    def _take(self, chunk: EngineChunk, offset: int, index: int, *, early: bool) -> str:
+        """Make a token part of the answer; returns the text that it lets show."""
+        start = self._detokenizer.characters
+        entry = None if self._queue is None else self._entry(chunk, offset, index)
+        self._count(index)
+        self._recent.append(start)
+        text = self._push(index)
+        if self._queue is not None and entry is not None:
+            detokenizer = self._detokenizer
+            self._queue.add(start, detokenizer.characters + detokenizer.unfinished, entry)
+        if not text:
+            return ""
+        shown = self._shown(self._stops.skip(text)) if early else self._search(text)
+        if self._stops.matched is None:
+            self._recent.clear()
+        return shown
+
+    def _end_at_stop_id(self, chunk: EngineChunk, offset: int, index: int) -> str:
+        shown = ""
+        if self._request.include_stop:
+            shown = self._take(chunk, offset, index, early=False)
+        else:
+            self._count(index)
+        if not self.stopped:
+            self.stopped, self.stop_reason = True, index
+        return shown
+
+    def _count(self, index: int) -> None:
+        self._completion += 1
+        if self._keep:
+            self.token_ids.append(index)
 
     def _feed_text(self, chunk: EngineChunk, text: str) -> Piece | None:
         if self._textual is None:
@@ -211,17 +295,34 @@ class SequenceAssembler:
             self.surplus_tokens += chunk.output_tokens or 0
             return None
         self._textual.add(text, chunk.output_tokens)
-        shown = self._shown(self._stops.push(text))
-        self.stopped = self._stops.matched is not None
+        shown = self._search(text)
         return Piece(shown) if shown else None
 
     def _piece(self, shown: str) -> Piece | None:
         if self._queue is None:
             return Piece(shown) if shown else None
         if self._stops.matched is not None:
-            entries = self._queue.cut(self._stops.position)
+            entries = self._queue.cut(self._cut)
             return Piece(shown, entries) if shown or entries else None
         return Piece(shown, self._queue.shown(self._characters)) if shown else None
+
+    def _search(self, text: str) -> str:
+        """Look for stop strings in new text; returns what may be shown."""
+        shown = self._stops.push(text)
+        matched = self._stops.matched
+        if matched is not None and not self.stopped:
+            if matched in self._request.stop:
+                self.stop_reason = matched
+                if self._request.include_stop:
+                    shown += matched
+            self._settle_match()
+        return self._shown(shown)
+
+    @property
+    def _cut(self) -> int:
+        """Characters of the whole text that the answer keeps after a match."""
+        included = self._request.include_stop and self._stops.matched in self._request.stop
+        return self._stops.end if included else self._stops.position
 
     def _shown(self, text: str) -> str:
         self._characters += len(text)
@@ -236,8 +337,10 @@ class SequenceAssembler:
         """A stop string matched: tokens that begin after it and still waited for their text do not count."""
         self.stopped = True
         late = sum(start >= self._stops.end for start in self._recent)
-        self._completion -= late
-        self.surplus_tokens += late
+        if late:
+            self._completion -= late
+            self.surplus_tokens += late
+            del self.token_ids[-late:]
 
     def _entry(self, chunk: EngineChunk, offset: int, index: int) -> TokenLogprob:
         top: Sequence[tuple[int, float]] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 
@@ -73,6 +73,7 @@ class EngineFeatures:
         max_top_logprobs: alternatives per token available, 0 when there are none.
         max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
         tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
+        vocab_size: width of the engine's logits, where the server says so; None otherwise.
         warnings: one sentence each on what this deployment costs or gets wrong; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
     """
@@ -86,6 +87,7 @@ class EngineFeatures:
     max_top_logprobs: int = 0
     max_seq_len: int | None = None
     tokenizer_dir: str | None = None
+    vocab_size: int | None = None
     warnings: tuple[str, ...] = ()
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
 
@@ -106,6 +108,22 @@ class Engine(Protocol):
 
         Raises:
             EngineError: at any point, also after some chunks; nothing follows it.
+        """
+        ...
+
+
+@runtime_checkable
+class Describing(Protocol):
+    """What an engine may offer besides: to show what it would send."""
+
+    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
+        """The input tensors of a request, without sending it.
+
+        Returns:
+            For each tensor ``name``, ``datatype``, ``shape``, ``size`` and ``data`` (its first elements).
+
+        Raises:
+            EngineError: as ``generate``, when the request cannot be encoded.
         """
         ...
 

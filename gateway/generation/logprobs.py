@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
@@ -25,12 +25,14 @@ class TokenLogprob:
         bytes: the bytes that it adds to the text; empty for a skipped special token.
         logprob: natural logarithm, at least ``LOWEST``.
         top: alternatives as (token, bytes, logprob), best first.
+        index: its id.
     """
 
     token: str
     bytes: _Bytes
     logprob: float
     top: tuple[tuple[str, _Bytes, float], ...] = ()
+    index: int = field(default=-1, compare=False)
 
 
 def token_form(data: bytes) -> str:
@@ -58,11 +60,16 @@ def make_entry(
     alternatives = []
     for other, value in top:
         own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
-        alternatives.append((token_form(own), own, _finite(value)))
-    return TokenLogprob(name, data, _finite(logprob), tuple(alternatives))
+        alternatives.append((token_form(own), own, finite(value)))
+    return TokenLogprob(name, data, finite(logprob), tuple(alternatives), index)
 
 
-def _finite(value: float) -> float:
+def finite(value: float) -> float:
+    """A log-prob as JSON can tell it: at least ``LOWEST``.
+
+    Raises:
+        EngineError: it is not a number.
+    """
     if math.isnan(value):
         raise EngineError(ErrorKind.INTERNAL, "The engine returned a log-probability that is not a number.")
     return max(float(value), LOWEST)

@@ -80,6 +80,8 @@ class GenerationRequest:
         include_stop: whether the stop string or stop id that ended the answer is part of its text.
         prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
         cached_tokens: whether the number of prompt tokens found in the KV cache is wanted, where the engine has it.
+        vocab_size: width of the model's logits by its own folder, for a dense logit bias where the engine does not say
+            its width; None when nobody knows.
     """
 
     id: str
@@ -101,3 +103,4 @@ class GenerationRequest:
     include_stop: bool = False
     prompt_logprobs: int | None = None
     cached_tokens: bool = False
+    vocab_size: int | None = None

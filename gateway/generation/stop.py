@@ -70,6 +70,11 @@ class StopMatcher:
             return text[: len(text) - depth]
         return ""
 
+    def skip(self, text: str) -> str:
+        """Let text pass that is not to be searched; only before the first ``push``."""
+        self._seen += len(text)
+        return text
+
     def flush(self) -> str:
         """End the text; returns what was held back, empty after a match."""
         held, self._held = self._held, ""

@@ -14,12 +14,14 @@ from starlette.responses import Response
 from gateway.generation import EngineError, ErrorKind
 from gateway.prompt import TemplateError
 from gateway.serving.errors import RefusedError
+from gateway.web.disconnect import ClientDisconnectedError
 from gateway.web.record import record_of
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
 
 INVALID = "invalid_request_error"
+CLIENT_GONE = 499  # nginx's number for a client that left; nobody reads it, the access log and the metrics show it
 SERVER = "server_error"
 
 
@@ -82,8 +84,14 @@ def from_engine(error: EngineError) -> OpenAIError:
     if error.detail:
         level = logging.ERROR if status == 500 else logging.WARNING
         _log.log(level, "engine failure: %s", error.message, extra={"detail": error.detail[:2000]})
-    param = "messages" if error.kind is ErrorKind.CONTEXT_LENGTH else None
-    return OpenAIError(status, error.message, type=kind, param=param, code=code, headers=headers)
+    return OpenAIError(status, error.message, type=kind, code=code, headers=headers)
+
+
+def _about_prompt(error: OpenAIError, path: str) -> OpenAIError:
+    """The error with the name that the prompt has at this endpoint."""
+    if error.code == "context_length_exceeded" and error.param is None:
+        error.param = "messages" if "chat" in path else "prompt"
+    return error
 
 
 def _from_template(error: TemplateError) -> OpenAIError:
@@ -94,8 +102,11 @@ def _from_template(error: TemplateError) -> OpenAIError:
 
 async def handle_openai(request: Request, error: Exception) -> Response:
     """Answer one of the failures that ``HANDLED`` names, in OpenAI's shape."""
+    if isinstance(error, ClientDisconnectedError):
+        record_of(request.scope).disconnected = True
+        return Response(status_code=CLIENT_GONE)
     if isinstance(error, EngineError):
-        error = from_engine(error)
+        error = _about_prompt(from_engine(error), request.url.path)
     elif isinstance(error, RefusedError):
         error = OpenAIError(400, error.message, param=error.param, code=error.code)
     elif isinstance(error, TemplateError):
@@ -106,7 +117,13 @@ async def handle_openai(request: Request, error: Exception) -> Response:
     return error.response()
 
 
-HANDLED: tuple[type[Exception], ...] = (OpenAIError, EngineError, RefusedError, TemplateError)
+HANDLED: tuple[type[Exception], ...] = (
+    OpenAIError,
+    EngineError,
+    RefusedError,
+    TemplateError,
+    ClientDisconnectedError,
+)
 
 
 async def handle_http(request: Request, error: Exception) -> Response:

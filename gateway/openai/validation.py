@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.openai.chat.messages import BRANCH
+from gateway.openai.branches import BRANCH
 from gateway.openai.errors import OpenAIError
 
 
@@ -23,7 +23,7 @@ def param_of(location: Sequence[int | str]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not part.startswith(BRANCH):
+        elif part != "[key]" and not part.startswith(BRANCH):
             path += f".{part}" if path else part
     return path[:256]
 
@@ -37,6 +37,8 @@ def _answer(finding: Any) -> OpenAIError:
         return _unknown_branch(kind, param, given, finding["msg"])
     if kind in _RANGE:
         code = _RANGE[kind]
+        if any(isinstance(bound, float) for bound in finding.get("ctx", {}).values()):
+            code = code.replace("integer", "decimal")
     else:
         code = "invalid_type" if kind.endswith("_type") or kind in _OTHER_TYPES else "invalid_value"
     wrong = "type" if code == "invalid_type" else "value"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.generation.request import Prompt
+from gateway.prompt.errors import TemplateError
 from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
 from gateway.prompt.template import ChatTemplate
 from gateway.tokens import Tokenizer
@@ -16,6 +17,9 @@ class PromptBuilder:
 
     The template is trusted with BOS: what it writes is in the ids, and nothing is added to it, as Hugging Face's
     ``apply_chat_template`` does it. So BOS is never there twice because a tokenizer would add its own.
+
+    Attributes:
+        template: the model's.
     """
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, *, escape_special_tokens: bool = True) -> None:
@@ -28,7 +32,7 @@ class PromptBuilder:
                 False, a user can write control tokens; that is for trusted callers only.
         """
         self._tokenizer = tokenizer
-        self._template = template
+        self.template = template
         self._escaper = ControlEscaper(tokenizer.control_tokens if escape_special_tokens else ())
         if escape_special_tokens:
             tokenizer.prepare_literal()
@@ -40,22 +44,38 @@ class PromptBuilder:
         tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template: ChatTemplate | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> Prompt:
-        """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``.
+        """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and two more.
+
+        Args:
+            messages: of the conversation.
+            tools: tool definitions.
+            documents: documents.
+            add_generation_prompt: whether the assistant's turn is opened.
+            continue_final_message: whether the prompt ends with the last character of the last message's content.
+            template: one to use instead of the model's.
+            variables: more names for the template.
 
         Raises:
-            TemplateError: as ``ChatTemplate.render``.
+            TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
             TokenizerError: when the text holds a lone surrogate.
         """
+        template = template or self.template
         data: dict[str, Any] = {"messages": messages, "tools": tools, "documents": documents, "variables": variables}
+        end = ""
+        if continue_final_message:
+            end = unused_marker(data, template.source)
+            data["messages"] = [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] + end}]
         if not self._escaper.occurs_in(list(data.values())):
-            text = self._template.render(**data, add_generation_prompt=add_generation_prompt)
+            text = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
             ids = self._tokenizer.encode(text)
             return Prompt(text=text, ids=tuple(ids), bos_text=self._bos_text(ids))
-        marker = unused_marker(data, self._template.source)
+        marker = unused_marker(data, template.source)
         marked = {key: self._escaper.mark(value, marker) for key, value in data.items()}
-        rendered = self._template.render(**marked, add_generation_prompt=add_generation_prompt)
+        rendered = _up_to(end, template.render(**marked, add_generation_prompt=add_generation_prompt))
         stretches = self._escaper.split(rendered, marker)
         ids = [index for number, stretch in enumerate(stretches) for index in self._encode(stretch, number == 0)]
         return Prompt(
@@ -64,6 +84,46 @@ class PromptBuilder:
             escaped=any(stretch.literal for stretch in stretches),
             bos_text=self._bos_text(ids),
         )
+
+    def text(self, text: str, *, add_special_tokens: bool = True) -> Prompt:
+        """A prompt of text as it is: texts of control tokens in it are control tokens.
+
+        Args:
+            text: of the prompt.
+            add_special_tokens: whether BOS goes first where the tokenizer has it so and the text does not have it.
+
+        Raises:
+            TokenizerError: when the text holds a lone surrogate.
+        """
+        tokenizer = self._tokenizer
+        ids = tokenizer.encode(text)
+        lacks_bos = tokenizer.adds_bos and ids[:1] != [tokenizer.bos_id]
+        if add_special_tokens and lacks_bos and tokenizer.bos_id is not None:
+            text, ids = (tokenizer.bos_token or "") + text, [tokenizer.bos_id, *ids]
+            lacks_bos = False
+        return Prompt(text=text, ids=tuple(ids), escaped=lacks_bos, bos_text=self._bos_text(ids))
+
+    def ids(self, ids: Sequence[int], *, as_text: bool = True) -> Prompt:
+        """A prompt of token ids as they are; its text is what they decode to.
+
+        Args:
+            ids: in the vocabulary.
+            as_text: whether the prompt will travel as text; it can only where its text becomes the same ids again, BOS
+                included, and is marked ``escaped`` elsewhere.
+        """
+        tokenizer = self._tokenizer
+        text = tokenizer.decode(ids, skip_special_tokens=False)
+        lacks_bos = tokenizer.adds_bos and list(ids[:1]) != [tokenizer.bos_id]
+        same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
+        return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(list(ids)))
+
+    def compile(self, source: str) -> ChatTemplate:
+        """A template of a request's own, with the tokens of this tokenizer.
+
+        Raises:
+            TemplateError: when it is not a Jinja template.
+        """
+        return ChatTemplate(source, self._tokenizer)
 
     def _bos_text(self, ids: Sequence[int]) -> str:
         """BOS's text where a server that tokenizes the prompt's text would add a second BOS."""
@@ -75,3 +135,13 @@ class PromptBuilder:
         if stretch.literal:
             return self._tokenizer.encode_literal(stretch.text, at_start=at_start)
         return self._tokenizer.encode(stretch.text)
+
+
+def _up_to(end: str, rendered: str) -> str:
+    """The text before the last ``end``; all of it when there is no such mark."""
+    if not end:
+        return rendered
+    before, mark, _ = rendered.rpartition(end)
+    if not mark:
+        raise TemplateError("The chat template does not show the last message, so it cannot be continued.")
+    return before

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2 import meta
 
 from gateway.prompt.environment import make_environment
 from gateway.prompt.errors import TemplateError
 from gateway.tokens import Tokenizer
+
+_ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
 class ChatTemplate:
@@ -18,6 +21,8 @@ class ChatTemplate:
 
     Attributes:
         source: the template's text.
+        variables: names that the template reads from outside.
+        reserved: names that no request may set: the arguments of ``render``, special tokens and the environment's own.
     """
 
     def __init__(self, source: str, tokenizer: Tokenizer) -> None:
@@ -27,14 +32,17 @@ class ChatTemplate:
             TemplateError: when it is not a Jinja template.
         """
         self.source = source
+        environment = make_environment()
         try:
-            self._template = make_environment().from_string(source)
-        except jinja2.TemplateError as error:
-            raise TemplateError(f"The chat template does not compile: {error}") from error
+            self._template = environment.from_string(source)
+            self.variables = frozenset(meta.find_undeclared_variables(environment.parse(source)))
+        except (jinja2.TemplateError, RecursionError, SyntaxError) as error:  # the last two: nested too deeply
+            raise TemplateError(f"The chat template does not compile: {str(error).rstrip('.')}.") from error
         self._special_tokens = dict(tokenizer.special_tokens)
         for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
             if token is not None:
                 self._special_tokens.setdefault(key, token)
+        self.reserved = frozenset({*_ARGUMENTS, *self._special_tokens, *environment.globals})
 
     def render(
         self,
@@ -66,7 +74,9 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            return self._template.render(names)
+            text = self._template.render(names)
+            text.encode()  # an expression may have made half a surrogate pair: UnicodeEncodeError is a ValueError
+            return text  # noqa: TRY300 - the two lines above are what may fail
         except jinja2.TemplateError as error:
             detail = f"{type(error).__name__}: {error}"
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

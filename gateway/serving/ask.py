@@ -1,32 +1,105 @@
-"""What an endpoint asks of a served model, after validation and before the prompt is built."""
+"""What an endpoint asks of a served model, after validation: where the prompt comes from, and what to do with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.generation import Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class ChatAsk:
-    """One answer to a conversation.
+class ChatPrompt:
+    """A conversation, rendered by the model's chat template.
 
     Attributes:
         messages: role, content as text, and whatever else templates read.
-        size: characters of all contents, which decides where the prompt is built.
-        sampling: how tokens are drawn.
-        max_tokens: tokens at most; None takes the rest of the context, more than that is clamped.
-        stop: stop strings.
-        logprobs: whether log-probs are wanted.
-        top_logprobs: alternatives per token, 0 to 20.
+        tools: definitions of tools, for templates that show them.
+        documents: documents, for templates that cite them.
+        add_generation_prompt: whether the prompt ends with the opening of the assistant's turn.
+        continue_final_message: whether the prompt ends inside the last message, which the answer continues; excludes
+            ``add_generation_prompt``.
+        template: a Jinja template of the request's own; None takes the model's.
+        variables: further names for the template; they replace none of the above.
     """
 
     messages: Sequence[Mapping[str, Any]]
-    size: int
-    sampling: Sampling
+    tools: Sequence[Mapping[str, Any]] | None = None
+    documents: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    template: str | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """Text as it is; the texts of control tokens in it are control tokens.
+
+    Attributes:
+        text: may be empty where the model has a BOS.
+        add_special_tokens: whether BOS goes first where the tokenizer has it so; never a second one.
+    """
+
+    text: str
+    add_special_tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IdsPrompt:
+    """Token ids as they are; nothing is added.
+
+    Attributes:
+        ids: in the model's vocabulary, at least one.
+    """
+
+    ids: Sequence[int]
+
+
+PromptSource = ChatPrompt | TextPrompt | IdsPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything about a generation but its prompt.
+
+    Attributes:
+        sampling: how tokens are drawn.
+        max_tokens: tokens at most; None takes the rest of the context.
+        max_tokens_name: the request parameter that ``max_tokens`` came from, for refusals.
+        n: answers; answer ``i`` has the seed ``sampling.seed + i``.
+        stop: stop strings.
+        logprobs: whether log-probs are wanted.
+        top_logprobs: alternatives per token, 0 to 20; above 0 only with ``logprobs``.
+        min_tokens: tokens before which no end id is drawn.
+        stop_token_ids: further ids that end an answer.
+        include_stop_str_in_output: whether what ended the answer is part of its text.
+        skip_special_tokens: whether special tokens leave no text.
+        ignore_eos: whether the model's end ids end nothing.
+        logit_bias: what is added to the logits of token ids, -100 to 100.
+        bad_words: texts that are never generated.
+        beam_width: beams, 1 is none; the best beam is the answer.
+        length_penalty: exponent of the length in a beam's score.
+        prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
+        token_ids: whether the ids of the answer are wanted with its text.
+    """
+
+    sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
+    max_tokens_name: str = "max_tokens"
+    n: int = 1
     stop: tuple[str, ...] = ()
     logprobs: bool = False
     top_logprobs: int = 0
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    ignore_eos: bool = False
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    bad_words: tuple[str, ...] = ()
+    beam_width: int = 1
+    length_penalty: float = 1.0
+    prompt_logprobs: int | None = None
+    token_ids: bool = False

@@ -27,8 +27,8 @@ class Backend(Protocol):
     """A supervised engine: it comes and goes, and is found again by itself.
 
     Attributes:
-        on_discovered: called with the features before each time it becomes ready; a ValueError that it raises keeps the
-            backend from becoming ready, with the error's text as the reason.
+        on_discovered: called, perhaps in a thread, with the features before each time it becomes ready; a ValueError
+            that it raises keeps the backend from becoming ready, with the error's text as the reason.
     """
 
     on_discovered: Callable[[EngineFeatures], None] | None

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.config import ConfigError, ModelSettings
+from gateway.config.model import SamplingDefaults
 from gateway.generation import EngineFeatures
 from gateway.prompt import PromptBuilder, TemplateError, load_template
+from gateway.serving.defaults import sampling_defaults
 from gateway.tokens import Tokenizer, TokenizerError
 
 _log = logging.getLogger(__name__)
@@ -27,6 +29,7 @@ class ModelParts:
         end_texts: their texts.
         tokenizer_source: folder that the tokenizer came from.
         knows_developer: whether the template has a developer role; elsewhere such messages are system messages.
+        defaults: for what requests leave out.
     """
 
     tokenizer: Tokenizer
@@ -36,6 +39,7 @@ class ModelParts:
     end_texts: tuple[str, ...]
     tokenizer_source: Path
     knows_developer: bool
+    defaults: SamplingDefaults
 
 
 def needs_discovery(settings: ModelSettings) -> bool:
@@ -84,6 +88,7 @@ def load_parts(
         end_texts=tuple(tokenizer.token_text(index) for index in tokenizer.eos_ids),
         tokenizer_source=folder,
         knows_developer="developer" in template.source,
+        defaults=sampling_defaults(settings.defaults, folder, key),
     )
 
 

@@ -1,36 +1,29 @@
-"""A served model: its engine, its tokenizer and templates, and the way from an ask to a running generation."""
+"""A served model: its engine, its tokenizer and templates, and the way from a prompt to running generations."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
-import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
 
 import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
-from gateway.generation import (
-    EngineError,
-    EngineFeatures,
-    ErrorKind,
-    GenerationRequest,
-    Prompt,
-    SequenceAssembler,
-)
-from gateway.serving.ask import ChatAsk
+from gateway.generation import Capability, EngineError, EngineFeatures, ErrorKind, Prompt, SequenceAssembler
+from gateway.serving import prompts
+from gateway.serving.ask import Options, PromptSource
 from gateway.serving.backend import Backend
-from gateway.serving.errors import RefusedError
+from gateway.serving.capabilities import capabilities
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.serving.plan import plan
 from gateway.serving.running import Deadlines, RunningGeneration
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
-_LONG_PROMPT = 4096  # characters; rendering and tokenizing more than this would hold up other requests' tokens
 
 
 class ServedModel:
@@ -64,8 +57,10 @@ class ServedModel:
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
+        self._capabilities: Mapping[str, Capability] = {}
         self._problem: ConfigError | None = None
         self._discovered_once = asyncio.Event()
+        self._generations: weakref.WeakSet[RunningGeneration] = weakref.WeakSet()
 
     @property
     def name(self) -> str:
@@ -82,6 +77,36 @@ class ServedModel:
         """Prompt plus generated tokens at most; None before it is known."""
         return self._parts.max_seq_len if self._parts else None
 
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """Folder that the tokenizer came from; None before it is known."""
+        return self._parts.tokenizer_source if self._parts else None
+
+    @property
+    def capabilities(self) -> Mapping[str, Capability]:
+        """How each request parameter is served, as of the last discovery; empty before the first."""
+        return self._capabilities
+
+    def known_capabilities(self) -> Mapping[str, Capability]:
+        """How each request parameter is served now.
+
+        Raises:
+            EngineError: UNAVAILABLE while the engine is away, so that nobody knows.
+        """
+        _ = self.backend.engine, self.parts
+        return self._capabilities
+
+    @property
+    def parts(self) -> ModelParts:
+        """Its tokenizer, templates and limits.
+
+        Raises:
+            EngineError: UNAVAILABLE before they are loaded.
+        """
+        if self._parts is None:
+            raise EngineError(ErrorKind.UNAVAILABLE, "The model is still being loaded.")
+        return self._parts
+
     def unready(self) -> str | None:
         """Why requests cannot be served now, in one sentence; None when they can."""
         status = self.backend.status
@@ -93,13 +118,18 @@ class ServedModel:
         Raises:
             ConfigError: when the settings are wrong, or a running Triton does not say what they leave out.
         """
+        self._loop = asyncio.get_running_loop()
         self.backend.on_discovered = self._discovered
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
         await self.backend.start()
         if needs_discovery(self.settings):
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._discovered_once.wait(), self._timeouts.discovery_s)
+            # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
+            waiting = asyncio.create_task(self._discovered_once.wait())
+            try:
+                await asyncio.wait((waiting,), timeout=self._timeouts.discovery_s)
+            finally:
+                waiting.cancel()
             if self._problem is not None:
                 raise self._problem
 
@@ -107,98 +137,79 @@ class ServedModel:
         """End the supervision of its engine."""
         await self.backend.close()
 
-    async def generate(self, ask: ChatAsk, request_id: str, arrived: float) -> RunningGeneration:
-        """Build the prompt and prepare a generation, which begins when its context is entered.
+    async def build_prompt(self, source: PromptSource) -> Prompt:
+        """Render and tokenize a prompt; a long one off the event loop.
+
+        Raises:
+            EngineError: UNAVAILABLE when the model is not ready.
+            RefusedError: when the model cannot take the prompt.
+            TemplateError: when the chat template refuses the messages.
+        """
+        parts, features = self.parts, self.backend.engine.features
+        build = functools.partial(prompts.build, source, parts, self.settings, as_ids=features.prompt_ids)
+        return await anyio.to_thread.run_sync(build) if prompts.is_long(source) else build()
+
+    async def generate(
+        self, prompt: Prompt, options: Options, request_id: str, arrived: float
+    ) -> list[RunningGeneration]:
+        """Prepare ``options.n`` generations of one prompt; each begins when its context is entered.
 
         Args:
-            ask: what is wanted.
-            request_id: prefix of the engine's request id.
+            prompt: of ``build_prompt``.
+            options: what to do with it.
+            request_id: prefix of the engine's request ids.
             arrived: ``time.perf_counter()`` at the arrival of the request.
 
         Raises:
             EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is too long.
             RefusedError: when the engine cannot give what is asked.
-            TemplateError: when the chat template refuses the messages.
         """
-        engine = self.backend.engine
-        parts = self._parts
-        if parts is None:
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is still being loaded.")
-        features = engine.features
-        _check_ask(ask, features, self.settings)
-        build = functools.partial(parts.prompts.build, _messages(ask, parts))
-        prompt = await anyio.to_thread.run_sync(build) if ask.size > _LONG_PROMPT else build()
-        if prompt.escaped and not features.prompt_ids:
-            raise RefusedError(
-                "A message contains the text of a control token, which cannot be escaped for this model because its"
-                " prompts travel as text; the operator may allow it with escape_special_tokens: false.",
-                "messages",
+        engine, parts = self.backend.engine, self.parts
+        requests = plan(
+            prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id
+        )
+        generations = [
+            RunningGeneration(
+                engine,
+                request,
+                SequenceAssembler(
+                    request,
+                    parts.tokenizer,
+                    skip_special_tokens=options.skip_special_tokens,
+                    keep_token_ids=options.token_ids,
+                ),
+                deadlines=self._deadlines,
+                metrics=self.metrics,
+                arrived=arrived,
+                keep_ids=options.token_ids,
             )
-        request = GenerationRequest(
-            id=f"{request_id}-{uuid.uuid4().hex}",
-            prompt=prompt,
-            max_tokens=_room(prompt, ask.max_tokens, parts.max_seq_len),
-            sampling=ask.sampling,
-            end_ids=parts.end_ids,
-            end_texts=parts.end_texts,
-            stop=ask.stop,
-            logprobs=ask.logprobs,
-            top_logprobs=ask.top_logprobs,
-        )
-        return RunningGeneration(
-            engine,
-            request,
-            SequenceAssembler(request, parts.tokenizer),
-            deadlines=self._deadlines,
-            metrics=self.metrics,
-            arrived=arrived,
-        )
+            for request in requests
+        ]
+        self._generations.update(generations)
+        return generations
+
+    def abort(self, error: EngineError) -> None:
+        """End all its running generations with an error."""
+        for generation in list(self._generations):
+            generation.abort(error)
 
     def _discovered(self, features: EngineFeatures) -> None:
-        """Fit the parts to an engine that is about to serve; reads files only when the tokenizer's folder is new."""
+        """Fit the model to an engine that is about to serve; called in any thread, because it may read files."""
+        try:
+            self._fit(features)
+        finally:
+            self._loop.call_soon_threadsafe(self._discovered_once.set)
+
+    def _fit(self, features: EngineFeatures) -> None:
         try:
             self._parts = load_parts(self.settings, features, self._key, self._parts)
         except ConfigError as error:
             self._problem = error
             raise ValueError(str(error)) from None
-        finally:
-            self._discovered_once.set()
         self._problem = None
         self._features = features
+        self._capabilities = capabilities(features, self._parts, self.settings)
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source)},
         )  # fmt: skip
-
-
-def _messages(ask: ChatAsk, parts: ModelParts) -> Sequence[Mapping[str, Any]]:
-    if parts.knows_developer:
-        return ask.messages
-    return [{**message, "role": "system"} if message["role"] == "developer" else message for message in ask.messages]
-
-
-def _check_ask(ask: ChatAsk, features: EngineFeatures, settings: ModelSettings) -> None:
-    if len(ask.stop) > settings.max_stops:
-        message = f"At most {settings.max_stops} stop strings are supported, but {len(ask.stop)} were given."
-        raise RefusedError(message, "stop", "array_above_max_length")
-    if ask.logprobs and not features.logprobs:
-        raise RefusedError("This model's engine gives no log-probabilities.", "logprobs", "unsupported_parameter")
-    if ask.top_logprobs > features.max_top_logprobs:
-        most = features.max_top_logprobs
-        what = f"at most {most}" if most else "no"
-        raise RefusedError(
-            f"This model's engine gives {what} alternatives per token.", "top_logprobs", "unsupported_parameter"
-        )
-
-
-def _room(prompt: Prompt, wanted: int | None, max_seq_len: int) -> int:
-    """Tokens that may be generated: what is wanted, within what the context leaves."""
-    length = len(prompt.ids)
-    room = max_seq_len - length
-    if room < 1:
-        raise EngineError(
-            ErrorKind.CONTEXT_LENGTH,
-            f"This model's maximum context length is {max_seq_len} tokens, but the messages have {length} tokens and an"
-            " answer needs at least one more; shorten the messages.",
-        )
-    return room if wanted is None else min(wanted, room)

@@ -1,14 +1,48 @@
-"""All served models, by name."""
+"""All served models, by name and alias; replaced while requests run."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from gateway.config import Settings
+from gateway.config import ModelSettings, Settings
+from gateway.generation import EngineError, ErrorKind
 from gateway.serving.backend import BackendFactory
+from gateway.serving.fingerprint import Fingerprint, fingerprint
 from gateway.serving.model import ServedModel
 from gateway.telemetry.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+_READY_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a replacement did, as names of models.
+
+    Attributes:
+        added: served from now on.
+        changed: served anew.
+        removed: no longer served.
+    """
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A served model and what it was made of."""
+
+    model: ServedModel
+    made_of: Fingerprint
 
 
 class Registry:
@@ -22,23 +56,42 @@ class Registry:
             backend_factory: makes the supervised engine of one model.
             metrics: the application's metrics.
         """
-        self._models = {
-            model.name: ServedModel(
-                model, backend_factory(model), key=f"models[{index}]", timeouts=settings.timeouts, metrics=metrics
-            )
+        self._timeouts = settings.timeouts
+        self._backend_factory = backend_factory
+        self._metrics = metrics
+        self._entries = {
+            model.name: _Entry(self._make(model, index), fingerprint(model))
             for index, model in enumerate(settings.models)
         }
+        self._names = _names(self._entries)
+        self._requests: set[asyncio.Future[None]] = set()
+        self._retiring: dict[asyncio.Task[None], list[ServedModel]] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models.values())
+        return iter([entry.model for entry in self._entries.values()])
 
     def get(self, name: str) -> ServedModel | None:
-        """The model with this id, None when there is none."""
-        return self._models.get(name)
+        """The model with this name or alias, None when there is none."""
+        return self._names.get(name)
+
+    def names(self) -> list[tuple[str, ServedModel]]:
+        """Every id under which clients reach a model, each model's own name before its aliases."""
+        return list(self._names.items())
 
     def readiness(self) -> dict[str, str | None]:
         """For each model why it is not ready, None when it is."""
         return {model.name: model.unready() for model in self}
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Hold all models that are served now: what a replacement retires is not closed before this ends."""
+        ended = asyncio.get_running_loop().create_future()
+        self._requests.add(ended)
+        try:
+            yield
+        finally:
+            self._requests.discard(ended)
+            ended.set_result(None)
 
     async def start(self) -> None:
         """Start all models side by side.
@@ -46,8 +99,99 @@ class Registry:
         Raises:
             ConfigError: when one cannot be served as configured.
         """
-        await asyncio.gather(*(model.start() for model in self))
+        await _start_all(list(self))
+
+    async def replace(self, models: tuple[ModelSettings, ...]) -> Changes:
+        """Serve other models from now on; one whose settings and files are the same stays the same object.
+
+        The new ones are started first, and waited for as long as a start may wait for Triton. Then all change at once.
+        What is no longer served is closed when the requests that run now have ended.
+
+        Args:
+            models: settings of all models to serve.
+
+        Raises:
+            ConfigError: when one cannot be served as configured; nothing has changed then.
+        """
+        before = self._entries
+        entries = {model.name: self._entry(model, index) for index, model in enumerate(models)}
+        fresh = [entry.model for name, entry in entries.items() if entry is not before.get(name)]
+        try:
+            await _start_all(fresh)
+            await self._wait_ready(fresh)
+        except BaseException:
+            await asyncio.gather(*(model.close() for model in fresh))
+            raise
+        retired = [entry.model for name, entry in before.items() if entry is not entries.get(name)]
+        self._names, self._entries = _names(entries), entries
+        if retired:
+            task = asyncio.create_task(self._retire(retired))
+            self._retiring[task] = retired
+            task.add_done_callback(lambda done: self._retiring.pop(done, None))
+        return Changes(
+            added=tuple(name for name in entries if name not in before),
+            changed=tuple(model.name for model in fresh if model.name in before),
+            removed=tuple(name for name in before if name not in entries),
+        )
+
+    def abort(self) -> None:
+        """End whatever still runs, of retired models too, with an error that tells clients to come back."""
+        error = EngineError(ErrorKind.UNAVAILABLE, "The gateway is shutting down.")
+        for model in [*self, *(model for models in self._retiring.values() for model in models)]:
+            model.abort(error)
 
     async def close(self) -> None:
-        """Close all models."""
-        await asyncio.gather(*(model.close() for model in self))
+        """Close all models, retired ones too."""
+        retiring, self._retiring = self._retiring, {}
+        for task in retiring:
+            task.cancel()
+        await asyncio.gather(*retiring, return_exceptions=True)
+        retired = [model for models in retiring.values() for model in models]
+        await asyncio.gather(*(model.close() for model in (*self, *retired)))
+
+    def _make(self, model: ModelSettings, index: int) -> ServedModel:
+        return ServedModel(
+            model, self._backend_factory(model), key=f"models[{index}]", timeouts=self._timeouts, metrics=self._metrics
+        )
+
+    def _entry(self, model: ModelSettings, index: int) -> _Entry:
+        """The entry as it is when the model is the same, else one with a new model."""
+        entry = self._entries.get(model.name)
+        made_of = fingerprint(model)  # before the files are read: a change meanwhile is seen the next time
+        if entry is not None and entry.made_of == made_of:
+            return entry
+        return _Entry(self._make(model, index), made_of)
+
+    async def _wait_ready(self, models: list[ServedModel]) -> None:
+        """Wait for engines, so that no request meets a model that is still being discovered."""
+        end = asyncio.get_running_loop().time() + self._timeouts.discovery_s
+        # Polled: backends have no event for it, and a reload may be a moment late.
+        while any(model.unready() for model in models) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+            await asyncio.sleep(_READY_POLL_S)
+        for model in models:
+            reason = model.unready()
+            if reason is not None:
+                _log.warning("model %s is not ready yet: %s", model.name, reason)
+
+    async def _retire(self, models: list[ServedModel]) -> None:
+        """Close models when nothing that runs now can still use them; at the latest when no answer may run on."""
+        running = set(self._requests)
+        if running:
+            await asyncio.wait(running, timeout=self._timeouts.total_s)
+        for model in models:
+            await model.close()
+            _log.info("model %s: the former one is closed", model.name)
+
+
+def _names(entries: dict[str, _Entry]) -> dict[str, ServedModel]:
+    return {
+        name: entry.model for entry in entries.values() for name in (entry.model.name, *entry.model.settings.aliases)
+    }
+
+
+async def _start_all(models: list[ServedModel]) -> None:
+    """Start them side by side; all have ended their start when the first error is raised."""
+    outcomes = await asyncio.gather(*(model.start() for model in models), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome

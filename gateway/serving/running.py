@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -27,12 +28,38 @@ class Deadlines:
     total_s: float
 
 
+@dataclass(slots=True)
+class PieceWithIds(Piece):
+    """A piece with the ids that were counted since the piece before it.
+
+    Attributes:
+        ids: token ids of the answer.
+    """
+
+    ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """Log-probs of a prompt, from its second token on.
+
+    Attributes:
+        chosen: one for each token.
+        top: for each token its alternatives as (token id, log-prob), best first; empty where none were asked for.
+    """
+
+    chosen: Sequence[float]
+    top: Sequence[Sequence[tuple[int, float]]] = ()
+
+
 class RunningGeneration:
     """An asynchronous context manager around one request to an engine; leaving it early cancels the request.
 
     Attributes:
+        request: what the engine is asked for.
         ttft_s: seconds from the request's arrival to the first token, None before.
         assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
+        on_change: called whenever something is ready, besides waking who waits; for readers of several generations.
     """
 
     def __init__(
@@ -44,6 +71,7 @@ class RunningGeneration:
         deadlines: Deadlines,
         metrics: ModelMetrics,
         arrived: float,
+        keep_ids: bool = False,
     ) -> None:
         """Prepare; nothing is sent before the context is entered.
 
@@ -54,11 +82,15 @@ class RunningGeneration:
             deadlines: when to give up.
             metrics: counters of the served model.
             arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
+            keep_ids: whether pieces come with their ids, as ``PieceWithIds``; the assembler must keep them.
         """
+        self.request = request
         self.assembler = assembler
         self.ttft_s: float | None = None
+        self.on_change: Callable[[], None] | None = None
         self._engine = engine
-        self._request = request
+        self._keep_ids = keep_ids
+        self._ids_given = 0
         self._deadlines = deadlines
         self._metrics = metrics
         self._arrived = arrived
@@ -100,6 +132,12 @@ class RunningGeneration:
         # A finished generation is not cancelled: its task may be telling the engine to stop.
         await asyncio.wait((self._task,), timeout=_CLEANUP_S)
 
+    def abort(self, error: EngineError) -> None:
+        """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
+        if self._timers and not self._finished:
+            self._fail(error)
+            self._task.cancel()
+
     async def responded(self, timeout: float | None = None) -> bool:
         """Wait for the engine's first response, at most ``timeout`` seconds; whether it came.
 
@@ -125,6 +163,31 @@ class RunningGeneration:
                 return None
             if not await self._wait(timeout):
                 return []
+        return self._take_ready()
+
+    async def poll(self) -> list[Piece] | None:
+        """All that is ready now, as ``pieces`` would return it, without waiting for the engine.
+
+        Raises:
+            EngineError: as ``pieces``.
+        """
+        if self._finished and not self._ready:
+            await self._check_outcome()
+            return None
+        return self._take_ready()
+
+    @property
+    def prompt_logprobs(self) -> PromptLogprobs | None:
+        """Of the prompt, once the engine gave them; None before, and when they were not asked for."""
+        given = self.assembler.prompt_logprobs
+        return None if given is None else PromptLogprobs(given, self.assembler.prompt_top_logprobs)
+
+    @property
+    def has_responded(self) -> bool:
+        """Whether the engine's first response came."""
+        return self._responded
+
+    def _take_ready(self) -> list[Piece]:
         ready, self._ready = self._ready, []
         self._room.set()
         return ready
@@ -153,6 +216,8 @@ class RunningGeneration:
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             _resolve(waiter)
+        if self.on_change is not None:
+            self.on_change()
 
     def _expire(self, message: str) -> None:
         self._fail(EngineError(ErrorKind.TIMEOUT, message))
@@ -181,7 +246,7 @@ class RunningGeneration:
 
     async def _read(self) -> None:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
-        chunks = self._engine.generate(self._request)
+        chunks = self._engine.generate(self.request)
         try:
             async for chunk in chunks:
                 self._take(chunk)
@@ -204,14 +269,22 @@ class RunningGeneration:
             self._timers[0].cancel()
         piece = self.assembler.feed(chunk)
         if piece is not None:
-            self._ready.append(piece)
+            self._ready.append(self._with_ids(piece) if self._keep_ids else piece)
         if self.assembler.stopped or chunk.final:
             piece = self.assembler.finish()
+            if self._keep_ids and (piece is not None or len(self.assembler.token_ids) > self._ids_given):
+                piece = self._with_ids(piece or Piece(""))
             if piece is not None:
                 self._ready.append(piece)
             self._complete = True
             self._finish()
         self._wake()
+
+    def _with_ids(self, piece: Piece) -> PieceWithIds:
+        """The piece with the ids that usage counts and no piece before it had."""
+        start, ids = self._ids_given, self.assembler.token_ids
+        self._ids_given = max(start, len(ids))
+        return PieceWithIds(piece.text, piece.logprobs, ids[start:])
 
     def _observe(self, tokens: int) -> None:
         if not tokens:

@@ -78,6 +78,14 @@ class Metrics:
             "gateway_ignored_parameters", "Unknown parameters that were served without.", ["model", "parameter"],
             registry=registry,
         )  # fmt: skip
+        self._reloads = Counter("gateway_settings_reloads", "Reloads of the settings.", ["outcome"], registry=registry)
+        for outcome in ("applied", "refused"):
+            self._reloads.labels(outcome)
+        self._reload_ok = Gauge(
+            "gateway_settings_last_reload_successful", "1 unless the settings as they are now were refused.",
+            registry=registry,
+        )  # fmt: skip
+        self._reload_ok.set(1)
         self._names: set[str] = set()
 
     def for_model(self, model: str) -> ModelMetrics:
@@ -101,6 +109,11 @@ class Metrics:
             else:
                 self._names.add(parameter)
         self._ignored.labels(model, parameter).inc()
+
+    def count_reload(self, *, ok: bool) -> None:
+        """Count a reload of the settings; ``ok``: they are in force."""
+        self._reloads.labels("applied" if ok else "refused").inc()
+        self._reload_ok.set(1 if ok else 0)
 
     def render(self) -> tuple[bytes, str]:
         """All metrics as Prometheus text, and its content type."""

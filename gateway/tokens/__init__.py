@@ -3,5 +3,6 @@
 from gateway.tokens.detokenizer import IncrementalDetokenizer
 from gateway.tokens.errors import TokenizerError
 from gateway.tokens.tokenizer import Tokenizer
+from gateway.tokens.words import word_sequences
 
-__all__ = ["IncrementalDetokenizer", "Tokenizer", "TokenizerError"]
+__all__ = ["IncrementalDetokenizer", "Tokenizer", "TokenizerError", "word_sequences"]

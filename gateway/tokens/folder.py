@@ -36,6 +36,9 @@ class FolderMetadata:
         chat_template: the default template, None when the folder has none.
         named_templates: templates by name, ``default`` among them when the folder names it.
         max_position_embeddings: of config.json (or its ``text_config``); None when absent.
+        vocab_size: of config.json (or its ``text_config``): the width of the logits, which may be above the tokenizer's
+            vocabulary; None when absent.
+        tokenizer_class: of tokenizer_config.json; None when absent.
     """
 
     special_tokens: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +47,8 @@ class FolderMetadata:
     chat_template: str | None = None
     named_templates: Mapping[str, str] = field(default_factory=dict)
     max_position_embeddings: int | None = None
+    vocab_size: int | None = None
+    tokenizer_class: str | None = None
 
 
 def read_folder(folder: Path) -> FolderMetadata:
@@ -69,8 +74,17 @@ def read_folder(folder: Path) -> FolderMetadata:
         eos_ids=eos_ids,
         chat_template=default,
         named_templates=named,
-        max_position_embeddings=_positions(config, folder / "config.json"),
+        max_position_embeddings=_size(config, "max_position_embeddings", folder / "config.json"),
+        vocab_size=_size(config, "vocab_size", folder / "config.json"),
+        tokenizer_class=_class_name(folder, tokenizer_config),
     )
+
+
+def _class_name(folder: Path, tokenizer_config: dict[str, Any]) -> str | None:
+    value = tokenizer_config.get("tokenizer_class")
+    if value is not None and not isinstance(value, str):
+        raise TokenizerError(f"{folder / 'tokenizer_config.json'}: `tokenizer_class` must be a string.")
+    return value
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -123,12 +137,12 @@ def _text_config(config: dict[str, Any]) -> dict[str, Any]:
     return nested if isinstance(nested, dict) else {}
 
 
-def _positions(config: dict[str, Any], path: Path) -> int | None:
-    value = config.get("max_position_embeddings", _text_config(config).get("max_position_embeddings"))
+def _size(config: dict[str, Any], key: str, path: Path) -> int | None:
+    value = config.get(key, _text_config(config).get(key))
     if value is None:
         return None
     if type(value) is not int or value < 1:
-        raise TokenizerError(f"{path}: `max_position_embeddings` must be a positive integer.")
+        raise TokenizerError(f"{path}: `{key}` must be a positive integer.")
     return value
 
 

@@ -67,6 +67,7 @@ class Tokenizer:
         decoder: the kind of decoder, None for one that is followed as a black box.
         control_tokens: texts of the added tokens marked special.
         vocab_size: one more than the largest id, added tokens included.
+        longest_token: characters that one token can stand for at most.
         bos_token: text of BOS; None when the model has none.
         bos_id: id of BOS; None when the model has none.
         adds_bos: whether the tokenizer puts BOS first when it is asked to add special tokens, as a server does that
@@ -101,6 +102,7 @@ class Tokenizer:
             token.content for _, token in sorted(added.items()) if token.special and token.content
         )
         self.vocab_size: int = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.longest_token: int = max(map(len, backend.get_vocab(with_added_tokens=True)), default=1)
         self._bytes: dict[int, bytes] = {}
         self.bos_token, self.bos_id = self._bos()
         self.adds_bos: bool = backend.encode("a", add_special_tokens=True).ids[:1] == [self.bos_id]
@@ -207,6 +209,11 @@ class Tokenizer:
         return self._metadata.special_tokens
 
     @property
+    def tokenizer_class(self) -> str | None:
+        """The class that transformers would load, by tokenizer_config.json; None when that does not say."""
+        return self._metadata.tokenizer_class
+
+    @property
     def chat_template(self) -> str | None:
         """The folder's default chat template; None when it has none."""
         return self._metadata.chat_template
@@ -221,11 +228,17 @@ class Tokenizer:
         """Positions the model was made for, by config.json; None when that does not say."""
         return self._metadata.max_position_embeddings
 
+    @property
+    def logits_size(self) -> int:
+        """Width of the model's logits: ``vocab_size`` of config.json, else one more than the largest id."""
+        return self._metadata.vocab_size or self.vocab_size
+
     # Private
 
     def _encode(self, backend: tokenizers.Tokenizer, text: str) -> list[int]:
         try:
-            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+            # A batch of one: unlike ``encode`` it releases the GIL, so a long text in a thread stalls nobody.
+            ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         except TypeError as error:
             raise TokenizerError(
                 "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."

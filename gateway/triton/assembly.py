@@ -8,6 +8,8 @@ from typing import Literal
 from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
 from gateway.generation.engine import EngineFeatures
 from gateway.triton import hints
+from gateway.triton.abilities import MAX_TOP_LOGPROBS, EngineOptions, read_abilities
+from gateway.triton.capabilities import capabilities
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.ensemble import EnsembleEngine
 from gateway.triton.dialects.tokens import TokensEngine
@@ -15,8 +17,6 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Pipeline, is_bls, is_llmapi
 
 Path = Literal["auto", "tokens", "ensemble"]
-
-MAX_TOP_LOGPROBS = 20
 
 _ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
 _ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
@@ -86,37 +86,44 @@ def _check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -
         )
 
 
-def tokens_engine(connection: Connection, models: Models, reason: str) -> TokensEngine:
+_NO_OPTIONS = EngineOptions()
+
+
+def tokens_engine(
+    connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
+) -> TokensEngine:
     """Make the engine that calls the engine model with token ids."""
     engine = models.engine
     assert engine is not None  # noqa: S101
     _check_required(engine, TENSORRT_LLM, _ALWAYS_TOKENS)
-    logprobs = "return_log_probs" in engine.inputs and "output_log_probs" in engine.outputs
-    top = logprobs and "num_top_log_probs" in engine.inputs and "top_log_probs" in engine.outputs
+    abilities = read_abilities(engine, engine, options)
     features = EngineFeatures(
         path="tokens",
         reason=reason,
         model=engine.name,
         token_ids=True,
         prompt_ids=True,
-        logprobs=logprobs,
-        max_top_logprobs=MAX_TOP_LOGPROBS if top else 0,
+        logprobs=abilities.logprobs is not None,
+        max_top_logprobs=MAX_TOP_LOGPROBS if abilities.top_logprobs else 0,
         max_seq_len=hints.max_seq_len(engine),
         tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
+        vocab_size=abilities.vocab_size,
         warnings=hints.warnings(engine),
+        capabilities=capabilities(engine, engine, abilities, prompt_ids=True),
     )
-    return TokensEngine(connection, engine, features)
+    return TokensEngine(connection, engine, features, abilities)
 
 
-def ensemble_engine(connection: Connection, models: Models, reason: str) -> EnsembleEngine:
+def ensemble_engine(
+    connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
+) -> EnsembleEngine:
     """Make the engine that calls the ensemble with text."""
     entry, engine = models.entry, models.engine
     _check_required(entry, ENSEMBLE, _ALWAYS_ENSEMBLE)
     tokens = {"output_ids", "sequence_length"} <= entry.outputs
     if "text_output" not in entry.outputs:
         raise DiscoveryError(f"ensemble {entry.name!r} has no output text_output")
-    logprobs = tokens and "return_log_probs" in entry.inputs and "output_log_probs" in entry.outputs
-    top = logprobs and "num_top_log_probs" in entry.inputs and "top_log_probs" in entry.outputs
+    abilities = read_abilities(entry, engine, options, token_ids=tokens)
     stoppable = engine is not None and "stop" in engine.inputs
     warnings = list(hints.warnings(engine))
     if not stoppable:
@@ -129,16 +136,19 @@ def ensemble_engine(connection: Connection, models: Models, reason: str) -> Ense
         model=entry.name,
         token_ids=tokens,
         prompt_ids=False,
-        logprobs=logprobs,
-        max_top_logprobs=MAX_TOP_LOGPROBS if top else 0,
+        logprobs=abilities.logprobs is not None,
+        max_top_logprobs=MAX_TOP_LOGPROBS if abilities.top_logprobs else 0,
         max_seq_len=hints.max_seq_len(engine),
         tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
+        vocab_size=abilities.vocab_size,
         warnings=tuple(warnings),
+        capabilities=capabilities(entry, engine, abilities, prompt_ids=False),
     )
     return EnsembleEngine(
         connection,
         entry,
         features,
+        abilities,
         engine=engine if stoppable else None,
         adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
     )

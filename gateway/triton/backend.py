@@ -12,6 +12,7 @@ from types import TracebackType
 import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
+from gateway.triton.abilities import EngineOptions
 from gateway.triton.assembly import DiscoveryError, Path
 from gateway.triton.background import BackgroundTasks
 from gateway.triton.client import TritonClient
@@ -55,9 +56,10 @@ class TritonBackend:
         url: Triton's gRPC address, ``host:port``.
         model: the configured Triton model, usually the ensemble.
         path: how to reach its engine; ``auto`` decides by what is discovered.
-        on_discovered: called with the features before each time the backend becomes ready; a ValueError that it raises
-            keeps the backend from it, with the error's text as the reason.
+        on_discovered: called in a thread with the features before each time the backend becomes ready; a ValueError
+            that it raises keeps the backend from it, with the error's text as the reason.
         request_timeout: seconds that a request may take in all; a backstop.
+        options: what the operator says of the engine beyond its configuration in Triton.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class TritonBackend:
         *,
         on_discovered: Hook | None = None,
         request_timeout: float = 3600.0,
+        options: EngineOptions | None = None,
     ) -> None:
         self.url = url
         self.model = model
         self.path = path
         self.on_discovered = on_discovered
         self._request_timeout = request_timeout
+        self._options = options or EngineOptions()
         self._background = BackgroundTasks()
         self._engine: Engine | None = None
         self._reason = f"Triton at {url} has not been reached yet"
@@ -167,14 +171,15 @@ class TritonBackend:
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
-            discovered = await discover(client, connection, self.model, self.path)
+            discovered = await discover(client, connection, self.model, self.path, self._options)
         except DiscoveryError as error:
             raise _NotReadyError(str(error)) from None
         except EngineError as error:
             raise _NotReadyError(f"{error.message.rstrip('.')} ({self.url})") from None
         if self.on_discovered is not None:
             try:
-                self.on_discovered(discovered.engine.features)
+                # In a thread: it may load a tokenizer, and other models' tokens must not wait for that.
+                await asyncio.to_thread(self.on_discovered, discovered.engine.features)
             except ValueError as error:
                 raise _NotReadyError(str(error)) from None
         return discovered

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gateway.generation.engine import Engine, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.triton.abilities import EngineOptions
 from gateway.triton.assembly import Models, Path, check, ensemble_engine, tokens_engine
 from gateway.triton.client import TritonClient
 from gateway.triton.dialects.connection import Connection
@@ -29,7 +30,12 @@ class Discovered:
     models: tuple[str, ...]
 
 
-async def discover(client: TritonClient, connection: Connection, model: str, path: Path) -> Discovered:
+_NO_OPTIONS = EngineOptions()
+
+
+async def discover(
+    client: TritonClient, connection: Connection, model: str, path: Path, options: EngineOptions = _NO_OPTIONS
+) -> Discovered:
     """Find out how to call ``model`` and make its engine.
 
     Raises:
@@ -39,20 +45,22 @@ async def discover(client: TritonClient, connection: Connection, model: str, pat
     models = await read_models(client, model)
     check(models, path)
     if models.pipeline is None:
-        return Discovered(tokens_engine(connection, models, f"{model!r} is an engine model"), models.names)
+        return Discovered(tokens_engine(connection, models, f"{model!r} is an engine model", options), models.names)
     if path == "tokens":
-        return Discovered(tokens_engine(connection, models, "path: tokens is configured"), models.names)
+        return Discovered(tokens_engine(connection, models, "path: tokens is configured", options), models.names)
     if path == "ensemble":
-        return Discovered(ensemble_engine(connection, models, "path: ensemble is configured"), models.names)
+        return Discovered(ensemble_engine(connection, models, "path: ensemble is configured", options), models.names)
     if models.pipeline.deviation is not None:
         reason = f"the ensemble is not stock: {models.pipeline.deviation}"
-        return Discovered(ensemble_engine(connection, models, reason), models.names)
+        return Discovered(ensemble_engine(connection, models, reason, options), models.names)
     step = models.engine.name if models.engine else ""
-    engine = tokens_engine(connection, models, f"the ensemble's steps are stock and {step!r} answers token ids")
+    engine = tokens_engine(
+        connection, models, f"the ensemble's steps are stock and {step!r} answers token ids", options
+    )
     failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
     if failure is not None:
         reason = f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
-        return Discovered(ensemble_engine(connection, models, reason), models.names)
+        return Discovered(ensemble_engine(connection, models, reason, options), models.names)
     return Discovered(engine, models.names)
 
 

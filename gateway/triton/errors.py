@@ -31,6 +31,9 @@ def _rule(pattern: str, kind: ErrorKind, message: str) -> _Rule:
 
 _QUEUE_FULL = "The engine's queue is full; try again later."
 _NOT_LOADED = "The model is not loaded in Triton at the moment."
+_NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
+_NO_ADAPTER = "This deployment's engine does not have that adapter."
+_IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
 
 # The first match wins. A status does not take part: errors inside a stream come without one.
@@ -52,10 +55,15 @@ _BY_TEXT = (
         ErrorKind.INVALID_REQUEST,
         "This deployment's engine has no guided decoding.",
     ),
+    _rule(r"gather.{0,30}logits|logits.{0,30}gather", ErrorKind.INVALID_REQUEST, _NO_LOGITS),
+    _rule(r"\blora\b", ErrorKind.INVALID_REQUEST, _NO_ADAPTER),
+    _rule(r"already in progress", ErrorKind.INTERNAL, _IN_PROGRESS),
     _rule(r"beam[ _]?width", ErrorKind.INVALID_REQUEST, "This deployment's engine does not do beam search."),
     _rule(
-        r"missing .{0,40}input|unexpected inference input|unexpected shape|unexpected data-?type|value is required for"
-        r"|expected \d+ inputs|unexpected inference output",
+        r"missing .{0,40}input|unexpected inference (?:in|out)put|unexpected shape|unexpected data-?type"
+        r"|inference input .{0,80}data-?type is|byte size mismatch|value is required for|\w+ is required$"
+        r"|expected \d+ inputs|must be within the vocabulary|must have (?:shape|\d+ values)"
+        r"|error occurred when processing the input values",
         ErrorKind.INTERNAL,
         _REJECTED,
     ),

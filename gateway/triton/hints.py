@@ -44,7 +44,7 @@ def max_seq_len(engine: ModelView | None) -> int | None:
     """
     if engine is None:
         return None
-    declared = _positive(parameter(engine, "max_seq_len"))
+    declared = number(engine, "max_seq_len")
     if declared is not None:
         return declared
     folder = parameter(engine, "gpt_model_path")
@@ -55,6 +55,30 @@ def max_seq_len(engine: ModelView | None) -> int | None:
     if "engine" in engine.parameters:
         return _positive(config.get("max_position_embeddings"))
     return None
+
+
+def vocab_size(engine: ModelView | None) -> int | None:
+    """Width of an engine's logits without padding, where the server says so.
+
+    Read from the parameter ``vocab_size``, else from the engine's own ``config.json`` where its folder can be read
+    here: that of a built engine under ``pretrained_config``, that of this project's engines at the top.
+    """
+    if engine is None:
+        return None
+    declared = number(engine, "vocab_size")
+    if declared is not None:
+        return declared
+    folder = parameter(engine, "gpt_model_path")
+    config = _read_json(Path(folder) / "config.json") if folder else {}
+    pretrained = config.get("pretrained_config")
+    if isinstance(pretrained, dict):
+        return _positive(pretrained.get("vocab_size"))
+    return _positive(config.get("vocab_size")) if "engine" in engine.parameters else None
+
+
+def number(model: ModelView | None, name: str) -> int | None:
+    """A parameter as a whole number above 0; None when it is not one."""
+    return _positive(parameter(model, name))
 
 
 def adds_special_tokens(preprocessing: ModelView | None) -> bool:

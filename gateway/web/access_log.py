@@ -51,6 +51,8 @@ class AccessLogMiddleware:
             log()
 
     def _write(self, scope: Scope, record: RequestRecord, status: int) -> None:
+        if record.disconnected and status == 500:
+            status = 499  # the client left before anything was sent: nginx's number, and no failure of ours
         endpoint = getattr(scope.get("route"), "path", "unmatched")
         self._metrics.requests.labels(record.model or "", endpoint, str(status)).inc()
         fields = {
@@ -67,6 +69,7 @@ class AccessLogMiddleware:
             "finish_reason": record.finish_reason,
             "error": record.error,
             "disconnected": record.disconnected or None,
+            "annotations": record.annotations or None,
         }
         level = logging.DEBUG if scope["path"] in _QUIET and status in (200, 503) else logging.INFO
         _log.log(level, "request", extra={key: value for key, value in fields.items() if value is not None})

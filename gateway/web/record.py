@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ class RequestRecord:
         finish_reason: OpenAI's finish reason.
         error: code or type of the error that the client was given, also inside a stream.
         disconnected: whether the client left before the end.
+        annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
     """
 
     request_id: str = ""
@@ -33,6 +34,7 @@ class RequestRecord:
     finish_reason: str | None = None
     error: str | None = None
     disconnected: bool = False
+    annotations: Mapping[str, Any] | None = None
 
 
 def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:

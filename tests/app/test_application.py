@@ -45,7 +45,8 @@ async def test_models_are_listed_and_described(folder: Path) -> None:
         model = Model.model_validate(entry, strict=True)
         assert model.id == MODEL
         one = (await running.client.get(f"/v1/models/{MODEL}")).json()
-        assert one == entry
+        assert {key: value for key, value in one.items() if key != "capabilities"} == entry
+        assert one["capabilities"]["temperature"]["how"] in ("native", "emulated")
         assert one["gateway"]["path"] == "tokens"
         assert one["gateway"]["path_reason"] == "the steps are stock"
         assert one["gateway"]["max_seq_len"] == MAX_SEQ_LEN
@@ -226,7 +227,8 @@ async def test_the_access_log(folder: Path, caplog: pytest.LogCaptureFixture) ->
     async with gateway(folder, **KEYS) as running:
         headers = {"authorization": "Bearer first", "x-request-id": "find-me"}
         for stream in (False, True):
-            body = {"model": MODEL, "messages": secret, "stream": stream, "user": "a secret", "max_tokens": 3}
+            body = {"model": MODEL, "messages": secret, "stream": stream, "user": "u-1", "max_tokens": 3}
+            body["metadata"] = {"ticket": "7"}
             await running.client.post("/v1/chat/completions", json=body, headers=headers)
         await running.client.get("/v1/models")
         await running.client.get("/health/ready")
@@ -245,6 +247,7 @@ async def test_the_access_log(folder: Path, caplog: pytest.LogCaptureFixture) ->
         assert line["prompt_tokens"] == 27
         assert 0 < line["ttft_s"] <= line["duration_s"]
         assert line["client"]
+        assert line["annotations"] == {"user": "u-1", "metadata": {"ticket": "7"}}
         assert line["level"] == "INFO"
         assert line["time"]
     assert (lines[2]["status"], "model" in lines[2]) == (401, False)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -22,6 +25,13 @@ def process(folder: Path, tmp_path: Path) -> GatewayProcess:
         GATEWAY_TOKENIZER=str(folder),
         GATEWAY_MAX_SEQ_LEN="256",
     )
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayProcess) -> None:
@@ -53,3 +63,24 @@ def test_settings_that_cannot_be_served_end_it_with_one_sentence() -> None:
     (line,) = done.stdout.decode().splitlines()
     assert line.startswith("models[0].tokenizer (GATEWAY_TOKENIZER): ")
     assert b"Traceback" not in done.stderr
+
+
+def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    text = "server: {reload_s: 0}\ntimeouts: {discovery_s: 0.1}\nmodels:\n- {name: m, triton: {url: 'localhost:1'}}\n"
+    file.write_text(text)
+    process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
+    process.start(ready=False)
+    try:
+        file.write_text(f"{text}- {{name: n, triton: {{url: 'localhost:1'}}, tokenizer: '{folder}', max_seq_len: 9}}\n")
+        process.signal(signal.SIGHUP)
+        process.wait("/v1/models/n", 200)
+        file.write_text("models: 5")
+        process.signal(signal.SIGHUP)
+        until(lambda: process.metric("gateway_settings_last_reload_successful") == 0)
+        assert httpx.get(f"{process.url}/v1/models/n").status_code == 200
+    finally:
+        status = process.stop()
+    assert status == 0
+    errors = [line["message"] for line in map(json.loads, process.log_lines()) if line["level"] == "ERROR"]
+    assert errors == [f"reload refused, the former settings stay in force: {file}:1: models: must be a list."]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, load_settings
+from gateway.config import ConfigError, Settings, load_settings
+from gateway.config.environment import VARIABLES
+from gateway.config.validation import all_keys
 
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
-EXAMPLE = Path(__file__).parents[2] / "gateway.example.yaml"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "gateway.example.yaml"
+PAGE = ROOT / "docs" / "configuration.md"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -28,6 +33,8 @@ def test_one_model_by_environment_alone() -> None:
             "GATEWAY_PATH": "tokens",
             "GATEWAY_TEMPLATE": "/templates/m.jinja",
             "GATEWAY_ESCAPE_SPECIAL_TOKENS": "false",
+            "GATEWAY_MODEL_ALIASES": "n, o",
+            "GATEWAY_UNKNOWN_PARAMETERS": "ignore",
             "GATEWAY_HOST": "0.0.0.0",
             "GATEWAY_PORT": "9001",
             "GATEWAY_API_KEYS": "a, b,",
@@ -36,6 +43,7 @@ def test_one_model_by_environment_alone() -> None:
     (model,) = settings.models
     assert (model.name, model.triton.url, model.triton.model) == ("m", "triton:8001", "my_ensemble")
     assert (model.tokenizer, model.max_seq_len, model.path) == (Path("/models/m"), 8192, "tokens")
+    assert (model.aliases, model.policies.impossible, model.policies.unknown) == (("n", "o"), "strict", "ignore")
     assert (model.template, model.escape_special_tokens) == (Path("/templates/m.jinja"), False)
     assert (settings.server.host, settings.server.port) == ("0.0.0.0", 9001)
     assert [key.get_secret_value() for key in settings.server.api_keys] == ["a", "b"]
@@ -66,6 +74,27 @@ def test_the_example_is_valid_and_shows_the_defaults(tmp_path: Path) -> None:
         write(tmp_path, shown + "\nmodels: [{name: m, triton: {url: 'triton:8001'}}]"), environment={}
     )
     assert whole == load_settings(environment=ONE)
+
+
+def test_the_page_and_the_example_have_every_key() -> None:
+    rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\|", PAGE.read_text(), re.MULTILINE))
+    assert list(rows) == all_keys(Settings)
+    variables = {name: ".".join(keys).replace("model.", "models[].") for name, keys in VARIABLES.items()}
+    assert {variable: key for key, variable in rows.items() if variable} == variables
+    example = set(re.findall(r"^[# ]*-? *(\w+):", EXAMPLE.read_text(), re.MULTILINE))
+    assert {key.rpartition(".")[2] for key in rows} <= example
+
+
+def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text()
+    models = re.sub(r"^( +)# ( *(?:- )?\w+:)", r"\1\2", text[text.index("models:") :], flags=re.MULTILINE)
+    first, second = load_settings(write(tmp_path, models), environment={}).models
+    assert (first.policies, first.max_stops, first.max_logits_tokens) == (second.policies, 4, 512)
+    assert first.defaults.temperature == 0.6
+    assert second.triton.model == "qwen_ensemble"
+    shown = {key for key in first.model_fields_set if key not in ("vocab_size", "tokens_per_block", "template")}
+    for key in shown - {"name", "triton", "tokenizer", "max_seq_len", "defaults"}:
+        assert getattr(first, key) == getattr(second, key)
 
 
 def test_a_file_with_the_environment_over_it(tmp_path: Path) -> None:
@@ -106,7 +135,7 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         (GOOD + "sever: {}", "sever: is not a known key."),
         (GOOD + "server: {prot: 1}", "server.prot: is not a known key."),
         (GOOD + "server: {port: 70000}", "server.port: "),
-        (GOOD + "server: {port: 1, port: 2}", "port: this key is written twice near line 2."),
+        (GOOD + "server: {port: 1, port: 2}", "gateway.yaml:2: server.port: this key is written twice"),
         (GOOD + "timeouts: {total_s: 0}", "timeouts.total_s: "),
         (GOOD + "server: {api_keys: ['']}", "server.api_keys: "),
         ("models: [{name: m}]", "models[0].triton: is required."),
@@ -114,7 +143,10 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         ("models: [{name: m, triton: {url: x}}]", "models[0].triton.url: must be host:port"),
         ("models: [{name: m, triton: {url: 'x:1'}, path: fast}]", "models[0].path: "),
         ("models: [{name: m, triton: {url: 'x:1'}, max_seq_len: 1}]", "models[0].max_seq_len: "),
-        ("models: [{name: m, triton: {url: 'x:1'}}, {name: m, triton: {url: 'x:1'}}]", "'m' is given to more than one"),
+        (
+            "models: [{name: m, triton: {url: 'x:1'}}, {name: m, triton: {url: 'x:1'}}]",
+            "models[1].name: the name 'm' is already taken by",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, says: str) -> None:

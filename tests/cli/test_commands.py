@@ -36,7 +36,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     for arguments in ([], ["--help"]):
         done = run(tmp_path, *arguments)
         text = done.stdout + done.stderr
-        for command in ("up", "down", "serve"):
+        for command in ("up", "down", "serve", "check"):
             assert f" {command} " in text
     assert "--detach" in run(tmp_path, "up", "--help").stdout
 

@@ -86,7 +86,7 @@ def test_a_body_that_is_not_sound_json(gateway: GatewayProcess, body: bytes) -> 
         ({"stream": "yes"}, "stream"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "tools"),
-        ({"logit_bias": {"1": 5}}, "logit_bias"),
+        ({"logit_bias": {"1": 101}}, "logit_bias.1"),
         ({"model": None}, "model"),
         ({"model": 7}, "model"),
     ],

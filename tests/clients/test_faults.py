@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,3 +130,60 @@ def test_triton_away_and_back(repository: Path, tiny_model_dir: Path, tmp_path: 
     finally:
         gateway.stop()
         first.stop()
+
+
+async def test_answers_that_outlast_the_shutdown_end_with_an_error(
+    triton: Any, tiny_model_dir: Path, tmp_path: Path
+) -> None:
+    gateway = GatewayProcess(
+        tmp_path / "log",
+        GATEWAY_MODEL=MODEL,
+        GATEWAY_TRITON_URL=triton.grpc_url,
+        MODEL_DIR=str(tiny_model_dir),
+        GATEWAY_SHUTDOWN_S="0",
+    )
+    gateway.start()
+    async with httpx.AsyncClient(timeout=30) as client:
+        whole = asyncio.create_task(client.post(f"{gateway.url}/v1/chat/completions", json=LONG | {"stream": False}))
+        lines = []
+        async with client.stream("POST", f"{gateway.url}/v1/chat/completions", json=LONG) as answer:
+            async for line in answer.aiter_lines():
+                lines.append(line)
+                if len(lines) == 5:
+                    stopping = asyncio.create_task(asyncio.to_thread(gateway.stop))
+        refused = await whole
+        assert await stopping == 0
+    last = [line for line in lines if line][-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "service_unavailable"
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
+    assert refused.headers["retry-after"]
+    assert "Traceback" not in "\n".join(gateway.log_lines())
+
+
+async def test_a_prompt_of_megabytes_is_refused_and_stalls_nobody(gateway: GatewayProcess) -> None:
+    async with httpx.AsyncClient(timeout=30) as client:
+        huge = LONG | {"messages": [{"role": "user", "content": "word " * 3_000_000}]}
+        refused = asyncio.create_task(client.post(f"{gateway.url}/v1/chat/completions", json=huge))
+        worst = 0.0
+        while not refused.done():
+            start = time.perf_counter()
+            await client.get(f"{gateway.url}/health/live")
+            worst = max(worst, time.perf_counter() - start)
+        answer = await refused
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert worst < 5  # it was 8 to 13 s when the tokenizer held the interpreter; parsing takes a fraction of a second
+
+
+def test_a_client_that_leaves_inside_its_request_is_no_server_error(gateway: GatewayProcess) -> None:
+    failures = gateway.metric("gateway_requests_total", 'status="500"')
+    with socket.create_connection(("127.0.0.1", gateway.port)) as leaver:
+        leaver.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000\r\n\r\n{"
+        )
+    deadline = time.monotonic() + 10
+    while not gateway.metric("gateway_requests_total", 'status="499"') and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert gateway.metric("gateway_requests_total", 'status="499"')
+    assert gateway.metric("gateway_requests_total", 'status="500"') == failures
+    assert "Traceback" not in "\n".join(gateway.log_lines())

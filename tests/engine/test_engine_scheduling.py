@@ -166,7 +166,7 @@ def test_kv_blocks_are_counted(make_engine: MakeEngine) -> None:
     engine.step()
     engine.step()
     stats = engine.stats()
-    assert (stats.kv_blocks_max, stats.kv_blocks_used) == (2 * 16, 2)
+    assert (stats.kv_blocks_max, stats.kv_blocks_used) == (2 * 32, 3)
     assert stats.context == 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import wire
 from numpy.typing import NDArray
-from reference.request import RefusedError, Request, Response
+from reference.request import Perf, PromptScores, RefusedError, Request, Response
 from reference.words import unpack_words
 
 Tensors = dict[str, NDArray[Any]]
@@ -33,7 +33,7 @@ def test_absent_tensors_have_the_engines_defaults() -> None:
     request, wanted = _parse(_inputs())
     assert (request.id, request.prompt, request.max_tokens, request.end_id) == ("r", [5, 6, 7], 9, -1)
     assert (request.sampling.top_k, request.sampling.top_p, request.sampling.temperature) == (None, None, None)
-    assert not request.streaming
+    assert (request.streaming, request.prompt_log_probs, request.perf_metrics) == (False, None, False)
     assert wanted == wire.Wanted(num_input_tokens=False, num_output_tokens=False, finish_reason=False)
 
 
@@ -57,6 +57,9 @@ def test_every_tensor_is_read() -> None:
             streaming=True,
             return_log_probs=True,
             num_top_log_probs=20,
+            num_prompt_log_probs=0,
+            min_p=np.float32(0.25),
+            return_perf_metrics=True,
         )
     )
     assert request.prompt == [5, 6]
@@ -65,6 +68,7 @@ def test_every_tensor_is_read() -> None:
     assert request.sampling.bias.shape == (4,)
     assert (request.sampling.seed, request.sampling.top_k, request.sampling.temperature) == (2**64 - 1, 40, 0.5)
     assert (request.streaming, request.log_probs, request.top_log_probs) == (True, True, 20)
+    assert (request.prompt_log_probs, request.sampling.min_p, request.perf_metrics) == (0, 0.25, True)
 
 
 def test_the_request_decides_about_the_prompt_and_else_the_model() -> None:
@@ -89,7 +93,6 @@ def test_a_missing_tensor_is_named(missing: str) -> None:
         ("num_return_sequences", 2, "num_return_sequences"),
         ("return_context_logits", True, "return_context_logits"),
         ("return_generation_logits", True, "return_generation_logits"),
-        ("return_perf_metrics", True, "return_perf_metrics"),
         ("guided_decoding_guide_type", np.array([[b"json"]], np.object_), "GuidedDecoder is not set up"),
         ("lora_task_id", np.uint64(1), "lora"),
         ("prompt_embedding_table", np.zeros((1, 2, 3), np.float16), "prompt_embedding_table"),
@@ -104,6 +107,11 @@ def test_a_missing_tensor_is_named(missing: str) -> None:
         ("repetition_penalty", np.float32(0), "repetition_penalty"),
         ("presence_penalty", np.float32("inf"), "presence_penalty"),
         ("num_top_log_probs", 21, "num_top_log_probs"),
+        ("num_prompt_log_probs", 21, "num_prompt_log_probs"),
+        ("num_prompt_log_probs", -1, "num_prompt_log_probs"),
+        ("min_p", np.float32(1.5), "min_p"),
+        ("min_p", np.float32(-0.5), "min_p"),
+        ("min_p", np.float32("nan"), "min_p"),
         ("embedding_bias", np.full((1, 3), np.nan, np.float32), "embedding_bias"),
         ("input_lengths", 4, "input_lengths"),
         ("input_ids", np.zeros((2, 3), np.int32), "batch size 2"),
@@ -113,6 +121,12 @@ def test_a_missing_tensor_is_named(missing: str) -> None:
 def test_what_the_engine_cannot_do_is_refused_by_name(name: str, value: Any, words: str) -> None:
     with pytest.raises(RefusedError, match=words):
         _parse(_inputs(**{name: value}))
+
+
+def test_logits_are_answered_where_the_engine_gathers_them() -> None:
+    inputs = _inputs(return_context_logits=True, return_generation_logits=True)
+    request, _ = wire.parse(inputs, request_id="r", exclude_input=False, gathers_logits=True)
+    assert (request.context_logits, request.generation_logits) == (True, True)
 
 
 def test_neutral_values_of_unsupported_features_pass() -> None:
@@ -167,6 +181,38 @@ def test_a_zero_token_final_response() -> None:
     assert tensors["num_output_tokens"].item() == 0
     assert tensors["finish_reason"].tolist() == [[b"stop"]]
     assert tensors["finish_reason"].shape == (1, 1)
+
+
+def test_shapes_of_logits_have_their_axes_swapped_while_streaming() -> None:
+    for streaming, logits, shape in ((True, np.zeros((1, 7)), (1, 1, 1, 7)), (False, np.zeros((9, 7)), (1, 1, 9, 7))):
+        request = Request("r", [5, 6], 9, streaming=streaming, generation_logits=True, context_logits=True)
+        scores = PromptScores(logits=np.zeros((2, 7), np.float32))
+        response = Response(request, ids=[8], prompt=scores, logits=logits.astype(np.float32))
+        tensors = wire.to_tensors(response, wire.Wanted())
+        assert tensors["generation_logits"].shape == shape
+        assert tensors["context_logits"].shape == (1, 2, 7)
+        assert "prompt_log_probs" not in tensors
+
+
+def test_what_the_prompt_and_the_cache_have_to_tell() -> None:
+    scores = PromptScores([-1.0, -2.0], [[(6, -1.0), (9, -3.0)], [(3, -0.5), (7, -2.0)]])
+    perf = Perf(1, first_scheduled_ns=2, first_token_ns=3, blocks=(5, 2), cached_tokens=64)
+    response = Response(Request("r", [5, 6, 7], 9, prompt_log_probs=2), ids=[8], final=True, prompt=scores, perf=perf)
+    tensors = wire.to_tensors(response, wire.Wanted())
+    assert tensors["prompt_log_probs"].tolist() == [[-1.0, -2.0]]
+    assert tensors["prompt_top_log_probs_ids"].tolist() == [[[6, 9], [3, 7]]]
+    assert tensors["prompt_top_log_probs"].tolist() == [[[-1.0, -3.0], [-0.5, -2.0]]]
+    told = {name: array.tolist() for name, array in tensors.items() if name.startswith("kv_") or "time" in name}
+    assert told == {
+        "kv_cache_alloc_total_blocks": [[5]],
+        "kv_cache_alloc_new_blocks": [[3]],
+        "kv_cache_reused_blocks": [[2]],
+        "arrival_time_ns": [[1]],
+        "first_scheduled_time_ns": [[2]],
+        "first_token_time_ns": [[3]],
+    }
+    assert tensors["num_cached_tokens"].tolist() == [[64]]
+    assert {array.dtype for name, array in tensors.items() if "time" in name} == {np.dtype(np.int64)}
 
 
 def test_only_what_was_asked_for_is_sent() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kserve import Answer, Kserve
 
@@ -34,9 +35,37 @@ def server(repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.Temp
     copy = with_parameter(repository, folder, "tensorrt_llm_bls", accumulate_tokens="true")
     config = copy / "postprocessing" / "config.pbtxt"
     config.write_text(config.read_text().replace('string_value: "4096"', 'string_value: "2"'))
-    with TritonServer(copy, model_dir=tiny_model_dir, log_path=folder / "log") as server:
+    env = {"ENGINE_GATHER_LOGITS": "true"}
+    with TritonServer(copy, model_dir=tiny_model_dir, log_path=folder / "log", env=env) as server:
         server.wait_ready()
         yield server
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    exact = logits.astype(np.float64)
+    return exact - np.log(np.exp(exact).sum(axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble"])
+def test_gathered_logits_are_those_behind_the_log_probs(server: TritonServer, model: str) -> None:
+    client = Kserve(server.grpc_url)
+    inputs = {"input_ids": [20, 21, 22], "input_lengths": 3, "request_output_len": 5, "streaming": False}
+    if model == "ensemble":
+        inputs = {"text_input": "hi", "max_tokens": 5, "stream": False}
+    wanted = dict.fromkeys(("return_log_probs", "return_context_logits", "return_generation_logits"), True)
+    wanted |= {"num_prompt_log_probs": 0, "end_id": -1, "exclude_input_in_output": True}
+    (whole,) = client.stream(model, **inputs, **wanted)
+    inputs["stream" if model == "ensemble" else "streaming"] = True
+    stream = client.stream(model, **inputs, **wanted)
+    client.close()
+    context, logits = whole.tensors["context_logits"][0], whole.tensors["generation_logits"]
+    assert logits.shape == (1, 1, 5, 267)
+    expected = log_softmax(logits[0, 0])[np.arange(5), whole.ids]
+    np.testing.assert_allclose(whole.tensors["output_log_probs"][0, 0], expected, atol=1e-4)
+    assert whole.tensors["prompt_log_probs"].shape == (1, len(context) - 1)
+    np.testing.assert_allclose(context[-1], logits[0, 0, 0])
+    assert ["context_logits" in answer.tensors for answer in stream] == [True] + [False] * 4
+    assert [answer.tensors["generation_logits"].shape for answer in stream] == [(1, 1, 1, 267)] * 5
 
 
 def test_accumulate_tokens_gives_the_text_so_far(server: TritonServer) -> None:

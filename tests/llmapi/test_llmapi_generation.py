@@ -40,6 +40,14 @@ def test_end_id_is_never_part_of_the_answer(last: list[int]) -> None:
     assert answers[-1].finish == "stop"
 
 
+def test_times_come_with_the_end_and_nothing_of_the_kv_cache() -> None:
+    _, (first, last) = run(streaming(perf_metrics=True, arrival_ns=1), output([3]), output([3, 4], finish="length"))
+    assert first.perf is None
+    assert last.perf is not None
+    assert 1 == last.perf.arrival_ns < last.perf.first_token_ns < last.perf.last_token_ns
+    assert (last.perf.first_scheduled_ns, last.perf.blocks, last.perf.cached_tokens) == (0, None, None)
+
+
 def test_end_id_stays_where_it_ended_nothing() -> None:
     _, answers = run(streaming(), output([3, END], finish="length"))
     assert answers[0].ids == [3, END]

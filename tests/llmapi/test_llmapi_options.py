@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llmapi.options import Options, choose_sampler, read_options
+from llmapi.options import Options, choose_sampler, llm_arguments, read_options
 from llmapi.sampling import sampling_arguments, sampling_strategy
 from reference.request import RefusedError, Request, Sampling
 
@@ -27,6 +28,20 @@ def test_environment_wins_over_parameters(folder: Path) -> None:
     options = read_options(environ, {"max_seq_len": "48", "kv_cache_free_gpu_mem_fraction": "0.7"}, folder)
     assert (options.max_seq_len, options.tensor_parallel_size, options.kv_cache_fraction) == (32, 2, 0.5)
     assert read_options({}, {"kv_cache_free_gpu_mem_fraction": "0.7"}, folder).kv_cache_fraction == 0.7
+
+
+def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder: Path) -> None:
+    sampler = choose_sampler("1.2.1", {}, None)
+
+    def cache(parameters: dict[str, str], **extra: Any) -> Any:
+        options = dataclasses.replace(read_options({}, parameters, folder), extra={"kv_cache_config": extra})
+        return llm_arguments(options, folder, sampler, dict)["kv_cache_config"]
+
+    told = {"enable_kv_cache_reuse": "true", "tokens_per_block": "32"}  # as the LLM API does it anyway
+    assert cache(told) == {"free_gpu_memory_fraction": 0.9}
+    off = {"enable_kv_cache_reuse": "false", "tokens_per_block": "64"}
+    assert cache(off) == {"free_gpu_memory_fraction": 0.9, "enable_block_reuse": False, "tokens_per_block": 64}
+    assert cache(off, enable_block_reuse=True)["enable_block_reuse"]
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
@@ -129,6 +144,13 @@ def test_a_sampler_that_would_drop_it_refuses_it(sampling: Sampling, name: str) 
     arguments_of(request)
     with pytest.raises(RefusedError, match=name):
         arguments_of(request, applies_penalties=False)
+
+
+def test_what_the_llm_api_is_not_asked_for_is_refused() -> None:
+    with pytest.raises(RefusedError, match="num_prompt_log_probs"):
+        arguments_of(Request("r", [1], 3, prompt_log_probs=0))
+    with pytest.raises(RefusedError, match="min_p"):
+        arguments_of(Request("r", [1], 3, sampling=Sampling(min_p=0.5)))
 
 
 def test_long_bad_words_are_refused() -> None:

@@ -206,6 +206,8 @@ def test_stop_of_an_unknown_id_is_harmless(server: Server) -> None:
         ({"embedding_bias": np.zeros((1, 5), np.float32)}, "embedding_bias must have 267 values, not 5"),
         ({"guided_decoding_guide_type": "json"}, "GuidedDecoder is not set up"),
         ({"return_generation_logits": True}, "return_generation_logits"),
+        ({"num_prompt_log_probs": 0}, "num_prompt_log_probs is not supported by the engine"),
+        ({"min_p": np.array([[0.5]], np.float32)}, "min_p is not supported by the engine's sampler"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )

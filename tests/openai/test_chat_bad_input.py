@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.config.model import SamplingDefaults
 from gateway.openai.chat.protocol import parse_chat_request
 from gateway.openai.errors import OpenAIError
 from tests.app.harness import USER, gateway
@@ -154,7 +155,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
         ({"top_k": -2}, "top_k", None),
         ({"top_k": 1.5}, "top_k", None),
         ({"n": 0}, "n", None),
-        ({"n": 2}, "n", "unsupported_parameter"),
+        ({"n": 129}, "n", "integer_above_max_value"),
         ({"n": 1000}, "n", None),
         ({"seed": 2**63}, "seed", None),
         ({"seed": -(2**63) - 1}, "seed", None),
@@ -173,42 +174,130 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
         ({"stream_options": {"include_usage": True}}, "stream_options", None),
         ({"stream": True, "stream_options": 5}, "stream_options", "invalid_type"),
         ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage", "invalid_type"),
-        (
-            {"stream": True, "stream_options": {"include_obfuscation": True}},
-            "stream_options.include_obfuscation",
-            "unsupported_parameter",
-        ),
         ({"user": 5}, "user", "invalid_type"),
-        *(
-            ({name: value}, name, "unsupported_parameter")
-            for name, value in {
-                "tools": [{"type": "function", "function": {"name": "f"}}],
-                "tool_choice": "required",
-                "functions": [{"name": "f"}],
-                "function_call": {"name": "f"},
-                "response_format": {"type": "json_object"},
-                "logit_bias": {"1": 5},
-                "audio": {"voice": "alloy", "format": "wav"},
-                "modalities": ["text", "audio"],
-                "prediction": {"type": "content", "content": "x"},
-                "reasoning_effort": "high",
-                "service_tier": "priority",
-                "verbosity": "low",
-                "web_search_options": {},
-                "repetition_penalty": 1.2,
-                "min_p": 0.1,
-                "guided_json": {"type": "object"},
-                "best_of": 2,
-            }.items()
+        ({"logit_bias": {"x": 5}}, "logit_bias.x", None),
+        ({"logit_bias": {"1": 101}}, "logit_bias.1", None),
+        ({"logit_bias": {"1": "5"}}, "logit_bias.1", "invalid_type"),
+        ({"logit_bias": [1]}, "logit_bias", "invalid_type"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]", "integer_below_min_value"),
+        ({"min_tokens": -1}, "min_tokens", "integer_below_min_value"),
+        ({"min_tokens": 2}, "min_tokens", "invalid_value"),
+        ({"max_tokens": None, "max_completion_tokens": 1, "min_tokens": 2}, "min_tokens", "invalid_value"),
+        ({"min_p": 1.5}, "min_p", None),
+        ({"repetition_penalty": 0}, "repetition_penalty", None),
+        ({"bad_words": [""]}, "bad_words[0]", None),
+        ({"n": 3, "best_of": 2}, "best_of", "invalid_value"),
+        ({"best_of": 2, "stream": True}, "best_of", "invalid_value"),
+        ({"use_beam_search": True}, "best_of", "invalid_value"),
+        ({"use_beam_search": True, "best_of": 2, "stream": True}, "use_beam_search", "invalid_value"),
+        ({"use_beam_search": True, "best_of": 2, "n": 2}, "n", "invalid_value"),
+        ({"length_penalty": 2.0}, "length_penalty", "invalid_value"),
+        ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "invalid_value"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs", "integer_above_max_value"),
+        (
+            {"stream": True, "stream_options": {"continuous_usage_stats": True}},
+            "stream_options.continuous_usage_stats",
+            "invalid_value",
         ),
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message", "invalid_value"),
+        (
+            {"messages": [{"role": "assistant", "content": ""}], "continue_final_message": True},
+            "messages",
+            "invalid_value",
+        ),
+        ({"echo": True}, "echo", "invalid_value"),
+        ({"echo": True, "continue_final_message": True}, "echo", "invalid_value"),
+        ({"echo": True, "tools": [{}]}, "echo", "invalid_value"),
+        ({"reasoning_effort": "extreme"}, "reasoning_effort", "invalid_value"),
+        ({"documents": ["x"]}, "documents[0]", None),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs", "invalid_type"),
+        ({"metadata": {"a": 1}}, "metadata.a", "invalid_type"),
+        ({"metadata": {"a": "x" * 513}}, "metadata.a", "string_above_max_length"),
+        ({"metadata": {"a" * 65: "x"}}, None, "string_above_max_length"),
+        ({"metadata": {str(i): "x" for i in range(17)}}, "metadata", None),
+        ({"store": "yes"}, "store", "invalid_type"),
+        ({"service_tier": "gold"}, "service_tier", "invalid_value"),
+        ({"safety_identifier": 5}, "safety_identifier", "invalid_type"),
+        ({"prompt_cache_key": "k" * 513}, "prompt_cache_key", "string_above_max_length"),
+        ({"prompt_cache_retention": "1h"}, "prompt_cache_retention", "invalid_value"),
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_is_wrong_is_named(change: dict[str, Any], param: str, code: str | None) -> None:
+def test_what_is_wrong_is_named(change: dict[str, Any], param: str | None, code: str | None) -> None:
     error = refused(GOOD | change)
-    assert error.param == param
+    assert error.param
+    if param is not None:
+        assert error.param == param
     if code is not None:
         assert error.code == code
+
+
+UNSERVED: dict[str, Any] = {
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "tool_choice": "required",
+    "functions": [{"name": "f"}],
+    "function_call": {"name": "f"},
+    "response_format": {"type": "json_object"},
+    "audio": {"voice": "alloy", "format": "wav"},
+    "modalities": ["text", "audio"],
+    "prediction": {"type": "content", "content": "x"},
+    "reasoning_effort": "high",
+    "verbosity": "low",
+    "web_search_options": {},
+    "repetition_penalty": 1.2,
+    "min_p": 0.1,
+    "min_tokens": 1,
+    "documents": [{"text": "x"}],
+    "chat_template": "{{ messages }}",
+    "priority": 1,
+    "guided_json": {"type": "object"},
+    "moderation": {"model": "m"},
+}
+
+
+@pytest.mark.parametrize("name", UNSERVED)
+async def test_what_a_model_cannot_serve_is_refused_or_left_out_by_policy(folder: Path, name: str) -> None:
+    body = GOOD | {name: UNSERVED[name]}
+    async with gateway(folder) as running:
+        error = (await running.client.post("/v1/chat/completions", json=body)).json()["error"]
+        assert (error["param"], error["code"]) == (name, "unsupported_parameter")
+        assert error["message"].endswith(".")
+        assert running.engine.requests == []
+    async with gateway(folder, policies={"impossible": "warn"}) as running:
+        answer = await running.client.post("/v1/chat/completions", json=body)
+        assert answer.headers["x-ignored-parameters"] == name
+        assert answer.json()["choices"][0]["message"]["content"] == "H"
+        request = running.engine.requests[0]
+        assert (request.min_tokens, request.sampling.repetition_penalty, request.sampling.min_p) == (0, 1.0, 0.0)
+    async with gateway(folder, policies={"impossible": "ignore"}) as running:
+        answer = await running.client.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200
+        assert "x-ignored-parameters" not in answer.headers
+        assert name in (await running.client.get("/metrics")).text
+
+
+async def test_obfuscation_is_not_served(folder: Path) -> None:
+    async with gateway(folder) as running:
+        body = GOOD | {"stream": True, "stream_options": {"include_obfuscation": True}}
+        error = (await running.client.post("/v1/chat/completions", json=body)).json()["error"]
+        assert error["param"] == "stream_options.include_obfuscation"
+        body["stream_options"] = {"include_obfuscation": False}
+        assert (await running.client.post("/v1/chat/completions", json=body)).status_code == 200
+
+
+async def test_unknown_fields_can_be_refused_or_passed_over(folder: Path) -> None:
+    async with gateway(folder, policies={"unknown": "strict"}) as running:
+        for body, param in (
+            (GOOD | {"brand_new": 1}, "brand_new"),
+            (GOOD | {"messages": [{**MESSAGE, "prefix": True}]}, "messages[0].prefix"),
+            (GOOD | {"chat_template_kwargs": {"enable_thinking": True}}, "chat_template_kwargs.enable_thinking"),
+        ):
+            error = (await running.client.post("/v1/chat/completions", json=body)).json()["error"]
+            assert error["param"] == param
+    async with gateway(folder, policies={"unknown": "ignore"}) as running:
+        answer = await running.client.post("/v1/chat/completions", json=GOOD | {"brand_new": 1})
+        assert answer.status_code == 200
+        assert "x-ignored-parameters" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -249,14 +338,14 @@ async def test_unknown_fields_are_served_named_and_counted(folder: Path) -> None
         "brand_new": 1,
         "wéird\r\nx-evil: 1": 2,
         "stream": True,
-        "stream_options": {"continuous_usage_stats": True},
+        "stream_options": {"padding": True},
         "messages": [{**MESSAGE, "prefix": True}],
     }
     async with gateway(folder) as running:
         answer = await running.client.post("/v1/chat/completions", json=body)
         assert answer.status_code == 200
         assert answer.headers["x-ignored-parameters"].split(", ") == [
-            "brand_new", "w%C3%A9ird%0D%0Ax-evil%3A%201", "stream_options.continuous_usage_stats", "messages[0].prefix"
+            "stream_options.padding", "brand_new", "w%C3%A9ird%0D%0Ax-evil%3A%201", "messages[0].prefix"
         ]  # fmt: skip
         metrics = (await running.client.get("/metrics")).text
         assert 'gateway_ignored_parameters_total{model="scripted",parameter="brand_new"} 1.0' in metrics
@@ -335,6 +424,12 @@ names = st.sampled_from(
         "logit_bias",
         "metadata",
         "n",
+        "best_of",
+        "echo",
+        "continue_final_message",
+        "stop_token_ids",
+        "chat_template_kwargs",
+        "documents",
     ]
 )
 messages = st.lists(
@@ -358,8 +453,11 @@ def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: An
     body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()
     with contextlib.suppress(OpenAIError):
         request = parse_chat_request(body)
-        request.ask()
-        request.ignored()
+        request.prompt()
+        request.options(SamplingDefaults())
+        request.given()
+        request.unknown_parts()
+        request.annotations()
 
 
 @settings(max_examples=200, deadline=None)

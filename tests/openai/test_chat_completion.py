@@ -21,7 +21,10 @@ def checked(body: dict[str, Any]) -> ChatCompletion:
     """The body, with OpenAI's fields and no others at each level."""
     assert set(body) == {"id", "object", "created", "model", "system_fingerprint", "choices", "usage"}
     assert set(body["choices"][0]) == {"index", "message", "logprobs", "finish_reason"}
-    assert set(body["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens"}
+    assert set(body["usage"]) == {
+        "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"
+    }  # fmt: skip
+    assert body["usage"]["prompt_tokens_details"] is None  # an engine that tells nothing of its cache
     return ChatCompletion.model_validate(body, strict=True)
 
 

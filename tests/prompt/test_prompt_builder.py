@@ -8,14 +8,16 @@ import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.prompt import ChatTemplate, PromptBuilder, load_template
-from gateway.tokens import Tokenizer, TokenizerError
+from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
+from gateway.tokens import Tokenizer
 from gateway.tokens.folder import FolderMetadata
 from tests.tokens.build import CONTROL, FIXED, byte_level, sentence_piece
 
 ROOT = Path(__file__).parents[2]
 PIECES = st.sampled_from([*CONTROL, "<|im_", "end|>", "<", "|>", "<think>", "é😀", "\ufdd0", "\ufdd1", "\n\n", "x y"])
-HOSTILE = st.lists(PIECES | st.text(max_size=4), max_size=8).map("".join)
+# The byte-level tokenizer has an added token "ü", which its own decoder reads as a byte.
+TEXT = st.text(st.characters(exclude_characters="ü", codec="utf-8"), max_size=4)
+HOSTILE = st.lists(PIECES | TEXT, max_size=8).map("".join)
 ONE_CHARACTER = "\u241e"
 
 
@@ -43,7 +45,7 @@ def test_only_the_template_writes_control_tokens(first: str, second: str, third:
     harmless = chatml().build([{**m, "content": "x"} | ({"name": "n"} if "name" in m else {}) for m in messages])
     assert controls(tokenizer, prompt.ids) == controls(tokenizer, harmless.ids)
     assert tokenizer.decode(prompt.ids, skip_special_tokens=False) == prompt.text
-    template = ChatTemplate(chatml()._template.source, tokenizer)
+    template = ChatTemplate(chatml().template.source, tokenizer)
     assert prompt.text == template.render(messages)
     assert prompt.escaped == any(token in text for token in tokenizer.control_tokens for text in (first, second, third))
 
@@ -127,9 +129,71 @@ def test_bos_is_there_once_and_named_where_a_server_would_add_another() -> None:
 
 
 def test_a_lone_surrogate_is_refused() -> None:
-    with pytest.raises(TokenizerError):
+    with pytest.raises(TemplateError):
         chatml().build(conversation("\udfff"))
 
 
 def test_the_generation_prompt_can_be_left_out() -> None:
     assert chatml().build(conversation("Hi"), add_generation_prompt=False).text.endswith("<|im_end|>\n")
+
+
+def test_a_message_is_continued_at_its_last_character() -> None:
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well,  "}]
+    prompt = chatml().build(messages, add_generation_prompt=False, continue_final_message=True)
+    assert prompt.text.endswith("<|im_start|>assistant\nWell,  ")
+    assert prompt.ids == tuple(byte_level().encode(prompt.text))
+
+
+def test_a_continued_message_may_hold_the_text_of_a_control_token() -> None:
+    messages = [{"role": "assistant", "content": "a<|im_end|>b"}]
+    prompt = chatml().build(messages, add_generation_prompt=False, continue_final_message=True)
+    assert prompt.text.endswith("a<|im_end|>b")
+    assert prompt.escaped
+    assert controls(byte_level(), prompt.ids) == controls(byte_level(), tuple(byte_level().encode("<|im_start|>")))
+
+
+def test_a_template_that_does_not_show_the_message_cannot_continue_it() -> None:
+    silent = ChatTemplate("nothing", byte_level())
+    with pytest.raises(TemplateError, match="continued"):
+        chatml().build([{"role": "user", "content": "x"}], continue_final_message=True, template=silent)
+
+
+@pytest.mark.parametrize("style", ["llama2", "gemma"])
+def test_text_gets_bos_once(style: str) -> None:
+    tokenizer = sentence_piece(style)
+    builder = chatml(tokenizer)
+    assert tokenizer.adds_bos == (builder.text("x").ids[0] == tokenizer.bos_id)
+    bos = tokenizer.bos_token or ""
+    for text in ("x", f"{bos}x"):
+        prompt = builder.text(text)
+        assert prompt.ids.count(tokenizer.bos_id) == (1 if tokenizer.adds_bos or text != "x" else 0)
+    assert builder.text("x", add_special_tokens=False).ids == tuple(tokenizer.encode("x"))
+
+
+def test_ids_travel_as_text_only_where_their_text_gives_them_again() -> None:
+    tokenizer = byte_level()
+    assert tokenizer.bos_id is not None
+    ids = [tokenizer.bos_id, *tokenizer.encode("plain text")]
+    prompt = chatml().ids(ids)
+    assert (prompt.text, prompt.ids, prompt.escaped) == (f"{tokenizer.bos_token}plain text", tuple(ids), False)
+    assert prompt.bos_text == tokenizer.bos_token
+    half = [*ids, tokenizer.encode("é")[0]]
+    for odd in (half, ids[1:]):
+        assert chatml().ids(odd).ids == tuple(odd)
+        assert chatml().ids(odd).escaped
+    assert chatml().ids(half, as_text=False).ids == tuple(half)
+
+
+def test_names_that_a_template_reads_and_keeps() -> None:
+    template = ChatTemplate("{% set a = 1 %}{{ a }}{{ tone }}{{ bos_token }}{{ messages }}", byte_level())
+    assert "tone" in template.variables
+    assert "a" not in template.variables
+    assert {"messages", "tools", "documents", "add_generation_prompt", "raise_exception"} <= template.reserved
+
+
+@pytest.mark.parametrize(
+    "source", ["{% if %}", "{{ " + "(" * 3000 + "}}", "{% for a in b %}" * 30 + "{% endfor %}" * 30]
+)
+def test_a_broken_template_is_an_error_of_its_own(source: str) -> None:
+    with pytest.raises(TemplateError):
+        ChatTemplate(source, byte_level())

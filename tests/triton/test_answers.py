@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any
 
 import pytest
 from scripted_triton import ask, floats, ints, response, string, text, tokens
 
 from gateway.generation.engine import EngineError, ErrorKind
+from gateway.generation.request import Prompt
+from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.answers import TextReader, TokenReader
 
 
@@ -27,6 +31,18 @@ def test_one_token_several_and_none() -> None:
 def test_padding_beyond_the_sequence_length_is_not_tokens() -> None:
     message = response(output_ids=ints(4, 5, -1, -1), sequence_length=ints(2))
     assert list(TokenReader(ask()).read(infer(message), final=False).ids) == [4, 5]
+
+
+def test_the_first_of_several_beams_is_the_answer() -> None:
+    """All beams come at once, side by side and padded; the first is the best."""
+    message = response(
+        output_ids=("INT32", [1, 2, 3], ints(4, 5, -1, 7, 8, 9)[2]),
+        sequence_length=("INT32", [1, 2], ints(2, 3)[2]),
+        output_log_probs=("FP32", [1, 2, 3], floats(-1, -2, 0, -3, -4, -5)[2]),
+    )
+    chunk = TokenReader(ask(logprobs=True, beam_width=2)).read(infer(message), final=True)
+    assert list(chunk.ids) == [4, 5]
+    assert chunk.logprobs == [-1, -2]
 
 
 def test_cumulative_log_probs_are_sliced_to_the_new_tokens() -> None:
@@ -85,3 +101,116 @@ def test_an_end_without_any_data_is_an_error(reader: TokenReader | TextReader) -
     with pytest.raises(EngineError) as error:
         reader.read(infer(response(final=True)), final=True)
     assert error.value.kind is ErrorKind.INTERNAL
+
+
+def logits(*rows: list[float], shape: list[int], datatype: str = "FP32") -> tuple[str, list[int], bytes]:
+    values = [value for row in rows for value in row]
+    return datatype, shape, struct.pack(f"<{len(values)}{'f' if datatype == 'FP32' else 'e'}", *values)
+
+
+def softmax(row: list[float]) -> list[float]:
+    total = math.log(sum(math.exp(value) for value in row))
+    return [value - total for value in row]
+
+
+LOGITS = Abilities(top_logprobs="logits", logprobs="tensor", prompt_logprobs="logits", vocab_size=3)
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "FP16"])
+@pytest.mark.parametrize("shape", [[1, 2, 1, 4], [1, 1, 2, 4]], ids=["streaming", "whole"])
+def test_alternatives_from_logits(shape: list[int], datatype: str) -> None:
+    """In either order of the axes; what pads the vocabulary is no candidate."""
+    rows = [0.5, 1.0, -2.0, 99.0], [3.0, -1.0, 0.25, 99.0]
+    message = tokens(1, 0, generation_logits=logits(*rows, shape=shape, datatype=datatype))
+    chunk = TokenReader(ask(logprobs=True, top_logprobs=2), LOGITS).read(infer(message), final=False)
+    first, second = softmax(rows[0][:3]), softmax(rows[1][:3])
+    assert chunk.logprobs == pytest.approx([first[1], second[0]])
+    assert chunk.top_logprobs is not None
+    assert [[index for index, _ in best] for best in chunk.top_logprobs] == [[1, 0], [0, 2]]
+    assert [value for best in chunk.top_logprobs for _, value in best] == pytest.approx(
+        [first[1], first[0], second[0], second[2]]
+    )
+
+
+def test_more_alternatives_than_there_are_tokens() -> None:
+    message = tokens(1, generation_logits=logits([0.5, 1.0, -2.0], shape=[1, 1, 1, 3]))
+    chunk = TokenReader(ask(logprobs=True, top_logprobs=20), LOGITS).read(infer(message), final=False)
+    assert chunk.top_logprobs is not None
+    assert len(chunk.top_logprobs[0]) == 3
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        pytest.param({}, id="absent"),
+        pytest.param({"generation_logits": logits([1.0, 2.0], shape=[1, 1, 1, 2])}, id="too narrow"),
+        pytest.param({"generation_logits": ("INT32", [1, 1, 1, 3], b"\0" * 12)}, id="another type"),
+    ],
+)
+def test_logits_that_do_not_fit_are_an_error(tensor: dict[str, Any]) -> None:
+    reader = TokenReader(ask(logprobs=True, top_logprobs=1), LOGITS)
+    with pytest.raises(EngineError) as error:
+        reader.read(infer(tokens(2, **tensor)), final=False)
+    assert error.value.kind is ErrorKind.INTERNAL
+
+
+def test_log_probs_of_the_prompt_come_once() -> None:
+    asked = ask(prompt=Prompt("", (5, 6, 7)), prompt_logprobs=2)
+    message = tokens(
+        1,
+        prompt_log_probs=floats(-1, -2),
+        prompt_top_log_probs_ids=ints(6, 9, 7, 8),
+        prompt_top_log_probs=floats(-1, -3, -2, -4),
+    )
+    reader = TokenReader(asked)
+    chunk = reader.read(infer(message), final=False)
+    assert chunk.prompt_logprobs == [-1, -2]
+    assert chunk.prompt_top_logprobs == [[(6, -1), (9, -3)], [(7, -2), (8, -4)]]
+    assert reader.read(infer(tokens(2, final=True)), final=True).prompt_logprobs is None
+
+
+def test_log_probs_of_the_prompt_from_context_logits() -> None:
+    """Each row predicts the token after it."""
+    rows = [0.5, 1.0, -2.0], [3.0, -1.0, 0.25], [0.0, 0.0, 0.0]
+    asked = ask(prompt=Prompt("", (0, 1, 2)), prompt_logprobs=1)
+    message = tokens(1, context_logits=logits(*rows, shape=[1, 3, 3]))
+    chunk = TokenReader(asked, LOGITS).read(infer(message), final=False)
+    assert chunk.prompt_logprobs == pytest.approx([softmax(rows[0])[1], softmax(rows[1])[2]])
+    assert chunk.prompt_top_logprobs is not None
+    assert [best[0][0] for best in chunk.prompt_top_logprobs] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(tokens(1, final=True), id="absent"),
+        pytest.param(tokens(1, prompt_log_probs=floats(-1)), id="too few"),
+        pytest.param(tokens(1, prompt_log_probs=floats(-1, -2), prompt_top_log_probs=floats(-1)), id="no alternatives"),
+    ],
+)
+def test_missing_log_probs_of_the_prompt_are_an_error(message: Any) -> None:
+    reader = TokenReader(ask(prompt=Prompt("", (5, 6, 7)), prompt_logprobs=2))
+    with pytest.raises(EngineError) as error:
+        reader.read(infer(message), final=True)
+    assert error.value.kind is ErrorKind.INTERNAL
+
+
+def test_logits_of_a_prompt_that_was_cached_are_an_error() -> None:
+    """Only what was computed has logits."""
+    reader = TokenReader(ask(prompt=Prompt("", (0, 1, 2)), prompt_logprobs=0), LOGITS)
+    with pytest.raises(EngineError, match="whole prompt"):
+        reader.read(infer(tokens(1, context_logits=logits([0.0, 1.0, 2.0], shape=[1, 1, 3]))), final=False)
+
+
+def test_cached_tokens_are_exact_or_whole_blocks_and_never_more_than_the_prompt() -> None:
+    def cached(abilities: Abilities, **outputs: Any) -> int | None:
+        asked = ask(prompt=Prompt("", tuple(range(100))), cached_tokens=True)
+        return TokenReader(asked, abilities).read(infer(tokens(1, **outputs)), final=True).cached_tokens
+
+    blocks = Abilities(cached_tokens="blocks", tokens_per_block=32)
+    assert cached(Abilities(), num_cached_tokens=ints(70)) == 70
+    assert cached(blocks, kv_cache_reused_blocks=ints(2)) == 64
+    assert cached(blocks, kv_cache_reused_blocks=ints(4)) == 100
+    assert cached(blocks) is None
+    unasked = TokenReader(ask()).read(infer(tokens(1, num_cached_tokens=ints(70))), final=True)
+    assert unasked.cached_tokens is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from scripted_triton import ask, inputs_of, stock_config, stock_configs
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.triton import EngineOptions
 from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.encoder import pack_words
@@ -38,8 +40,8 @@ def models(**changed: Any) -> Models:
     )
 
 
-def direct(**changed: Any) -> TokensEngine:
-    return tokens_engine(Connection(NoTransport()), models(**changed), "test")
+def direct(options: EngineOptions | None = None, **changed: Any) -> TokensEngine:
+    return tokens_engine(Connection(NoTransport()), models(**changed), "test", options or EngineOptions())
 
 
 def through_ensemble(**changed: Any) -> EnsembleEngine:
@@ -119,6 +121,114 @@ def test_penalties_travel_only_when_they_do_something() -> None:
     assert sent["frequency_penalty"] == ("FP32", [1, 1], struct.pack("<f", -2))
 
 
+def test_further_sampling_travels_only_when_it_does_something() -> None:
+    assert not {"repetition_penalty", "min_p"} & set(encode(ask(sampling=Sampling(temperature=0.5))))
+    sent = encode(ask(sampling=Sampling(repetition_penalty=1.5, min_p=0.25)))
+    assert sent["repetition_penalty"] == ("FP32", [1, 1], struct.pack("<f", 1.5))
+    assert sent["min_p"] == ("FP32", [1, 1], struct.pack("<f", 0.25))
+
+
+def test_stop_ids_go_with_the_other_end_ids() -> None:
+    sent = encode(ask(end_ids=(2, 7), stop_ids=(9, 7)))
+    assert sent["stop_words_list"] == ("INT32", [1, 2, 2], int32(7, 9, 1, 2))
+
+
+def test_with_min_tokens_only_the_end_id_ends_it_in_the_engine() -> None:
+    sent = encode(ask(end_ids=(2, 7), stop_ids=(9,), min_tokens=5))
+    assert sent["min_tokens"] == ("INT32", [1, 1], int32(5))
+    assert sent["end_id"][2] == int32(2)
+    assert "stop_words_list" not in sent
+    through = inputs_of(through_ensemble().encode(ask(end_ids=(2, 7), end_texts=("</s>", "<|x|>"), min_tokens=5)))
+    assert "stop_words" not in through
+
+
+def test_bad_words_are_ids_directly_and_texts_through_the_ensemble() -> None:
+    asked = ask(bad_words=((5, 6), (7,)), bad_texts=("cat",))
+    assert encode(asked)["bad_words_list"] == ("INT32", [1, 2, 3], int32(5, 6, 7, 2, 3, -1))
+    sent = inputs_of(through_ensemble().encode(asked))["bad_words"]
+    assert sent == ("BYTES", [1, 2], struct.pack("<I", 3) + b"cat" + struct.pack("<I", 4) + b" cat")
+
+
+def test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says() -> None:
+    config = stock_config("tensorrt_llm")
+    config.parameters["vocab_size"].string_value = "4"
+    engine = direct(tensorrt_llm=config)
+    assert engine.features.vocab_size == 4
+    sent = inputs_of(engine.encode(ask(logit_bias={2: -100.0, 0: 1.5}, vocab_size=9)))
+    assert sent["embedding_bias"] == ("FP32", [1, 4], struct.pack("<4f", 1.5, 0, -100, 0))
+    with pytest.raises(EngineError, match="4 is not a token id"):
+        engine.encode(ask(logit_bias={4: 1.0}))
+
+
+def test_a_logit_bias_is_as_wide_as_the_request_says_where_the_engine_does_not() -> None:
+    sent = encode(ask(logit_bias={1: 2.0}, vocab_size=3))
+    assert sent["embedding_bias"] == ("FP32", [1, 3], struct.pack("<3f", 0, 2, 0))
+    with pytest.raises(EngineError, match="logit_bias"):
+        encode(ask(logit_bias={1: 2.0}))
+    assert "embedding_bias" not in encode(ask(vocab_size=3))
+
+
+def test_beams_where_the_engine_has_them_do_not_stream() -> None:
+    config = stock_config("tensorrt_llm")
+    config.parameters["max_beam_width"].string_value = "4"
+    sent = inputs_of(direct(tensorrt_llm=config).encode(ask(beam_width=3, length_penalty=0.5)))
+    assert sent["beam_width"] == ("INT32", [1, 1], int32(3))
+    assert sent["len_penalty"] == ("FP32", [1, 1], struct.pack("<f", 0.5))
+    assert sent["streaming"][2] == b"\x00"
+    assert not {"beam_width", "len_penalty"} & set(encode(ask(length_penalty=0.5)))
+    through = inputs_of(through_ensemble(tensorrt_llm=config).encode(ask(beam_width=2)))
+    assert (through["beam_width"][2], through["stream"][2]) == (int32(2), b"\x00")
+    for engine, words in ((direct(tensorrt_llm=config), "at most 4"), (direct(), "does not do beam search")):
+        with pytest.raises(EngineError, match=words) as error:
+            engine.encode(ask(beam_width=5))
+        assert error.value.kind is ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("wanted", [0, 3])
+def test_prompt_log_probs_are_asked_for_when_wanted(wanted: int) -> None:
+    wire = direct().encode(ask(prompt_logprobs=wanted))
+    assert inputs_of(wire)["num_prompt_log_probs"] == ("INT32", [1, 1], int32(wanted))
+    alternatives = {"prompt_top_log_probs_ids", "prompt_top_log_probs"}
+    names = {output.name for output in wire.outputs}
+    assert "prompt_log_probs" in names
+    assert (alternatives < names) is bool(wanted)
+    assert "num_prompt_log_probs" not in encode(ask())
+
+
+def test_cached_tokens_come_from_the_best_output_that_there_is() -> None:
+    def asked_for(config: Any) -> set[str]:
+        wire = direct(tensorrt_llm=config).encode(ask(cached_tokens=True))
+        return {output.name for output in wire.outputs} & {"num_cached_tokens", "kv_cache_reused_blocks"}
+
+    assert asked_for(stock_config("tensorrt_llm")) == {"num_cached_tokens"}
+    config = without("tensorrt_llm", "num_cached_tokens")
+    assert asked_for(config) == {"kv_cache_reused_blocks"}
+    del config.parameters["tokens_per_block"]
+    assert asked_for(config) == set()
+    assert "return_perf_metrics" not in inputs_of(direct(tensorrt_llm=config).encode(ask(cached_tokens=True)))
+
+
+UPSTREAM = ("num_top_log_probs", "top_log_probs", "num_prompt_log_probs", "prompt_log_probs")
+
+
+def test_logits_are_asked_for_only_where_they_are_allowed() -> None:
+    config = without("tensorrt_llm", *UPSTREAM)
+    asked = ask(logprobs=True, top_logprobs=2, prompt_logprobs=1)
+    for options in (EngineOptions(), EngineOptions(generation_logits=True), EngineOptions(context_logits_tokens=9)):
+        with pytest.raises(EngineError):
+            direct(options, tensorrt_llm=config).encode(asked)
+    engine = direct(EngineOptions(generation_logits=True, context_logits_tokens=2), tensorrt_llm=config)
+    wire = engine.encode(asked)
+    assert {"return_generation_logits", "return_context_logits"} < set(inputs_of(wire))
+    assert {"generation_logits", "context_logits"} < {output.name for output in wire.outputs}
+    assert "return_log_probs" not in inputs_of(wire)
+    assert engine.features.max_top_logprobs == 20
+    with pytest.raises(EngineError, match="2 tokens"):
+        engine.encode(ask(prompt=Prompt("", (1, 2, 3)), prompt_logprobs=0))
+    # Without alternatives the engine's own log-probs do, and nothing heavy travels.
+    assert "return_generation_logits" not in inputs_of(engine.encode(ask(logprobs=True)))
+
+
 def test_no_end_id_is_minus_one() -> None:
     sent = encode(ask(end_ids=(), end_texts=()))
     assert sent["end_id"][2] == sent["pad_id"][2] == int32(-1)
@@ -174,6 +284,12 @@ def test_undeclared_inputs_stay_out() -> None:
         ("num_top_log_probs", {"logprobs": True, "top_logprobs": 1}, "top_logprobs"),
         ("presence_penalty", {"sampling": Sampling(presence_penalty=1)}, "presence_penalty"),
         ("runtime_top_p", {"sampling": Sampling()}, "top_p"),
+        ("repetition_penalty", {"sampling": Sampling(repetition_penalty=2)}, "repetition_penalty"),
+        ("min_p", {"sampling": Sampling(min_p=0.5)}, "min_p"),
+        ("min_tokens", {"min_tokens": 2}, "min_tokens"),
+        ("bad_words_list", {"bad_words": ((1,),)}, "bad_words"),
+        ("embedding_bias", {"logit_bias": {1: 1.0}, "vocab_size": 9}, "logit_bias"),
+        ("prompt_log_probs", {"prompt_logprobs": 0}, "prompt_logprobs"),
     ],
 )
 def test_what_the_model_cannot_do_is_refused_by_name(missing: str, changes: dict[str, Any], named: str) -> None:
@@ -213,8 +329,9 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
     assert not engine.features.token_ids
     names = [output.name for output in engine.encode(ask()).outputs]
     assert names == ["text_output", "finish_reason", "num_input_tokens", "num_output_tokens"]
-    with pytest.raises(EngineError, match="logprobs"):
-        engine.encode(ask(logprobs=True))
+    for refused in ({"logprobs": True}, {"stop_ids": (5,)}, {"prompt_logprobs": 0}):
+        with pytest.raises(EngineError, match=re.escape(next(iter(refused)).replace("stop_ids", "stop_token_ids"))):
+            engine.encode(ask(**refused))
 
 
 def test_control_token_text_of_a_user_does_not_travel_as_text() -> None:

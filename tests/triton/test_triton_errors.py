@@ -46,6 +46,18 @@ K = ErrorKind
         (None, "expected 4 inputs but got 3 inputs for model 'tensorrt_llm'", K.INTERNAL),
         ("INTERNAL", "A value is required for request_output_len", K.INTERNAL),
         ("INTERNAL", "Guided decoding is not enabled: guided_decoding_backend was not set up", K.INVALID_REQUEST),
+        (None, "inference input 'seed' data-type is 'FP32', but model 'm' expects 'UINT64'", K.INTERNAL),
+        (
+            None,
+            "in ensemble 'e', input byte size mismatch for input 'seed' for model 'm'. Expected 8, got 4",
+            K.INTERNAL,
+        ),
+        (None, "requestId 7 is already in progress, request is ignored.", K.INTERNAL),
+        (None, "Requested beam width 4 is larger than the maximum beam width 1", K.INVALID_REQUEST),
+        ("INTERNAL", "lora_task_id 7 not found in cache. Please send LoRA weights with request", K.INVALID_REQUEST),
+        (None, "return_generation_logits: the engine does not gather generation logits", K.INVALID_REQUEST),
+        (None, "Server is stopping, scheduler for model has stopped accepting new inference requests", K.UNAVAILABLE),
+        ("UNAVAILABLE", "Stream removed (Socket closed (GOAWAY received; Error code: 0; Debug Text: ))", K.UNAVAILABLE),
         (None, "something entirely new", K.INTERNAL),
     ],
 )

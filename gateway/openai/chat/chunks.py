@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 
 from gateway.generation import Piece, Usage
 from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.errors import OpenAIError
+from gateway.openai.usage import usage_object
+from gateway.serving.running import PieceWithIds
+
+__all__ = ["DONE", "ChunkWriter", "error_event", "usage_object"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -16,21 +22,26 @@ def error_event(error: OpenAIError) -> bytes:
     return b"data: " + error.body() + b"\n\n"
 
 
-def usage_object(usage: Usage) -> dict[str, int]:
-    """OpenAI's ``usage``."""
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
-
-
 class ChunkWriter:
-    """Writes the events of one answer."""
+    """Writes the events of one answer.
 
-    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage")
+    Attributes:
+        wants_usage: whether every chunk needs the usage so far.
+    """
 
-    def __init__(self, completion_id: str, created: int, model: str, *, include_usage: bool) -> None:
+    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage", "wants_usage")
+
+    def __init__(
+        self,
+        completion_id: str,
+        created: int,
+        model: str,
+        *,
+        include_usage: bool,
+        continuous_usage: bool = False,
+        choices: int = 1,
+        service_tier: str | None = None,
+    ) -> None:
         """Build what all chunks share.
 
         Args:
@@ -38,43 +49,48 @@ class ChunkWriter:
             created: Unix time.
             model: the served model's name.
             include_usage: whether a usage chunk will come; then the others say ``"usage": null``.
+            continuous_usage: whether the others have the usage so far instead.
+            choices: how many there are.
+            service_tier: the tier, where the request asked for one.
         """
-        head = orjson.dumps(
-            {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
-        )
-        usage = b',"usage":null' if include_usage else b""
+        fields = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
+        if service_tier is not None:
+            fields["service_tier"] = service_tier
+        self.wants_usage = continuous_usage
         self._include_usage = include_usage
-        self._head = b"data: " + head[:-1] + b',"system_fingerprint":null,"choices":['
-        self._close = b"]" + usage + b"}\n\n"
-        self._before = self._head + b'{"index":0,"delta":{"content":'
+        self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"system_fingerprint":null,"choices":['
+        self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
+        self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
         self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
 
-    def role(self) -> bytes:
-        """The first chunk."""
-        return (
-            self._head
-            + b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
-            + self._close
-        )
+    def role(self, index: int, prompt_ids: Sequence[int] | None = None, usage: Usage | None = None) -> bytes:
+        """The first chunk of a choice; the very first one may have the prompt's ids."""
+        choice = b'{"index":%d,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}' % index
+        ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(prompt_ids)
+        return self._head + choice + self._closing(usage).replace(b"]", b"]" + ids, 1)
 
-    def piece(self, piece: Piece) -> bytes:
-        """A chunk with text, and the log-prob entries that belong to it."""
-        if not piece.logprobs:
-            return self._before + orjson.dumps(piece.text) + self._after
-        logprobs = orjson.dumps(logprobs_object(piece.logprobs))
-        return (
-            self._before
-            + orjson.dumps(piece.text)
-            + b'},"logprobs":'
-            + logprobs
-            + b',"finish_reason":null}'
-            + self._close
-        )
+    def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
+        """A chunk with text, the log-prob entries and the ids that belong to it."""
+        start = self._before[index] + orjson.dumps(piece.text)
+        if not piece.logprobs and usage is None and not isinstance(piece, PieceWithIds):
+            return start + self._after
+        logprobs = orjson.dumps(logprobs_object(piece.logprobs) if piece.logprobs else None)
+        ids = b""
+        if isinstance(piece, PieceWithIds):
+            ids = b',"token_ids":' + orjson.dumps(piece.ids)
+        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
 
-    def end(self, finish_reason: str, usage: Usage) -> bytes:
-        """The chunk with the finish reason, the usage chunk where it is wanted, and ``[DONE]``."""
-        reason = orjson.dumps(finish_reason)
-        events = self._head + b'{"index":0,"delta":{},"logprobs":null,"finish_reason":' + reason + b"}" + self._close
-        if self._include_usage:
-            events += self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
-        return events + DONE
+    def end(self, index: int, finish_reason: str, usage: Usage | None = None) -> bytes:
+        """The last chunk of a choice, with its finish reason."""
+        choice = b'{"index":%d,"delta":{},"logprobs":null,"finish_reason":' % index
+        return self._head + choice + orjson.dumps(finish_reason) + b"}" + self._closing(usage)
+
+    def close(self, usage: Usage) -> bytes:
+        """The usage chunk where it is wanted, and ``[DONE]``."""
+        if not self._include_usage:
+            return DONE
+        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+
+    def _closing(self, usage: Usage | None) -> bytes:
+        """What ends a chunk behind its choice: with the usage so far where it is wanted."""
+        return self._close if usage is None else b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"

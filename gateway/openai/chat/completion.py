@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
-from gateway.generation import TokenLogprob, Usage
-from gateway.openai.chat.chunks import usage_object
+from gateway.generation import PromptLogprob, TokenLogprob, Usage
 from gateway.openai.chat.logprobs import logprobs_object
+from gateway.openai.usage import usage_object
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One choice of an answer.
+
+    Attributes:
+        text: the whole text.
+        finish_reason: why it ended.
+        logprobs: entries of all its tokens; None when they were not asked for.
+        token_ids: its ids; None when they were not asked for.
+    """
+
+    text: str
+    finish_reason: str
+    logprobs: Sequence[TokenLogprob] | None = None
+    token_ids: Sequence[int] | None = None
 
 
 def completion_body(
@@ -16,10 +35,9 @@ def completion_body(
     created: int,
     model: str,
     *,
-    text: str,
-    logprobs: Sequence[TokenLogprob] | None,
-    finish_reason: str,
+    choices: Sequence[Choice],
     usage: Usage,
+    extras: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The ``chat.completion`` object.
 
@@ -27,10 +45,9 @@ def completion_body(
         completion_id: the answer's id.
         created: Unix time.
         model: the served model's name.
-        text: the whole text.
-        logprobs: entries of all its tokens; None when they were not asked for.
-        finish_reason: why it ended.
-        usage: its token counts.
+        choices: in order.
+        usage: token counts over all of them.
+        extras: further fields of the object.
     """
     return orjson.dumps(
         {
@@ -39,14 +56,35 @@ def completion_body(
             "created": created,
             "model": model,
             "system_fingerprint": None,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": None if logprobs is None else logprobs_object(logprobs),
-                    "finish_reason": finish_reason,
-                }
-            ],
+            "choices": [_choice(index, choice) for index, choice in enumerate(choices)],
             "usage": usage_object(usage),
+            **(extras or {}),
         }
     )
+
+
+def _choice(index: int, choice: Choice) -> dict[str, Any]:
+    body = {
+        "index": index,
+        "message": {"role": "assistant", "content": choice.text, "refusal": None},
+        "logprobs": None if choice.logprobs is None else logprobs_object(choice.logprobs),
+        "finish_reason": choice.finish_reason,
+    }
+    return body if choice.token_ids is None else {**body, "token_ids": choice.token_ids}
+
+
+def prompt_logprobs_list(entries: Sequence[PromptLogprob]) -> list[dict[str, Any] | None]:
+    """``prompt_logprobs`` as vLLM writes it: for each token an object by token id, null for the first.
+
+    ``rank`` is null for a token that is not among the alternatives.
+    """
+    rows: list[dict[str, Any] | None] = []
+    for entry in entries:
+        if entry.logprob is None:
+            rows.append(None)
+            continue
+        row = {str(entry.index): {"logprob": entry.logprob, "rank": None, "decoded_token": entry.token}}
+        for rank, (index, token, _, logprob) in enumerate(entry.top, start=1):
+            row[str(index)] = {"logprob": logprob, "rank": rank, "decoded_token": token}
+        rows.append(row)
+    return rows

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-# Union branches carry this mark so that error paths can leave them out: they are no part of what the client wrote.
-BRANCH = "~"
+from gateway.openai.branches import BRANCH, text_or_list
 
 # Escapes that may stand for a NUL or a lone surrogate, which must not come out of the text again.
 _UNTEXT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
@@ -41,11 +40,6 @@ def _field(name: str) -> Any:
         return BRANCH + found if isinstance(found, str) else None
 
     return read
-
-
-def text_or_list(value: Any) -> str | None:
-    """A discriminator between a string and an array."""
-    return BRANCH + "parts" if isinstance(value, list) else BRANCH + "text" if isinstance(value, str) else None
 
 
 _PART_DISCRIMINATOR = Discriminator(

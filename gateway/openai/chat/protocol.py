@@ -2,106 +2,123 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.generation import Sampling, engine_seed
+from gateway.config.model import SamplingDefaults
 from gateway.openai.body import parse_object
-from gateway.openai.chat import parameters
-from gateway.openai.chat.messages import BRANCH, Message, for_template, text_or_list
-from gateway.openai.errors import OpenAIError
+from gateway.openai.chat.messages import AssistantMessage, Message, for_template
+from gateway.openai.generation import (
+    GREEDY_BELOW,
+    MOST_TOKENS,
+    Conflict,
+    GenerationFields,
+    StreamOptions,
+    refuse_conflicts,
+    shared_conflicts,
+)
 from gateway.openai.validation import error_of
-from gateway.serving.ask import ChatAsk
+from gateway.serving.ask import ChatPrompt, Options
 
-# Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
-GREEDY_BELOW = 1e-4
-_MOST_TOKENS = 2**31 - 1  # the engine's int32
+__all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
 
-_StopString = Annotated[str, Field(min_length=1, max_length=1024)]
-_Stop = Annotated[
-    Annotated[_StopString, Tag(BRANCH + "text")]
-    | Annotated[list[_StopString], Field(max_length=64), Tag(BRANCH + "parts")],
-    Discriminator(
-        text_or_list, custom_error_type="stop", custom_error_message="A string or an array of strings is expected"
-    ),
-]
+_MetadataKey = Annotated[str, Field(min_length=1, max_length=64)]
+_MetadataValue = Annotated[str, Field(max_length=512)]
+_Identifier = Annotated[str, Field(max_length=512)]
 
 
-class StreamOptions(BaseModel):
-    """Options of a stream.
-
-    Attributes:
-        include_usage: whether a last chunk carries the usage of the whole answer.
-        include_obfuscation: only false: chunks are never padded.
-    """
+class PromptCacheOptions(BaseModel):
+    """How a prompt is cached: an annotation, since the engine decides."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    include_usage: bool = False
-    include_obfuscation: bool = False
+    mode: Literal["implicit", "explicit"] | None = None
+    ttl: str | None = Field(default=None, max_length=16)
 
 
-class ChatCompletionRequest(BaseModel):
-    """A request to continue a conversation. Ranges and defaults are OpenAI's; ``top_k`` is an extension.
+class ChatCompletionRequest(GenerationFields):
+    """A request to continue a conversation. Ranges and defaults are OpenAI's; extensions are marked.
 
-    Null means absent. Parameters of OpenAI's that are not listed here are accepted with values that change nothing and
-    refused otherwise; unknown ones are named in the response header ``x-ignored-parameters``.
+    Null means absent. What becomes of parameters that are not listed here, docs/parameters.md tells.
     """
 
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    model: str = Field(min_length=1, description="Id of a served model.")
     messages: list[Message] = Field(min_length=1, description="The conversation so far.")
-    max_tokens: int | None = Field(default=None, ge=1, le=_MOST_TOKENS, description="As max_completion_tokens.")
-    max_completion_tokens: int | None = Field(
-        default=None, ge=1, le=_MOST_TOKENS, description="Tokens at most; absent: the rest of the context."
-    )
-    temperature: float = Field(default=1.0, ge=0, le=2, allow_inf_nan=False, description="Below 0.0001: greedy.")
-    top_p: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False, description="0: greedy.")
-    top_k: int = Field(default=0, ge=-1, le=_MOST_TOKENS, description="Extension: candidates kept; 0 and -1: all.")
-    n: int = Field(default=1, ge=1, le=128, description="Only 1.")
-    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, description="Any 64-bit integer.")
-    stop: _Stop | None = Field(default=None, description="At most 4, unless the operator allows more.")
-    presence_penalty: float = Field(default=0.0, ge=-2, le=2, allow_inf_nan=False)
-    frequency_penalty: float = Field(default=0.0, ge=-2, le=2, allow_inf_nan=False)
+    max_completion_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, description="As max_tokens.")
     logprobs: bool = False
     top_logprobs: int | None = Field(default=None, ge=0, le=20, description="Needs logprobs.")
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    user: str | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    echo: bool = Field(default=False, description="Extension: repeats the message that is continued.")
+    add_generation_prompt: bool | None = Field(default=None, description="Extension; true when absent.")
+    continue_final_message: bool = Field(default=False, description="Extension.")
+    chat_template: str | None = Field(default=None, min_length=1, max_length=65536, description="Extension.")
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, max_length=64, description="Extension.")
+    documents: list[dict[str, Any]] = Field(default_factory=list, description="Extension.")
+    metadata: dict[_MetadataKey, _MetadataValue] = Field(default_factory=dict, max_length=16)
+    store: bool = False
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    safety_identifier: _Identifier | None = None
+    prompt_cache_key: _Identifier | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
 
-    def ask(self) -> ChatAsk:
-        """The request in neutral terms."""
-        messages = [for_template(message) for message in self.messages]
-        greedy = self.temperature < GREEDY_BELOW or self.top_p == 0
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return ChatAsk(
-            messages=messages,
-            size=sum(len(message["content"]) for message in messages),
-            sampling=Sampling(
-                temperature=0.0 if greedy else self.temperature,
-                top_p=1.0 if greedy else self.top_p,
-                top_k=max(self.top_k, 0),
-                seed=engine_seed(self.seed),
-                presence_penalty=self.presence_penalty,
-                frequency_penalty=self.frequency_penalty,
-            ),
-            max_tokens=self.max_tokens or self.max_completion_tokens,
-            stop=stop,
-            logprobs=self.logprobs,
+    def prompt(self) -> ChatPrompt:
+        """The conversation in neutral terms."""
+        variables = dict(self.chat_template_kwargs)
+        if self.reasoning_effort is not None:
+            variables["reasoning_effort"] = self.reasoning_effort
+        return ChatPrompt(
+            [for_template(message) for message in self.messages],
+            documents=self.documents or None,
+            add_generation_prompt=not self.continue_final_message and self.add_generation_prompt is not False,
+            continue_final_message=self.continue_final_message,
+            template=self.chat_template,
+            variables=variables,
+        )
+
+    def options(self, defaults: SamplingDefaults) -> Options:
+        """The rest of the request in neutral terms.
+
+        Args:
+            defaults: of the model, for what the request leaves out.
+        """
+        options = self.base_options(defaults)
+        by_new_name = self.max_completion_tokens is not None
+        ranked = self.candidates > self.n
+        return dataclasses.replace(
+            options,
+            max_tokens=self.max_completion_tokens if by_new_name else options.max_tokens,
+            max_tokens_name="max_completion_tokens" if by_new_name else "max_tokens",
+            n=self.candidates,
+            logprobs=self.logprobs or ranked,
             top_logprobs=self.top_logprobs or 0,
         )
 
-    def ignored(self) -> list[str]:
-        """Names of the parameters that nobody knows and that are served without."""
-        names = parameters.unknown(self.model_extra or {})
-        if self.stream_options:
-            names += [f"stream_options.{name}" for name in self.stream_options.model_extra or {}]
-        for index, message in enumerate(self.messages):
-            names += [f"messages[{index}].{name}" for name in message.model_extra or {}]
-        return names
+    def echoed(self) -> str:
+        """What the answer begins with: the text that it continues, where that is wanted."""
+        return str(for_template(self.messages[-1])["content"]) if self.echo else ""
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        said: dict[str, Any] = {
+            "safety_identifier": self.safety_identifier,
+            "metadata": self.metadata or None,
+            "store": self.store or None,
+            "service_tier": self.service_tier,
+            "prompt_cache_key": self.prompt_cache_key,
+            "prompt_cache_retention": self.prompt_cache_retention,
+        }
+        return super().annotations() | {name: value for name, value in said.items() if value is not None}
+
+    def unknown_parts(self) -> list[str]:
+        """Paths of fields that nobody defined inside of messages."""
+        return [
+            f"messages[{index}].{name}"
+            for index, message in enumerate(self.messages)
+            for name in message.model_extra or {}
+        ]
 
 
 def parse_chat_request(body: bytes) -> ChatCompletionRequest:
@@ -115,8 +132,7 @@ def parse_chat_request(body: bytes) -> ChatCompletionRequest:
         request = ChatCompletionRequest.model_validate(data)
     except ValidationError as error:
         raise error_of(error) from None
-    for message, param, code in _conflicts(request):
-        raise OpenAIError(400, message, param=param, code=code)
+    refuse_conflicts(_conflicts(request))
     return request
 
 
@@ -137,21 +153,35 @@ def _pruned(value: Any) -> Any:
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
-def _conflicts(request: ChatCompletionRequest) -> Iterator[tuple[str, str, str | None]]:
+def _conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
     """What no single field shows: message, param, code."""
-    name = parameters.refused({"n": request.n, **(request.model_extra or {})})
-    if name is not None:
-        yield f"The parameter {name!r} is not supported with this value.", name, "unsupported_parameter"
+    invalid = "invalid_value"
     limits = (request.max_tokens, request.max_completion_tokens)
     if None not in limits and limits[0] != limits[1]:
-        yield (
-            "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them.",
-            "max_tokens",
-            "invalid_value",
-        )
-    if request.stream_options is not None and not request.stream:
-        yield "'stream_options' is only allowed when 'stream' is true.", "stream_options", "invalid_value"
-    if request.stream_options is not None and request.stream_options.include_obfuscation:
-        yield "Chunks are never obfuscated.", "stream_options.include_obfuscation", "unsupported_parameter"
+        message = "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them."
+        yield message, "max_tokens", invalid
+    if request.max_completion_tokens is not None and request.min_tokens > request.max_completion_tokens:
+        yield "'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", invalid
     if request.top_logprobs and not request.logprobs:
-        yield "'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", "invalid_value"
+        yield "'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", invalid
+    if request.continue_final_message:
+        if request.add_generation_prompt:
+            message = "'continue_final_message' and 'add_generation_prompt' exclude each other; send one of them."
+            yield message, "continue_final_message", invalid
+        if not for_template(request.messages[-1])["content"]:
+            yield "'continue_final_message' needs a last message with text.", "messages", invalid
+    if request.echo:
+        yield from _echo_conflicts(request)
+    yield from shared_conflicts(request)
+
+
+def _echo_conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
+    invalid = "invalid_value"
+    if (request.model_extra or {}).get("tools"):
+        yield "'echo' and 'tools' exclude each other: an answer that calls tools repeats no text.", "echo", invalid
+    if not request.continue_final_message or not isinstance(request.messages[-1], AssistantMessage):
+        message = (
+            "'echo' repeats the assistant's message that the answer continues: make it the last message and set"
+            " 'continue_final_message' to true."
+        )
+        yield message, "echo", invalid

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import anyio.to_thread
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.status import HTTP_200_OK
 
 from gateway.config import TimeoutSettings
-from gateway.openai.body import check_content_type
 from gateway.openai.chat.answer import stream_answer, whole_answer
+from gateway.openai.chat.checking import check_chat
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
-from gateway.openai.errors import OpenAIError
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
+from gateway.openai.reading import read_request
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 from gateway.web.record import record_of
 from gateway.web.sse import EventStream
 
-_LARGE_BODY = 65536  # bytes; parsing more than this would hold up other requests' tokens
 _CLIENT_GONE = 499  # nobody reads it; the access log shows it
 
 _RESPONSES: dict[int | str, dict[str, object]] = {
@@ -57,36 +55,25 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
     async def create_chat_completion(request: Request) -> Response:
         """Continue a conversation."""
         record = record_of(request.scope)
-        asked = await _read(request)
+        asked = await read_request(request, parse_chat_request)
         model = find_model(registry, asked.model)
         record.model = model.name
-        ignored = asked.ignored()
-        for name in ignored:
+        record.annotations = asked.annotations()
+        asked, ignored = check_chat(asked, model)
+        asked.model = model.name  # also where an alias was asked for: answers say who gave them
+        for name in ignored.counted:
             metrics.count_ignored(model.name, name)
-        headers = {"Cache-Control": "no-cache", **ignored_header(ignored)}
-        generation = await model.generate(asked.ask(), record.request_id, record.started)
+        headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
+        prompt = await model.build_prompt(asked.prompt())
+        options = asked.options(model.parts.defaults)
+        generations = await model.generate(prompt, options, record.request_id, record.started)
         if asked.stream:
-            return EventStream(stream_answer(generation, asked, record, timeouts), headers)
+            return EventStream(stream_answer(generations, asked, record, timeouts), headers)
         try:
-            body = await while_connected(request.receive, whole_answer(generation, asked, record))
+            body = await while_connected(request.receive, whole_answer(generations, asked, record))
         except ClientDisconnectedError:
             record.disconnected = True
             return Response(status_code=_CLIENT_GONE)
         return Response(body, headers=headers, media_type="application/json")
 
     return router
-
-
-async def _read(request: Request) -> ChatCompletionRequest:
-    """The validated request.
-
-    Raises:
-        OpenAIError: when it is none.
-    """
-    check_content_type(request.headers.get("content-type", ""))
-    body = await request.body()
-    if not body:
-        raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
-    if len(body) > _LARGE_BODY:
-        return await anyio.to_thread.run_sync(parse_chat_request, body)
-    return parse_chat_request(body)

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from gateway.openai.models.capabilities import capability_map
 from gateway.openai.models.lookup import find_model
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
@@ -18,27 +19,36 @@ def models_router(registry: Registry) -> APIRouter:
 
     @router.get("/v1/models")
     async def list_models() -> JSONResponse:
-        """List all served models, ready or not."""
-        return JSONResponse({"object": "list", "data": [model_object(model) for model in registry]})
+        """List all served models by all their names, ready or not."""
+        data = [model_object(model, name) for name, model in registry.names()]
+        return JSONResponse({"object": "list", "data": data})
 
     @router.get("/v1/models/{model_id:path}")
     async def retrieve_model(model_id: str) -> JSONResponse:
-        """Describe one served model: OpenAI's fields, and under ``gateway`` how it is served."""
-        return JSONResponse(model_object(find_model(registry, model_id)))
+        """Describe one served model: OpenAI's fields, ``gateway``: how it is served, ``capabilities``: what it can."""
+        model = find_model(registry, model_id)
+        return JSONResponse({**model_object(model, model_id), "capabilities": capability_map(model)})
 
     return router
 
 
-def model_object(model: ServedModel) -> dict[str, Any]:
-    """OpenAI's model object with a further object ``gateway``; values that are not known yet are null."""
+def model_object(model: ServedModel, name: str) -> dict[str, Any]:
+    """OpenAI's model object with a further object ``gateway``; values that are not known yet are null.
+
+    Args:
+        model: what is described.
+        name: its name, or the alias under which it was asked for; ``gateway.model`` is always its name.
+    """
     features = model.features
     reason = model.unready()
     return {
-        "id": model.name,
+        "id": name,
         "object": "model",
         "created": model.created,
         "owned_by": "gateway",
         "gateway": {
+            "model": model.name,
+            "aliases": list(model.settings.aliases),
             "ready": reason is None,
             "reason": reason,
             "path": features.path if features else None,

@@ -10,6 +10,9 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind
 from gateway.generation.request import GenerationRequest
+from gateway.triton.abilities import Abilities
+from gateway.triton.dialects.logits import log_probs, read_rows
+from gateway.triton.dialects.returns import uses_logits
 from gateway.triton.errors import no_final_response
 
 if sys.byteorder != "little":
@@ -34,18 +37,37 @@ def _outputs(response: service_pb2.ModelInferResponse) -> dict[str, bytes]:
     return dict(zip([output.name for output in response.outputs], response.raw_output_contents, strict=False))
 
 
+_DEFAULT = Abilities()
+
+
 class TokenReader:
     """Reads the responses of one request that carry token ids.
 
     Args:
         request: what was asked; outputs beyond that are ignored, some versions send them unasked (contract 9.2).
+        abilities: which tensors give it.
     """
 
-    __slots__ = ("_answered", "_logprobs", "_seen", "_top_logprobs")
+    __slots__ = (
+        "_abilities",
+        "_answered",
+        "_cached",
+        "_logits",
+        "_logprobs",
+        "_prompt_missing",
+        "_request",
+        "_seen",
+        "_top_logprobs",
+    )
 
-    def __init__(self, request: GenerationRequest) -> None:
+    def __init__(self, request: GenerationRequest, abilities: Abilities = _DEFAULT) -> None:
+        self._request = request
+        self._abilities = abilities
         self._logprobs = request.logprobs
         self._top_logprobs = request.top_logprobs
+        self._logits = uses_logits(request, abilities)
+        self._cached = request.cached_tokens and abilities.cached_tokens is not None
+        self._prompt_missing = request.prompt_logprobs is not None and len(request.prompt.ids) > 1
         self._seen = 0
         self._answered = False
 
@@ -65,17 +87,29 @@ class TokenReader:
         raw_length = outputs.get("sequence_length")
         count = min(_int32(raw_length), len(raw_ids) // 4) if raw_length else len(raw_ids) // 4
         chunk = EngineChunk(ids=_ids(raw_ids, count), final=final)
-        if final:
-            chunk.finish_reason = _finish(outputs.get("finish_reason"))
         raw_prompt = outputs.get("num_input_tokens")
         if raw_prompt:
             chunk.prompt_tokens = _int32(raw_prompt)
+        if self._prompt_missing:
+            self._read_prompt(response, outputs, chunk)
+        if final:
+            self._read_end(outputs, chunk)
         if count and self._logprobs:
-            chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), count)
-            if self._top_logprobs:
-                chunk.top_logprobs = self._alternatives(outputs, count)
+            if self._logits:
+                self._read_logits(response, chunk)
+            else:
+                chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), count)
+                if self._top_logprobs:
+                    chunk.top_logprobs = self._alternatives(outputs, count)
         self._seen += count
         return chunk
+
+    def _read_end(self, outputs: dict[str, bytes], chunk: EngineChunk) -> None:
+        chunk.finish_reason = _finish(outputs.get("finish_reason"))
+        if self._prompt_missing and chunk.finish_reason != "cancelled":
+            raise _missing("log-probs of the prompt")
+        if self._cached:
+            chunk.cached_tokens = self._cached_tokens(outputs)
 
     def _new_logprobs(self, raw: bytes | None, count: int) -> Sequence[float]:
         # The list is cumulative when streaming, and may have an entry more or fewer at its end (contract section 2.5).
@@ -85,14 +119,59 @@ class TokenReader:
         return values
 
     def _alternatives(self, outputs: dict[str, bytes], count: int) -> Sequence[Sequence[tuple[int, float]]]:
-        ids = memoryview(outputs.get("top_log_probs_ids", b"")).cast("i").tolist()
-        values = memoryview(outputs.get("top_log_probs", b"")).cast("f").tolist()
-        if not ids or len(ids) != len(values) or len(ids) % count:
+        found = _table(outputs.get("top_log_probs_ids"), outputs.get("top_log_probs"), count, self._top_logprobs)
+        if found is None:
             raise _missing("alternatives")
-        width = len(ids) // count
-        wanted = min(width, self._top_logprobs)
-        pairs = list(zip(ids, values, strict=True))
-        return [pairs[start : start + wanted] for start in range(0, len(pairs), width)]
+        return found
+
+    def _read_logits(self, response: service_pb2.ModelInferResponse, chunk: EngineChunk) -> None:
+        rows = read_rows(response, "generation_logits")
+        if rows is None:
+            raise _missing("logits")
+        chunk.logprobs, chunk.top_logprobs = log_probs(rows, chunk.ids, self._top_logprobs, self._vocab_size())
+
+    def _read_prompt(
+        self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], chunk: EngineChunk
+    ) -> None:
+        ids, wanted = self._request.prompt.ids, self._request.prompt_logprobs or 0
+        if self._abilities.prompt_logprobs == "logits":
+            rows = read_rows(response, "context_logits")
+            if rows is None:
+                return
+            if len(rows) != len(ids):  # what the KV cache had is not computed again (contract section 2.6)
+                raise _missing("logits of the whole prompt")
+            chunk.prompt_logprobs, top = log_probs(rows, ids[1:], wanted, self._vocab_size())
+            chunk.prompt_top_logprobs = top if wanted else None
+        else:
+            raw = outputs.get("prompt_log_probs")
+            if raw is None:
+                return
+            values = memoryview(raw).cast("f").tolist()
+            if len(values) != len(ids) - 1:
+                raise _missing("log-probs of every prompt token")
+            chunk.prompt_logprobs = values
+            if wanted:
+                found = _table(
+                    outputs.get("prompt_top_log_probs_ids"), outputs.get("prompt_top_log_probs"), len(values), wanted
+                )
+                chunk.prompt_top_logprobs = found
+                if found is None:
+                    raise _missing("alternatives of the prompt")
+        self._prompt_missing = False
+
+    def _vocab_size(self) -> int | None:
+        return self._abilities.vocab_size or self._request.vocab_size
+
+    def _cached_tokens(self, outputs: dict[str, bytes]) -> int | None:
+        prompt = len(self._request.prompt.ids)
+        exact = outputs.get("num_cached_tokens")
+        if exact:
+            return max(0, min(_int32(exact), prompt))
+        blocks = outputs.get("kv_cache_reused_blocks")
+        if self._abilities.cached_tokens != "blocks" or not blocks:
+            return None
+        # Whole blocks: what was reused of a partly filled one is not told, and not guessed.
+        return max(0, min(_int32(blocks) * self._abilities.tokens_per_block, prompt))
 
 
 class TextReader:
@@ -128,6 +207,19 @@ def _ids(raw: bytes, count: int) -> tuple[int, ...]:
     if count == 1:
         return (_int32(raw),)
     return tuple(memoryview(raw)[: 4 * count].cast("i"))
+
+
+def _table(
+    raw_ids: bytes | None, raw_values: bytes | None, rows: int, wanted: int
+) -> Sequence[Sequence[tuple[int, float]]] | None:
+    """Alternatives by row, ``wanted`` of each at most; None when the tensors do not fit."""
+    ids = _ids(raw_ids or b"", len(raw_ids or b"") // 4)
+    values: Sequence[float] = memoryview(raw_values or b"").cast("f").tolist()
+    if not ids or len(ids) != len(values) or len(ids) % rows:
+        return None
+    width = len(ids) // rows
+    pairs = list(zip(ids, values, strict=True))
+    return [pairs[start : start + min(width, wanted)] for start in range(0, len(pairs), width)]
 
 
 def _missing(what: str) -> EngineError:

@@ -61,13 +61,18 @@ class RequestEncoder:
         declared = self._inputs.get(name)
         if declared is None:
             return False
-        wire_name, spec = declared
-        request.inputs.add(
-            name=wire_name,
-            datatype=spec.wire_datatype,
-            shape=(*self._batch, *(shape if shape is not None else (len(values),))),
+        return self.put_raw(
+            request, name, _pack(declared[1], values), shape=shape if shape is not None else (len(values),)
         )
-        request.raw_input_contents.append(_pack(spec, values))
+
+    def put_raw(self, request: service_pb2.ModelInferRequest, name: str, raw: bytes, *, shape: Sequence[int]) -> bool:
+        """Add an input from its packed content; see ``put``."""
+        declared = self._inputs.get(name)
+        if declared is None:
+            return False
+        wire_name, spec = declared
+        request.inputs.add(name=wire_name, datatype=spec.wire_datatype, shape=(*self._batch, *shape))
+        request.raw_input_contents.append(raw)
         return True
 
 

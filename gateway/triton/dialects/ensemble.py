@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from tritonclient.grpc import service_pb2
 
 from gateway.contract import ENSEMBLE
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
+from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.answers import TextReader, TokenReader
 from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.constraints import put_beams, put_min_tokens
+from gateway.triton.dialects.describe import describe_tensors
 from gateway.triton.dialects.encoder import RequestEncoder
 from gateway.triton.dialects.pump import ResponsePump
-from gateway.triton.dialects.sampling import put_end_id, put_returns, put_sampling
+from gateway.triton.dialects.returns import put_returns
+from gateway.triton.dialects.sampling import put_end_id, put_sampling
 from gateway.triton.dialects.stopping import StopSender
 from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
@@ -32,6 +37,7 @@ class EnsembleEngine:
         connection: the way to Triton.
         model: the ensemble.
         features: what was discovered of it.
+        abilities: which of its tensors give what.
         engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does, and a
             cancelled request then runs to its end in the engine.
         adds_special_tokens: whether preprocessing adds BOS to every prompt.
@@ -42,6 +48,7 @@ class EnsembleEngine:
         connection: Connection,
         model: ModelView,
         features: EngineFeatures,
+        abilities: Abilities,
         *,
         engine: ModelView | None,
         adds_special_tokens: bool,
@@ -49,6 +56,7 @@ class EnsembleEngine:
         self._connection = connection
         self._encoder = RequestEncoder(model, ENSEMBLE)
         self._features = features
+        self._abilities = abilities
         self._stopper = StopSender(connection, engine) if engine is not None else None
         self._adds_special_tokens = adds_special_tokens
 
@@ -57,17 +65,21 @@ class EnsembleEngine:
         """What this engine can do."""
         return self._features
 
+    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
+        return describe_tensors(self.encode(request))
+
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``.
 
         When it is left early, the request is stopped in the background.
         """
-        reader = TokenReader(request) if self._features.token_ids else TextReader()
+        reader = TokenReader(request, self._abilities) if self._features.token_ids else TextReader()
         message = self.encode(request)
         connection = self._connection
         stream = ResponseStream(connection.transport.infer(message, timeout=connection.timeout))
         pump = ResponsePump(stream, connection.background)
-        gone = False
+        gone = late = False
         try:
             while not pump.final:
                 response = await pump.read()
@@ -76,16 +88,19 @@ class EnsembleEngine:
                     yield chunk
         except EngineError as error:
             gone = error.kind is ErrorKind.UNAVAILABLE
+            late = error.kind is ErrorKind.TIMEOUT
             connection.report(error)
             raise
         finally:
             if not pump.final and not gone:
                 pump.abandon()
                 # A task of its own, since nothing can be awaited here when the reader was cancelled.
-                connection.background.spawn(self._end(request.id, pump, stream))
+                connection.background.spawn(self._end(request.id, pump, stream, late=late))
 
-    async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream) -> None:
-        if self._stopper is not None:
+    async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool) -> None:
+        if self._stopper is not None and late:
+            await self._stopper.send(request_id)  # the call ended at its deadline, but not the request in the engine
+        elif self._stopper is not None:
             await self._stopper.stop(request_id, pump.task)
         stream.close()
 
@@ -100,19 +115,33 @@ class EnsembleEngine:
         wire = encoder.request(request.id, _TOKEN_OUTPUTS if tokens else _TEXT_OUTPUTS)
         encoder.put(wire, "text_input", self._prompt_text(request.prompt))
         encoder.put(wire, "max_tokens", request.max_tokens)
-        encoder.put(wire, "stream", True)
+        encoder.put(wire, "stream", request.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
-        others = [text for text in request.end_texts[1:] if text]
-        if others:
-            encoder.put(wire, "stop_words", *others)
+        self._put_words(wire, request)
         put_sampling(encoder, wire, request.sampling)
-        if not tokens and request.logprobs:
-            raise unsupported("logprobs", encoder.model.name)
-        outputs = put_returns(encoder, wire, request) + self._put_counts(wire, tokens=tokens)
+        put_min_tokens(encoder, wire, request)
+        put_beams(encoder, wire, request, self._abilities, length_penalty="length_penalty")
+        if request.logit_bias:
+            raise unsupported("logit_bias", encoder.model.name)
+        outputs = put_returns(encoder, wire, request, self._abilities) + self._put_counts(wire, tokens=tokens)
         for name in outputs:
             wire.outputs.add(name=name)
         return wire
+
+    def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+        encoder = self._encoder
+        if request.stop_ids and not self._features.token_ids:
+            raise unsupported("stop_token_ids", encoder.model.name)
+        # With min_tokens only end_id is held back in the engine; see the tokens dialect.
+        others = () if request.min_tokens else [text for text in request.end_texts[1:] if text]
+        if others:
+            encoder.put(wire, "stop_words", *others)
+        if request.bad_words or request.bad_texts:
+            # At the start of a text and after a space a word is made of different tokens in most vocabularies.
+            words = [form for text in request.bad_texts if text for form in (text, f" {text}")]
+            if not words or not encoder.put(wire, "bad_words", *words):
+                raise unsupported("bad_words", encoder.model.name)
 
     def _put_counts(self, wire: service_pb2.ModelInferRequest, *, tokens: bool) -> list[str]:
         counts = ("num_input_tokens",) if tokens else ("num_input_tokens", "num_output_tokens")

@@ -1,11 +1,11 @@
-"""Sampling, ends and what to return, as tensors that avoid the engine's traps (contract section 2.1)."""
+"""Sampling and ends, as tensors that avoid the engine's traps (contract section 2.1)."""
 
 from __future__ import annotations
 
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Sampling
+from gateway.generation.request import Sampling
 from gateway.triton.dialects.encoder import RequestEncoder
 from gateway.triton.errors import unsupported
 
@@ -45,11 +45,13 @@ def put_sampling(
         if sampling.top_k > 0 and not encoder.put(wire, f"{prefix}top_k", sampling.top_k):
             raise unsupported("top_k", model)
     encoder.put(wire, "seed", sampling.seed)
-    for name, value in (
-        ("presence_penalty", sampling.presence_penalty),
-        ("frequency_penalty", sampling.frequency_penalty),
+    for name, value, off in (
+        ("presence_penalty", sampling.presence_penalty, 0.0),
+        ("frequency_penalty", sampling.frequency_penalty, 0.0),
+        ("repetition_penalty", sampling.repetition_penalty, 1.0),
+        ("min_p", sampling.min_p, 0.0),
     ):
-        if value and not encoder.put(wire, name, value):
+        if value != off and not encoder.put(wire, name, value):
             raise unsupported(name, model)
 
 
@@ -58,27 +60,3 @@ def put_end_id(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, end
     end_id = end_ids[0] if end_ids else -1
     encoder.put(wire, "end_id", end_id)
     encoder.put(wire, "pad_id", end_id)
-
-
-def put_returns(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> list[str]:
-    """Ask for log-probs and the finish reason, as wanted and as the model can.
-
-    Returns:
-        The outputs that come for it.
-
-    Raises:
-        EngineError: log-probs are wanted and the model has none.
-    """
-    model = encoder.model
-    outputs = []
-    if request.logprobs:
-        if "output_log_probs" not in model.outputs or not encoder.put(wire, "return_log_probs", True):
-            raise unsupported("logprobs", model.name)
-        outputs.append("output_log_probs")
-    if request.top_logprobs:
-        if "top_log_probs" not in model.outputs or not encoder.put(wire, "num_top_log_probs", request.top_logprobs):
-            raise unsupported("top_logprobs", model.name)
-        outputs += ["top_log_probs_ids", "top_log_probs"]
-    if "finish_reason" in model.outputs and encoder.put(wire, "return_finish_reason", True):
-        outputs.append("finish_reason")
-    return outputs

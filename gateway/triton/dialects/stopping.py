@@ -18,7 +18,7 @@ from gateway.triton.stream import ResponseStream
 
 _RPC_TIMEOUT_S = 2.0
 _RETRY_S = 0.25
-_GIVE_UP_S = 10.0
+_MOST_RETRY_S = 2.0
 
 
 class StopSender:
@@ -34,21 +34,25 @@ class StopSender:
         self._encoder = RequestEncoder(engine, TENSORRT_LLM)
 
     async def stop(self, request_id: str, ended: asyncio.Task[None]) -> None:
-        """Send ``stop`` for a request until it has ended, for some seconds at most.
+        """Send ``stop`` for a request until it has ended, for as long as a request may take.
 
-        It is repeated because a stop that overtakes its request, still in preprocessing, finds nothing to end.
+        It is repeated because a stop that overtakes its request, still in preprocessing, finds nothing to end, and
+        because a Triton that hangs for a while would otherwise compute the rest of an answer that nobody reads.
 
         Args:
             request_id: the id of the request to end.
             ended: a task that ends with the request.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _GIVE_UP_S
+        deadline = loop.time() + self._connection.timeout
+        pause = _RETRY_S
         while not ended.done() and loop.time() < deadline:
-            await self._send(request_id)
-            await asyncio.wait({ended}, timeout=_RETRY_S)
+            await self.send(request_id)
+            await asyncio.wait({ended}, timeout=pause)
+            pause = min(2 * pause, _MOST_RETRY_S)
 
-    async def _send(self, request_id: str) -> None:
+    async def send(self, request_id: str) -> None:
+        """Send ``stop`` for a request once; a failure is only reported to the connection."""
         stream = ResponseStream(self._connection.transport.infer(self.encode(request_id), timeout=_RPC_TIMEOUT_S))
         try:
             while not stream.final:

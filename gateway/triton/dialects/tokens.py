@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from tritonclient.grpc import service_pb2
 
 from gateway.contract import TENSORRT_LLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest
+from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.answers import TokenReader
 from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.constraints import put_beams, put_logit_bias, put_min_tokens
+from gateway.triton.dialects.describe import describe_tensors
 from gateway.triton.dialects.encoder import RequestEncoder, pack_words
-from gateway.triton.dialects.sampling import put_end_id, put_returns, put_sampling
+from gateway.triton.dialects.returns import put_returns
+from gateway.triton.dialects.sampling import put_end_id, put_sampling
+from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.stream import ResponseStream
 
@@ -27,21 +33,29 @@ class TokensEngine:
         connection: the way to Triton.
         model: the engine model.
         features: what was discovered of it.
+        abilities: which of its tensors give what.
     """
 
-    def __init__(self, connection: Connection, model: ModelView, features: EngineFeatures) -> None:
+    def __init__(
+        self, connection: Connection, model: ModelView, features: EngineFeatures, abilities: Abilities
+    ) -> None:
         self._connection = connection
         self._encoder = RequestEncoder(model, TENSORRT_LLM)
         self._features = features
+        self._abilities = abilities
 
     @property
     def features(self) -> EngineFeatures:
         """What this engine can do."""
         return self._features
 
+    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
+        return describe_tensors(self.encode(request))
+
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``."""
-        reader = TokenReader(request)
+        reader = TokenReader(request, self._abilities)
         message = self.encode(request)
         stream = ResponseStream(self._connection.transport.infer(message, timeout=self._connection.timeout))
         try:
@@ -69,13 +83,26 @@ class TokensEngine:
         encoder.put(wire, "input_ids", *request.prompt.ids)
         encoder.put(wire, "input_lengths", len(request.prompt.ids))
         encoder.put(wire, "request_output_len", request.max_tokens)
-        encoder.put(wire, "streaming", True)
+        encoder.put(wire, "streaming", request.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
-        if len(request.end_ids) > 1:
-            words, shape = pack_words([(token,) for token in request.end_ids[1:]])
-            encoder.put(wire, "stop_words_list", *words, shape=shape)
+        self._put_words(wire, request)
         put_sampling(encoder, wire, request.sampling, prefix="runtime_")
-        for name in put_returns(encoder, wire, request):
+        put_min_tokens(encoder, wire, request)
+        put_logit_bias(encoder, wire, request, self._abilities)
+        put_beams(encoder, wire, request, self._abilities, length_penalty="len_penalty")
+        for name in put_returns(encoder, wire, request, self._abilities):
             wire.outputs.add(name=name)
         return wire
+
+    def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+        # With min_tokens the engine holds back end_id only: the others would end the answer too early, so that it is
+        # left to the gateway to end it by them.
+        stops = () if request.min_tokens else dict.fromkeys((*request.end_ids[1:], *request.stop_ids))
+        if stops:
+            words, shape = pack_words([(token,) for token in stops])
+            self._encoder.put(wire, "stop_words_list", *words, shape=shape)
+        if request.bad_words:
+            words, shape = pack_words(request.bad_words)
+            if not self._encoder.put(wire, "bad_words_list", *words, shape=shape):
+                raise unsupported("bad_words", self._encoder.model.name)

@@ -6,13 +6,13 @@ Pure: arrays in, arrays out, whatever carries them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from reference.request import RefusedError, Request, Response, Sampling
+from reference.request import Perf, PromptScores, RefusedError, Request, Response, Sampling
 from reference.words import Words, unpack_words
 
 Tensors = dict[str, NDArray[Any]]
@@ -25,8 +25,6 @@ MAX_TOP_LOG_PROBS = 20
 _REFUSED = {
     "guided_decoding_guide_type": "Request has a guide for guided decoding, but GuidedDecoder is not set up",
     "guided_decoding_guide": "Request has a guide for guided decoding, but GuidedDecoder is not set up",
-    "return_context_logits": "return_context_logits: the engine does not gather context logits",
-    "return_generation_logits": "return_generation_logits: the engine does not gather generation logits",
     **dict.fromkeys(
         ("lora_task_id", "lora_weights", "lora_config"), "lora: the engine was not built with the LoRA plugin"
     ),
@@ -44,7 +42,6 @@ _REFUSED = {
     ),
 }
 _UNSUPPORTED = (
-    "return_perf_metrics",
     "runtime_top_p_min",
     "runtime_top_p_decay",
     "runtime_top_p_reset_ids",
@@ -91,6 +88,10 @@ DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
     "finish_reason": (np.object_, (1, 1)),
     "top_log_probs_ids": (np.int32, (1, 0, 0)),
     "top_log_probs": (np.float32, (1, 0, 0)),
+    "prompt_log_probs": (np.float32, (1, 0)),
+    "prompt_top_log_probs_ids": (np.int32, (1, 0, 0)),
+    "prompt_top_log_probs": (np.float32, (1, 0, 0)),
+    "num_cached_tokens": (np.int32, (1, 1)),
 }
 
 
@@ -98,9 +99,9 @@ DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
 class Wanted:
     """Which optional outputs a request asked for, beside what its `Request` says."""
 
-    num_input_tokens: bool
-    num_output_tokens: bool
-    finish_reason: bool
+    num_input_tokens: bool = False
+    num_output_tokens: bool = False
+    finish_reason: bool = False
 
 
 class _Reader:
@@ -144,6 +145,13 @@ class _Reader:
         packed = self.row(name)
         return () if packed is None else unpack_words(name, packed)
 
+    def logits_flag(self, name: str, *, gathered: bool) -> bool:
+        wanted = self.flag(name)
+        if wanted and not gathered:
+            kind = name.removeprefix("return_").replace("_", " ")
+            raise RefusedError(f"{name}: the engine does not gather {kind}")
+        return wanted
+
     def refuse_unsupported(self) -> None:
         for name, message in _REFUSED.items():
             if name not in self._inputs:
@@ -163,6 +171,7 @@ def parse(
     *,
     request_id: str,
     exclude_input: bool,
+    gathers_logits: bool = False,
     is_cancelled: Callable[[], bool] = bool,
 ) -> tuple[Request, Wanted]:
     """Read the tensors of one request.
@@ -171,6 +180,7 @@ def parse(
         inputs: tensors by name, with their batch dimension of 1.
         request_id: Triton's request id.
         exclude_input: the model parameter ``exclude_input_in_output``, for requests that do not say.
+        gathers_logits: whether the engine answers with logits.
         is_cancelled: whether the client is gone.
 
     Raises:
@@ -178,17 +188,13 @@ def parse(
     """
     read = _Reader(inputs)
     read.refuse_unsupported()
-    row = read.row("input_ids")
-    if row is None:
-        raise RefusedError("A value is required for input_ids")
-    length = read.required("input_lengths")
-    if not 0 < length <= row.size:
-        raise RefusedError(f"input_lengths is {length}, but input_ids holds {row.size} tokens")
+    prompt = _parse_prompt(read)
     excluded = read.scalar("exclude_input_in_output")
     end_id = read.scalar("end_id")
+    prompt_top = read.scalar("num_prompt_log_probs")
     request = Request(
         id=request_id,
-        prompt=row.reshape(-1)[:length].tolist(),
+        prompt=prompt,
         max_tokens=read.required("request_output_len"),
         end_id=-1 if end_id is None else end_id,
         stop_words=read.words("stop_words_list"),
@@ -197,6 +203,12 @@ def parse(
         echo=not (exclude_input if excluded is None else excluded),
         log_probs=read.flag("return_log_probs"),
         top_log_probs=_within("num_top_log_probs", read.scalar("num_top_log_probs") or 0, 0, MAX_TOP_LOG_PROBS),
+        prompt_log_probs=None
+        if prompt_top is None
+        else _within("num_prompt_log_probs", prompt_top, 0, MAX_TOP_LOG_PROBS),
+        context_logits=read.logits_flag("return_context_logits", gathered=gathers_logits),
+        generation_logits=read.logits_flag("return_generation_logits", gathered=gathers_logits),
+        perf_metrics=read.flag("return_perf_metrics"),
         is_cancelled=is_cancelled,
     )
     wanted = Wanted(
@@ -205,6 +217,17 @@ def parse(
         finish_reason=read.flag("return_finish_reason"),
     )
     return request, wanted
+
+
+def _parse_prompt(read: _Reader) -> list[int]:
+    row = read.row("input_ids")
+    if row is None:
+        raise RefusedError("A value is required for input_ids")
+    length = read.required("input_lengths")
+    if not 0 < length <= row.size:
+        raise RefusedError(f"input_lengths is {length}, but input_ids holds {row.size} tokens")
+    ids: list[int] = row.reshape(-1)[:length].tolist()
+    return ids
 
 
 def _parse_sampling(read: _Reader) -> Sampling:
@@ -217,6 +240,9 @@ def _parse_sampling(read: _Reader) -> Sampling:
     repetition_penalty = read.number("repetition_penalty", 1.0)
     if repetition_penalty <= 0:
         raise RefusedError("repetition_penalty must be above 0")
+    min_p = read.number("min_p", 0.0)
+    if not 0 <= min_p <= 1:
+        raise RefusedError("min_p must be from 0 to 1")
     bias = read.row("embedding_bias")
     if bias is not None and np.isnan(bias).any():
         raise RefusedError("embedding_bias must not hold NaN")
@@ -224,6 +250,7 @@ def _parse_sampling(read: _Reader) -> Sampling:
         temperature=temperature,
         top_k=None if top_k is None else _within("runtime_top_k", top_k, 0, MAX_TOP_K),
         top_p=top_p,
+        min_p=min_p,
         repetition_penalty=repetition_penalty,
         presence_penalty=read.number("presence_penalty", 0.0),
         frequency_penalty=read.number("frequency_penalty", 0.0),
@@ -247,7 +274,10 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
         ``output_ids`` INT32 [1, 1, L] and ``sequence_length`` INT32 [1, 1] always; ``output_log_probs`` FP32 [1, 1, T]
         and ``cum_log_probs`` FP32 [1, 1] over all T generated tokens; ``top_log_probs_ids`` INT32 and ``top_log_probs``
         FP32 [1, new, k]; ``num_input_tokens``, ``num_output_tokens`` INT32 [1, 1]; ``finish_reason`` STRING [1, 1] on
-        the last response.
+        the last response. On the first response ``prompt_log_probs`` FP32 [1, P - 1], ``prompt_top_log_probs_ids`` and
+        ``prompt_top_log_probs`` [1, P - 1, k], ``context_logits`` FP32 [1, P, vocab]. ``generation_logits`` FP32
+        [1, 1, limit, vocab], streaming [1, new, 1, vocab]. On the last one ``kv_cache_*``, ``num_cached_tokens`` INT32
+        and the times INT64 [1, 1].
     """
     request = response.request
     tensors: Tensors = {
@@ -257,18 +287,61 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
     if request.log_probs:
         tensors["output_log_probs"] = np.asarray(response.log_probs, np.float32).reshape(1, 1, -1)
         tensors["cum_log_probs"] = np.array([[response.cum_log_prob]], np.float32)
-    if k := request.top_log_probs:
-        shape = (1, len(response.top_log_probs), k)
-        flat = [pair for token in response.top_log_probs for pair in token]
-        tensors["top_log_probs_ids"] = np.array([token for token, _ in flat], np.int32).reshape(shape)
-        tensors["top_log_probs"] = np.array([value for _, value in flat], np.float32).reshape(shape)
+    if request.top_log_probs:
+        tensors |= _alternatives("top_log_probs", response.top_log_probs, request.top_log_probs)
+    if response.logits is not None:
+        rows = response.logits[:, None] if request.streaming else response.logits[None]
+        tensors["generation_logits"] = rows[None]
     if wanted.num_input_tokens:
         tensors["num_input_tokens"] = np.array([[len(request.prompt)]], np.int32)
     if wanted.num_output_tokens:
         tensors["num_output_tokens"] = np.array([[len(response.ids)]], np.int32)
     if wanted.finish_reason and response.finish:
         tensors["finish_reason"] = np.array([[response.finish.encode()]], np.object_)
+    if response.prompt is not None:
+        tensors |= _prompt_tensors(request, response.prompt)
+    if response.perf is not None:
+        tensors |= _perf_tensors(response.perf)
     return tensors
+
+
+def _alternatives(name: str, tokens: Sequence[Sequence[tuple[int, float]]], k: int) -> Tensors:
+    """Ids and log-probs, [1, tokens, k] each."""
+    flat = [pair for token in tokens for pair in token]
+    return {
+        f"{name}_ids": np.array([token for token, _ in flat], np.int32).reshape(1, len(tokens), k),
+        name: np.array([value for _, value in flat], np.float32).reshape(1, len(tokens), k),
+    }
+
+
+def _prompt_tensors(request: Request, scores: PromptScores) -> Tensors:
+    tensors: Tensors = {}
+    if request.prompt_log_probs is not None:
+        tensors["prompt_log_probs"] = np.array([scores.log_probs], np.float32)
+    if k := request.prompt_log_probs:
+        tensors |= _alternatives("prompt_top_log_probs", scores.top_log_probs, k)
+    if scores.logits is not None:
+        tensors["context_logits"] = scores.logits[None]
+    return tensors
+
+
+def _perf_tensors(perf: Perf) -> Tensors:
+    counts: dict[str, int] = {}
+    if perf.blocks is not None:
+        total, reused = perf.blocks
+        counts["kv_cache_alloc_total_blocks"] = total
+        counts["kv_cache_alloc_new_blocks"] = total - reused
+        counts["kv_cache_reused_blocks"] = reused
+    if perf.cached_tokens is not None:
+        counts["num_cached_tokens"] = perf.cached_tokens
+    times = {
+        "arrival_time_ns": perf.arrival_ns,
+        "first_scheduled_time_ns": perf.first_scheduled_ns,
+        "first_token_time_ns": perf.first_token_ns,
+        "last_token_time_ns": perf.last_token_ns,
+    }
+    tensors: Tensors = {name: np.array([[value]], np.int32) for name, value in counts.items()}
+    return tensors | {name: np.array([[value]], np.int64) for name, value in times.items() if value}
 
 
 def default_output(name: str) -> NDArray[Any]:

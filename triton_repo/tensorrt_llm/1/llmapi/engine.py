@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,8 @@ class LlmEngine:
         Raises:
             RefusedError: invalid, over-long, a duplicate id, the queue is full, or the LLM API cannot do it.
         """
-        self._check(request)
+        request.check(max_seq_len=self._options.max_seq_len, vocab=self._options.vocab_size)
+        request.arrival_ns = time.monotonic_ns()
         room = self._options.max_seq_len - len(request.prompt)
         arguments = sampling_arguments(
             request,
@@ -108,24 +110,6 @@ class LlmEngine:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._llm.shutdown()
-
-    def _check(self, request: Request) -> None:
-        length, longest, vocab = len(request.prompt), self._options.max_seq_len - 1, self._options.vocab_size
-        if length > longest:
-            raise RefusedError(f"Prompt length ({length}) exceeds maximum input length ({longest}).")
-        if not length:
-            raise RefusedError("input_ids must hold at least one token")
-        if min(request.prompt) < 0 or max(request.prompt) >= vocab:
-            raise RefusedError(f"input_ids must be within the vocabulary of {vocab} tokens")
-        if request.max_tokens < 1:
-            raise RefusedError("request_output_len must be at least 1")
-        if request.end_id >= vocab:
-            raise RefusedError(f"end_id must be within the vocabulary of {vocab} tokens")
-        bias = request.sampling.bias
-        if bias is not None and bias.shape != (vocab,):
-            raise RefusedError(f"embedding_bias must have {vocab} values, not {bias.size}")
-        if any(max(word) >= vocab or min(word) < 0 for word in request.sampling.bad_words):
-            raise RefusedError(f"bad_words_list must be within the vocabulary of {vocab} tokens")
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

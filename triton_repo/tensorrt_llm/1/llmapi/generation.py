@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
-from reference.request import Finish, Request, Response
+from reference.request import Finish, Perf, Request, Response
 from reference.words import ends_with
 
 
@@ -29,6 +30,7 @@ class Generation:
         self._ids: list[int] = []
         self._log_probs: list[float] = []
         self._top: list[list[tuple[int, float]]] = []
+        self._first_token_ns = self._last_token_ns = 0
 
     def advance(self, output: Any, *, finished: bool) -> Response | None:
         """Take the engine's output after a step.
@@ -65,6 +67,8 @@ class Generation:
     def _append(self, token: int, output: Any) -> None:
         place = len(self._ids)
         self._ids.append(token)
+        self._last_token_ns = time.monotonic_ns()
+        self._first_token_ns = self._first_token_ns or self._last_token_ns
         if not (self.request.log_probs or self.request.top_log_probs):
             return
         given = output.logprobs or []
@@ -96,7 +100,13 @@ class Generation:
             top_log_probs=top,
             final=finish is not None,
             finish=finish,
+            perf=self._perf() if request.perf_metrics and finish else None,
         )
+
+    def _perf(self) -> Perf:
+        """The times known here; what the KV cache did is not, and is left out."""
+        arrival = self.request.arrival_ns
+        return Perf(arrival, first_token_ns=self._first_token_ns, last_token_ns=self._last_token_ns)
 
 
 def _finish_reason(reason: str | None) -> Finish:

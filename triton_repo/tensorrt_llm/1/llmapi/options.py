@@ -27,6 +27,8 @@ class Options:
         max_queue_size: requests waiting beside them.
         tensor_parallel_size: GPUs.
         kv_cache_fraction: share of the free GPU memory for the KV cache.
+        kv_cache_reuse: whether prompts with a common prefix share its blocks.
+        tokens_per_block: size of such a block.
         dtype: of the weights and activations; ``auto`` takes the model's own.
         sampler_type: None leaves the choice to `choose_sampler`.
         extra: further arguments of `tensorrt_llm.LLM`; they win over everything else.
@@ -38,6 +40,8 @@ class Options:
     max_queue_size: int = 256
     tensor_parallel_size: int = 1
     kv_cache_fraction: float = 0.9
+    kv_cache_reuse: bool = True
+    tokens_per_block: int = 32
     dtype: str = "auto"
     sampler_type: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +72,7 @@ def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], fold
         environ: ``MAX_SEQ_LEN``, ``ENGINE_MAX_BATCH_SIZE``, ``ENGINE_MAX_QUEUE_SIZE``, ``LLM_TENSOR_PARALLEL_SIZE``,
             ``LLM_KV_CACHE_FREE_GPU_MEM_FRACTION``, ``LLM_DTYPE``, ``LLM_SAMPLER_TYPE``, ``LLM_EXTRA_ARGS_FILE``.
         parameters: parameters of config.pbtxt: ``max_seq_len``, ``tensor_parallel_size``,
-            ``kv_cache_free_gpu_mem_fraction``.
+            ``kv_cache_free_gpu_mem_fraction``, ``enable_kv_cache_reuse``, ``tokens_per_block``.
         folder: model folder in Hugging Face style.
 
     Raises:
@@ -102,6 +106,8 @@ def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], fold
         max_queue_size=setting("ENGINE_MAX_QUEUE_SIZE", "", 256),
         tensor_parallel_size=setting("LLM_TENSOR_PARALLEL_SIZE", "tensor_parallel_size", 1),
         kv_cache_fraction=fraction,
+        kv_cache_reuse=parameters.get("enable_kv_cache_reuse", "true").lower() == "true",
+        tokens_per_block=setting("tokens_per_block", "tokens_per_block", 32),
         dtype=setting("LLM_DTYPE", "", "auto"),
         sampler_type=environ.get("LLM_SAMPLER_TYPE") or None,
         extra=_read_extra(Path(extra_file)) if extra_file else {},
@@ -141,7 +147,12 @@ def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cac
         kv_cache_config: `tensorrt_llm.llmapi.KvCacheConfig`.
     """
     extra = dict(options.extra)
-    cache = {"free_gpu_memory_fraction": options.kv_cache_fraction, **extra.pop("kv_cache_config", {})}
+    cache: dict[str, Any] = {"free_gpu_memory_fraction": options.kv_cache_fraction}
+    if not options.kv_cache_reuse:
+        cache["enable_block_reuse"] = False
+    if options.tokens_per_block != Options.tokens_per_block:
+        cache["tokens_per_block"] = options.tokens_per_block
+    cache |= extra.pop("kv_cache_config", {})
     return {
         "model": str(folder),
         "skip_tokenizer_init": True,  # ids in, ids out

@@ -33,6 +33,8 @@ def sampling_arguments(
         RefusedError: something that the LLM API cannot do, by name.
     """
     sampling = request.sampling
+    if request.prompt_log_probs is not None:
+        raise RefusedError("num_prompt_log_probs is not supported by the engine")
     _refuse(sampling, applies_penalties=applies_penalties)
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
@@ -82,6 +84,8 @@ def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
 def _refuse(sampling: Sampling, *, applies_penalties: bool) -> None:
     if any(len(word) > 1 for word in sampling.bad_words):
         raise RefusedError("bad_words_list: the LLM API takes no bad word of more than one token id")
+    if sampling.min_p:
+        raise RefusedError("min_p is not supported by the engine's sampler")
     if applies_penalties:
         return
     asked = {

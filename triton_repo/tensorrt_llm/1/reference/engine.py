@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reference.llama import BLOCK, Chunk
-from reference.request import Finish, RefusedError, Request, Response
+from reference.kv_reuse import BlockPool
+from reference.llama import BLOCK
+from reference.request import Finish, Perf, RefusedError, Request, Response
 from reference.sampling import Sampler
-from reference.words import ends_with
+from reference.sequence import RunningSequence, echo
 
 if TYPE_CHECKING:
-    from reference.llama import Floats, KVCache, Llama
+    from reference.llama import Chunk, Floats, Llama
 
 PREFILL_TOKENS = 64  # prompt tokens computed per step, shared by all prompts: a long one never stalls the others
 
@@ -26,16 +28,22 @@ class Limits:
         max_seq_len: prompt plus generated tokens.
         max_batch_size: sequences computed together.
         max_queue_size: requests waiting for a slot.
+        kv_reuse_blocks: KV-cache blocks of finished sequences that are kept for reuse; 0 is no reuse.
     """
 
     max_seq_len: int
     max_batch_size: int = 8
     max_queue_size: int = 64
+    kv_reuse_blocks: int = 0
 
 
 @dataclass(frozen=True)
 class Stats:
-    """A snapshot of the engine, in the terms of TensorRT-LLM's metrics (contract section 6.5)."""
+    """A snapshot of the engine, in the terms of TensorRT-LLM's metrics (contract section 6.5).
+
+    ``kv_blocks_used`` and ``kv_blocks_max`` count the blocks of sequences in slots; ``kv_blocks_reused`` is a sum since
+    the start.
+    """
 
     active: int
     max_active: int
@@ -44,29 +52,8 @@ class Stats:
     waiting: int
     kv_blocks_max: int
     kv_blocks_used: int
+    kv_blocks_reused: int
     iteration: int
-
-
-@dataclass(eq=False)
-class _Sequence:
-    """A request in a slot. ``tokens`` runs ahead of the cache by what is still to be computed."""
-
-    request: Request
-    sampler: Sampler
-    cache: KVCache
-    limit: int
-    tokens: list[int]
-    log_probs: list[float] = field(default_factory=list)
-    top: list[list[tuple[int, float]]] = field(default_factory=list)
-    cum_log_prob: float = 0.0
-
-    @property
-    def pending(self) -> int:
-        return len(self.tokens) - self.cache.length
-
-    @property
-    def generated(self) -> int:
-        return len(self.tokens) - len(self.request.prompt)
 
 
 class ReferenceEngine:
@@ -84,11 +71,14 @@ class ReferenceEngine:
         self._normalize = normalize_log_probs
         self._lock = threading.Lock()  # guards the four below
         self._waiting: deque[Request] = deque()
-        self._slots: list[_Sequence] = []
+        self._slots: list[RunningSequence] = []
         self._ids: set[str] = set()
         self._to_cancel: set[str] = set()
+        self._pool = BlockPool(limits.kv_reuse_blocks)
+        self._responses: list[Response] = []  # of the step under way
         self._iteration = 0
         self._scheduled = 0
+        self._reused_blocks = 0
 
     @property
     def vocab_size(self) -> int:
@@ -106,7 +96,8 @@ class ReferenceEngine:
         Raises:
             RefusedError: invalid, over-long, a duplicate id, or the queue is full.
         """
-        self._check(request)
+        request.check(max_seq_len=self.limits.max_seq_len, vocab=self.vocab_size)
+        request.arrival_ns = time.monotonic_ns()
         with self._lock:
             if request.id and request.id in self._ids:
                 raise RefusedError(f"requestId {request.id} is already in progress, request is ignored.")
@@ -133,24 +124,27 @@ class ReferenceEngine:
             The responses of this iteration, in the order of arrival of their requests.
         """
         self._iteration += 1
-        responses = self._drop_cancelled()
+        self._drop_cancelled()
         self._admit()
         scheduled, chunks = self._schedule()
         self._scheduled = len(chunks)
-        if not chunks:
-            return responses
-        logits = self._model.forward(chunks)
-        drawing = [sequence for sequence, chunk in zip(scheduled, chunks, strict=True) if chunk.logits]
-        for row, sequence in zip(logits, drawing, strict=True):
-            response = self._advance(sequence, row)
-            if response is not None:
-                responses.append(response)
+        if chunks:
+            logits = self._model.forward(chunks)
+            start = 0
+            for sequence, chunk in zip(scheduled, chunks, strict=True):
+                if chunk.logits:
+                    self._advance(sequence, logits[start : start + chunk.logits])
+                start += chunk.logits
+        responses, self._responses = self._responses, []
         return responses
 
     def abort(self) -> list[Request]:
         """Forget every request in flight, after a failure of ``step``; returns them."""
         with self._lock:
-            requests = [sequence.request for sequence in self._slots] + list(self._waiting)
+            requests = [response.request for response in self._responses if response.final]
+            requests += [sequence.request for sequence in self._slots if sequence.request not in requests]
+            requests += self._waiting
+            self._responses = []
             self._slots.clear()
             self._waiting.clear()
             self._ids.clear()
@@ -169,28 +163,11 @@ class ReferenceEngine:
             waiting=waiting,
             kv_blocks_max=self.limits.max_batch_size * -(-self.limits.max_seq_len // BLOCK),
             kv_blocks_used=sum(sequence.cache.blocks for sequence in slots),
+            kv_blocks_reused=self._reused_blocks,
             iteration=self._iteration,
         )
 
-    def _check(self, request: Request) -> None:
-        length, longest = len(request.prompt), self.limits.max_seq_len - 1
-        if length > longest:
-            raise RefusedError(f"Prompt length ({length}) exceeds maximum input length ({longest}).")
-        if not length:
-            raise RefusedError("input_ids must hold at least one token")
-        if min(request.prompt) < 0 or max(request.prompt) >= self.vocab_size:
-            raise RefusedError(f"input_ids must be within the vocabulary of {self.vocab_size} tokens")
-        if request.max_tokens < 1:
-            raise RefusedError("request_output_len must be at least 1")
-        if request.end_id >= self.vocab_size:
-            raise RefusedError(f"end_id must be within the vocabulary of {self.vocab_size} tokens")
-        bias = request.sampling.bias
-        if bias is not None and bias.shape != (self.vocab_size,):
-            raise RefusedError(f"embedding_bias must have {self.vocab_size} values, not {bias.size}")
-        if any(max(word) >= self.vocab_size or min(word) < 0 for word in request.sampling.bad_words):
-            raise RefusedError(f"bad_words_list must be within the vocabulary of {self.vocab_size} tokens")
-
-    def _drop_cancelled(self) -> list[Response]:
+    def _drop_cancelled(self) -> None:
         with self._lock:
             wanted, self._to_cancel = self._to_cancel, set()
             slots, waiting = list(self._slots), list(self._waiting)
@@ -198,32 +175,42 @@ class ReferenceEngine:
         def gone(request: Request) -> bool:
             return request.id in wanted or request.is_cancelled()
 
-        dropped = [sequence for sequence in slots if gone(sequence.request)]
-        unstarted = [request for request in waiting if gone(request)]
-        responses = [self._finish(sequence, "cancelled", []) for sequence in dropped]
-        with self._lock:
-            for request in unstarted:
+        for sequence in [sequence for sequence in slots if gone(sequence.request)]:
+            self._finish(sequence, "cancelled", 0)
+        for request in [request for request in waiting if gone(request)]:
+            perf = Perf(request.arrival_ns) if request.perf_metrics else None
+            self._responses.append(Response(request, ids=echo(request), final=True, finish="cancelled", perf=perf))
+            with self._lock:
                 self._waiting.remove(request)
                 self._ids.discard(request.id)
-        return responses + [
-            Response(request, ids=_echo(request), final=True, finish="cancelled") for request in unstarted
-        ]
 
     def _admit(self) -> None:
+        admitted = []
         with self._lock:
             while self._waiting and len(self._slots) < self.limits.max_batch_size:
-                request = self._waiting.popleft()
-                self._slots.append(
-                    _Sequence(
-                        request=request,
-                        sampler=Sampler(request, self.vocab_size, normalize_log_probs=self._normalize),
-                        cache=self._model.new_cache(),
-                        limit=min(request.max_tokens, self.limits.max_seq_len - len(request.prompt)),
-                        tokens=list(request.prompt),
-                    )
+                request = self._waiting[0]
+                sequence = RunningSequence(
+                    request=request,
+                    sampler=Sampler(request, self.vocab_size, normalize_log_probs=self._normalize),
+                    cache=self._model.new_cache(),
+                    limit=min(request.max_tokens, self.limits.max_seq_len - len(request.prompt)),
+                    tokens=list(request.prompt),
                 )
+                self._slots.append(sequence)
+                self._waiting.popleft()  # not before: a failure must not lose it
+                admitted.append(sequence)
+        for sequence in admitted:
+            self._reuse(sequence)
 
-    def _schedule(self) -> tuple[list[_Sequence], list[Chunk]]:
+    def _reuse(self, sequence: RunningSequence) -> None:
+        if sequence.scores_prompt:
+            return  # what is reused is not computed again, and nothing could be said of it
+        blocks = self._pool.match(sequence.request.prompt)
+        sequence.cache.load(blocks)
+        sequence.reused_blocks = len(blocks)
+        self._reused_blocks += len(blocks)
+
+    def _schedule(self) -> tuple[list[RunningSequence], list[Chunk]]:
         """One token of every sequence that decodes; prompts share the prefill budget evenly, shortest rest first."""
         counts = {id(sequence): 1 for sequence in self._slots if sequence.pending == 1}
         prompts = sorted((s for s in self._slots if s.pending > 1), key=lambda s: s.pending)
@@ -233,54 +220,25 @@ class ReferenceEngine:
             counts[id(sequence)] = share
             budget -= share
         scheduled = [sequence for sequence in self._slots if counts.get(id(sequence))]
-        chunks = []
-        for sequence in scheduled:
-            count, done = counts[id(sequence)], sequence.cache.length
-            wanted = int(count == sequence.pending)
-            chunks.append(Chunk(sequence.tokens[done : done + count], sequence.cache, wanted))
-        return scheduled, chunks
+        return scheduled, [sequence.next_chunk(counts[id(sequence)]) for sequence in scheduled]
 
-    def _advance(self, sequence: _Sequence, logits: Floats) -> Response | None:
-        request = sequence.request
-        draw = sequence.sampler.draw(logits, sequence.tokens)
-        if draw.token == request.end_id:
-            return self._finish(sequence, "stop", [])
-        sequence.tokens.append(draw.token)
-        if request.log_probs:
-            sequence.log_probs.append(draw.log_prob)
-            sequence.cum_log_prob += draw.log_prob
-        if request.top_log_probs:
-            sequence.top.append(draw.top)
-        if any(ends_with(sequence.tokens, word) for word in request.stop_words):
-            return self._finish(sequence, "stop", [draw.token])
-        if sequence.generated >= sequence.limit:
-            return self._finish(sequence, "length", [draw.token])
-        return self._answer(sequence, [draw.token]) if request.streaming else None
+    def _advance(self, sequence: RunningSequence, logits: Floats) -> None:
+        """Take the logits [positions, vocab] of a sequence's chunk."""
+        sequence.score_prompt(logits)
+        if sequence.pending:
+            return
+        before = len(sequence.tokens)
+        finish = sequence.append(sequence.sampler.draw(logits[-1], sequence.tokens), logits[-1])
+        new = len(sequence.tokens) - before
+        if finish:
+            self._finish(sequence, finish, new)
+        elif sequence.request.streaming:
+            self._responses.append(sequence.answer(new))
 
-    def _finish(self, sequence: _Sequence, finish: Finish, new: list[int]) -> Response:
+    def _finish(self, sequence: RunningSequence, finish: Finish, new: int) -> None:
+        self._responses.append(sequence.answer(new, finish))
+        self._pool.store(sequence.tokens, sequence.cache)
         with self._lock:
             self._slots.remove(sequence)
             self._ids.discard(sequence.request.id)
             self._to_cancel.discard(sequence.request.id)
-        return self._answer(sequence, new, finish)
-
-    def _answer(self, sequence: _Sequence, new: list[int], finish: Finish | None = None) -> Response:
-        request = sequence.request
-        ids, top = new, sequence.top[len(sequence.top) - len(new) :]
-        if not request.streaming:
-            ids = _echo(request) + sequence.tokens[len(request.prompt) :]
-            top = list(sequence.top)
-        return Response(
-            request,
-            ids=ids,
-            log_probs=list(sequence.log_probs),
-            cum_log_prob=sequence.cum_log_prob,
-            top_log_probs=top if request.top_log_probs else [],
-            final=finish is not None,
-            finish=finish,
-        )
-
-
-def _echo(request: Request) -> list[int]:
-    """The part of the prompt that a non-streaming answer repeats."""
-    return list(request.prompt) if request.echo and not request.streaming else []

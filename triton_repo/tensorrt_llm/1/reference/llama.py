@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-BLOCK = 64  # tokens per KV-cache block
+BLOCK = 32  # tokens per KV-cache block, TensorRT-LLM's own default; `tokens_per_block` in config.pbtxt
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,13 @@ def _refuse_variants(raw: dict[str, Any], rope: dict[str, Any]) -> None:
         raise ModelError(f"config.json: hidden_act {raw['hidden_act']} is not supported by the reference engine")
 
 
+class Block(NamedTuple):
+    """Keys and values of ``BLOCK`` tokens, [layers, kv_heads, BLOCK, head_dim] each."""
+
+    keys: Floats
+    values: Floats
+
+
 class KVCache:
     """Keys and values of one sequence, [layers, kv_heads, capacity, head_dim], growing in whole blocks."""
 
@@ -105,6 +112,19 @@ class KVCache:
             grown = np.empty(shape, np.float32)
             grown[:, :, : self.length] = getattr(self, name)[:, :, : self.length]
             setattr(self, name, grown)
+
+    def load(self, blocks: Sequence[Block]) -> None:
+        """Begin with copies of ``blocks``; the cache is empty before."""
+        self.reserve(len(blocks) * BLOCK)
+        for block in blocks:
+            place = slice(self.length, self.length + BLOCK)
+            self.keys[:, :, place], self.values[:, :, place] = block
+            self.length += BLOCK
+
+    def copy(self, index: int) -> Block:
+        """A copy of the block ``index``, which is full."""
+        place = slice(index * BLOCK, (index + 1) * BLOCK)
+        return Block(self.keys[:, :, place].copy(), self.values[:, :, place].copy())
 
 
 class Chunk(NamedTuple):

@@ -33,6 +33,7 @@ class Sampling:
         temperature: None when absent, which is 1.0; an explicit 0.0 has the trap of contract 2.1.
         top_k: None when absent, which is 0.
         top_p: None when absent, which is 0.0.
+        min_p: probability relative to the best candidate's that the others must have, 0 is off.
         min_tokens: end_id is suppressed before this many tokens.
         bias: [vocab], added to the logits.
         bad_words: token sequences that are never completed.
@@ -41,6 +42,7 @@ class Sampling:
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float = 0.0
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -64,8 +66,13 @@ class Request:
         echo: whether a non-streaming answer begins with the prompt.
         log_probs: whether responses carry log-probs of the chosen tokens.
         top_log_probs: how many alternatives per token responses carry.
+        prompt_log_probs: None, or how many alternatives come with the log-prob of each prompt token.
+        context_logits: whether the first response carries the logits of the prompt.
+        generation_logits: whether responses carry the logits of their tokens.
+        perf_metrics: whether the last response carries a `Perf`.
         is_cancelled: asked once in each step.
         handle: the caller's own, untouched.
+        arrival_ns: set by the engine that takes it.
     """
 
     id: str
@@ -78,8 +85,68 @@ class Request:
     echo: bool = False
     log_probs: bool = False
     top_log_probs: int = 0
+    prompt_log_probs: int | None = None
+    context_logits: bool = False
+    generation_logits: bool = False
+    perf_metrics: bool = False
     is_cancelled: Callable[[], bool] = bool
     handle: object = None
+    arrival_ns: int = 0
+
+    def check(self, *, max_seq_len: int, vocab: int) -> None:
+        """Check the values against the size of a model.
+
+        Raises:
+            RefusedError: over-long, out of the vocabulary, or nothing to do; by name.
+        """
+        length, longest = len(self.prompt), max_seq_len - 1
+        if length > longest:
+            raise RefusedError(f"Prompt length ({length}) exceeds maximum input length ({longest}).")
+        if not length:
+            raise RefusedError("input_ids must hold at least one token")
+        if min(self.prompt) < 0 or max(self.prompt) >= vocab:
+            raise RefusedError(f"input_ids must be within the vocabulary of {vocab} tokens")
+        if self.max_tokens < 1:
+            raise RefusedError("request_output_len must be at least 1")
+        if self.end_id >= vocab:
+            raise RefusedError(f"end_id must be within the vocabulary of {vocab} tokens")
+        bias = self.sampling.bias
+        if bias is not None and bias.shape != (vocab,):
+            raise RefusedError(f"embedding_bias must have {vocab} values, not {bias.size}")
+        if any(max(word) >= vocab or min(word) < 0 for word in self.sampling.bad_words):
+            raise RefusedError(f"bad_words_list must be within the vocabulary of {vocab} tokens")
+
+
+@dataclass(frozen=True)
+class Perf:
+    """What a request has cost (contract section 1.2). Times are monotonic nanoseconds, 0 for what never happened.
+
+    Attributes:
+        blocks: KV-cache blocks in all and those of them that were reused; None where the engine does not tell.
+        cached_tokens: prompt tokens that were not computed because of reuse; None likewise.
+    """
+
+    arrival_ns: int
+    first_scheduled_ns: int = 0
+    first_token_ns: int = 0
+    last_token_ns: int = 0
+    blocks: tuple[int, int] | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class PromptScores:
+    """What the model says of the prompt itself, before any sampling parameter.
+
+    Attributes:
+        log_probs: of each prompt token but the first.
+        top_log_probs: for each of these its alternatives (id, log-prob), best first.
+        logits: [prompt, vocab] where asked for.
+    """
+
+    log_probs: list[float] = field(default_factory=list)
+    top_log_probs: list[list[tuple[int, float]]] = field(default_factory=list)
+    logits: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +159,10 @@ class Response:
         cum_log_prob: their sum.
         top_log_probs: for each new token (all, when not streaming) its alternatives (id, log-prob), best first.
         finish: why it ended, on the final response.
+        prompt: once, on the first response, where asked for.
+        logits: [tokens, vocab], raw: streaming, of the new tokens; otherwise of all that could have been generated,
+            zeros after those that were.
+        perf: on the final response, where asked for.
     """
 
     request: Request
@@ -101,3 +172,6 @@ class Response:
     top_log_probs: list[list[tuple[int, float]]] = field(default_factory=list)
     final: bool = False
     finish: Finish | None = None
+    prompt: PromptScores | None = None
+    logits: NDArray[np.float32] | None = None
+    perf: Perf | None = None

@@ -29,7 +29,11 @@ class Draw(NamedTuple):
 
 
 class Sampler:
-    """Draws the tokens of one sequence."""
+    """Draws the tokens of one sequence.
+
+    Attributes:
+        vocab: size of the logits.
+    """
 
     def __init__(self, request: Request, vocab: int, *, normalize_log_probs: bool) -> None:
         """Prepare.
@@ -41,6 +45,7 @@ class Sampler:
         """
         sampling = request.sampling
         self._request, self._sampling = request, sampling
+        self.vocab = vocab
         self._normalize = normalize_log_probs
         temperature, top_k, top_p = sampling.temperature, sampling.top_k or 0, max(sampling.top_p or 0.0, 0.0)
         if temperature == 0:
@@ -68,7 +73,7 @@ class Sampler:
             token = int(scores.argmax())
             survivors = 0.0
         else:
-            ids, mass = self._survivors(scores)
+            ids, mass = self._survivors(self._apply_min_p(scores))
             total = np.cumsum(mass)
             place = int(np.searchsorted(total, self._rng.random() * total[-1], side="right"))
             place = min(place, len(mass) - 1)
@@ -78,8 +83,8 @@ class Sampler:
             self._counts[token] += 1
         if not wants_log_probs:
             return Draw(token, 0.0, [])
-        full = scores - _log_sum_exp(scores)
-        top = [(int(i), float(full[i])) for i in _best(full, self._request.top_log_probs)]
+        full = log_softmax(scores)
+        top = best_log_probs(full, self._request.top_log_probs)
         return Draw(token, survivors if self._normalize else float(full[token]), top)
 
     def _process(self, logits: NDArray[np.float32], tokens: Sequence[int]) -> Doubles:
@@ -100,6 +105,11 @@ class Sampler:
         if self._request.end_id >= 0 and generated < sampling.min_tokens:
             scores[self._request.end_id] = -np.inf
         return scores
+
+    def _apply_min_p(self, scores: Doubles) -> Doubles:
+        """Without the candidates that are too improbable beside the best; the temperature is in ``scores`` already."""
+        least = self._sampling.min_p
+        return np.where(scores < scores.max() + np.log(least), -np.inf, scores) if least else scores
 
     def _survivors(self, scores: Doubles) -> tuple[NDArray[np.int64], Doubles]:
         """Candidates that top-k and top-p leave, best first (in id order when all survive), and their mass."""
@@ -130,6 +140,13 @@ def _best(scores: Doubles, count: int) -> NDArray[np.int64]:
     return candidates[np.argsort(-scores[candidates], kind="stable")]
 
 
-def _log_sum_exp(scores: Doubles) -> float:
-    peak = scores.max()
-    return float(peak + np.log(np.exp(scores - peak).sum()))
+def log_softmax(scores: Doubles) -> Doubles:
+    """Log-probs over the last axis."""
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    full: Doubles = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return full
+
+
+def best_log_probs(full: Doubles, count: int) -> list[tuple[int, float]]:
+    """The ``count`` best of log-probs [vocab] as (id, log-prob), best first; equal ones by id."""
+    return [(int(i), float(full[i])) for i in _best(full, count)] if count else []

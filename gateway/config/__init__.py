@@ -1,0 +1,26 @@
+"""Settings: one YAML file and the environment, parsed once into validated values and passed down.
+
+The file is ``GATEWAY_CONFIG``, else ``gateway.yaml`` in the working folder when it exists. Environment variables win
+over the file. ``GATEWAY_MODEL`` (a served name) with ``GATEWAY_TRITON_URL`` and the other model variables describes one
+model and takes the place of the file's ``models``.
+"""
+
+from gateway.config.gateway import LimitSettings, ServerSettings, Settings, TimeoutSettings
+from gateway.config.model import ModelSettings, PolicySettings, SamplingDefaults, TritonSettings
+from gateway.config.problems import ConfigError, Problem
+from gateway.config.source import SettingsSource, load_settings
+
+__all__ = [
+    "ConfigError",
+    "LimitSettings",
+    "ModelSettings",
+    "PolicySettings",
+    "Problem",
+    "SamplingDefaults",
+    "ServerSettings",
+    "Settings",
+    "SettingsSource",
+    "TimeoutSettings",
+    "TritonSettings",
+    "load_settings",
+]

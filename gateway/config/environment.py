@@ -1,0 +1,65 @@
+"""Environment variables over the settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.config.problems import ConfigError
+
+# Variable -> where it goes. Those under "model" make up the one model that the environment describes.
+VARIABLES: dict[str, tuple[str, ...]] = {
+    "GATEWAY_HOST": ("server", "host"),
+    "GATEWAY_PORT": ("server", "port"),
+    "GATEWAY_API_KEYS": ("server", "api_keys"),
+    "GATEWAY_LOG_LEVEL": ("server", "log_level"),
+    "GATEWAY_SHUTDOWN_S": ("server", "shutdown_s"),
+    "GATEWAY_MAX_BODY_BYTES": ("limits", "max_body_bytes"),
+    "GATEWAY_FIRST_TOKEN_TIMEOUT_S": ("timeouts", "first_token_s"),
+    "GATEWAY_TOTAL_TIMEOUT_S": ("timeouts", "total_s"),
+    "GATEWAY_MODEL": ("model", "name"),
+    "GATEWAY_MODEL_ALIASES": ("model", "aliases"),
+    "GATEWAY_TRITON_URL": ("model", "triton", "url"),
+    "GATEWAY_TRITON_MODEL": ("model", "triton", "model"),
+    "GATEWAY_TOKENIZER": ("model", "tokenizer"),
+    "GATEWAY_MAX_SEQ_LEN": ("model", "max_seq_len"),
+    "GATEWAY_TEMPLATE": ("model", "template"),
+    "GATEWAY_PATH": ("model", "path"),
+    "GATEWAY_ESCAPE_SPECIAL_TOKENS": ("model", "escape_special_tokens"),
+    "GATEWAY_IMPOSSIBLE_PARAMETERS": ("model", "policies", "impossible"),
+    "GATEWAY_UNKNOWN_PARAMETERS": ("model", "policies", "unknown"),
+    "GATEWAY_LOGITS_FOR_LOGPROBS": ("model", "logits_for_logprobs"),
+}
+
+
+def apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+    """Lay the environment over ``data``.
+
+    Returns:
+        Which variable each dotted key path came from.
+
+    Raises:
+        ConfigError: when the variables describe a model without a name, or a section of the file is no mapping.
+    """
+    sources: dict[str, str] = {}
+    model: dict[str, Any] = {}
+    for variable, keys in VARIABLES.items():
+        value = env.get(variable, "").strip()
+        # Kubernetes sets GATEWAY_PORT=tcp://... where a Service is named "gateway"; that is not ours.
+        if not value or (variable == "GATEWAY_PORT" and value.startswith("tcp://")):
+            continue
+        section, rest = (model, keys[1:]) if keys[0] == "model" else (data, keys)
+        for key in rest[:-1]:
+            section = section.setdefault(key, {})
+            if not isinstance(section, dict):
+                raise ConfigError(f"{'.'.join(rest[:-1])}: must be a mapping.")
+        section[rest[-1]] = value
+        sources[".".join(("models[0]", *rest) if keys[0] == "model" else rest)] = variable
+    if model and "name" not in model:
+        first = next(name for path, name in sources.items() if path.startswith("models[0]"))
+        raise ConfigError(f"GATEWAY_MODEL: must name the served model when {first} is set.")
+    if model:
+        model.setdefault("triton", {})
+        data["models"] = [model]
+        sources.setdefault("models[0].triton.url", "GATEWAY_TRITON_URL")
+    return sources

@@ -1,0 +1,119 @@
+"""Settings of the gateway as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from gateway.config.model import ModelSettings
+from gateway.config.section import Seconds, Section, split_commas
+
+NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
+
+
+class ServerSettings(Section):
+    """Where the gateway listens and who may ask.
+
+    Attributes:
+        host: address to listen on.
+        port: TCP port, 0 for a free one.
+        api_keys: bearer keys that open the API; empty leaves it open to everyone who reaches it.
+        log_level: least severe level that is logged.
+        shutdown_s: seconds that running answers have to end after SIGTERM.
+        reload_s: how often a process looks whether the settings file has changed; 0 never, then only SIGHUP reloads.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=9000, ge=0, le=65535)
+    api_keys: tuple[SecretStr, ...] = ()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    shutdown_s: Seconds = Field(default=30.0, ge=0)
+    reload_s: Seconds = Field(default=1.0, ge=0)
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        keys = split_commas(value)
+        # Keys whose variables expanded to nothing must not leave the door open.
+        if isinstance(value, str) and value and not keys:
+            raise ValueError("holds no key, only commas")
+        return keys
+
+    @field_validator("api_keys")
+    @classmethod
+    def _not_blank(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if not all(key.get_secret_value().strip() for key in value):
+            raise ValueError("a key must not be empty")
+        return value
+
+
+class LimitSettings(Section):
+    """Bounds on what a client may send.
+
+    Attributes:
+        max_body_bytes: largest request body in bytes.
+    """
+
+    max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
+
+
+class TimeoutSettings(Section):
+    """How long things may take, in seconds.
+
+    Attributes:
+        first_token_s: from the request to the engine's first response; later is 504.
+        total_s: from the request to the end of the answer.
+        headers_s: a stream's response headers go out after this even when the engine has not answered.
+        keepalive_s: silence after which a stream sends an SSE comment.
+        discovery_s: how long a start or a reload waits for Triton before it goes on without it.
+    """
+
+    first_token_s: Seconds = Field(default=300.0, gt=0)
+    total_s: Seconds = Field(default=1800.0, gt=0)
+    headers_s: Seconds = Field(default=10.0, gt=0)
+    keepalive_s: Seconds = Field(default=15.0, gt=0)
+    discovery_s: Seconds = Field(default=5.0, ge=0)
+
+
+class Settings(Section):
+    """Everything the gateway is told. Build one by ``load_settings``, or directly in code."""
+
+    server: ServerSettings = ServerSettings()
+    limits: LimitSettings = LimitSettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    models: tuple[ModelSettings, ...]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Settings:
+        if not self.models:
+            raise PydanticCustomError("no_model", NO_MODEL)
+        for keys, sentence in taken_names([(model.name, model.aliases) for model in self.models]):
+            raise PydanticCustomError(
+                "name_taken", "models[{index}]: {sentence}", {"index": keys[1], "sentence": sentence}
+            )
+        return self
+
+
+def taken_names(models: Sequence[tuple[Any, Sequence[Any]]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find names and aliases that are given twice; a client could not tell whom it reaches.
+
+    Args:
+        models: name and aliases of each model; what is not text is passed over.
+
+    Yields:
+        The key path of the second one, and one sentence.
+    """
+    first: dict[str, str] = {}
+    for index, (name, aliases) in enumerate(models):
+        entries: list[tuple[tuple[str | int, ...], Any]] = [(("models", index, "name"), name)]
+        entries += [(("models", index, "aliases", place), alias) for place, alias in enumerate(aliases)]
+        for keys, value in entries:
+            if not isinstance(value, str):
+                continue
+            where = f"models[{index}].{keys[2]}"
+            if value in first:
+                yield keys, f"the name {value!r} is already taken by {first[value]}"
+            first.setdefault(value, where)

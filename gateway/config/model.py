@@ -1,0 +1,127 @@
+"""Settings of one served model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from gateway.config.section import Section, split_commas
+
+Policy = Literal["strict", "warn", "ignore"]
+
+
+class TritonSettings(Section):
+    """Where a model is served.
+
+    Attributes:
+        url: host:port of Triton's gRPC endpoint.
+        model: the Triton model, normally the ensemble.
+    """
+
+    url: str = Field(min_length=1)
+    model: str = Field(default="ensemble", min_length=1)
+
+    @field_validator("url")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if "://" in value or not host or not port.isdigit() or int(port) > 65535:
+            raise ValueError("must be host:port of Triton's gRPC endpoint, for example triton:8001")
+        return value
+
+
+class PolicySettings(Section):
+    """What becomes of parameters that have no effect: ``strict`` refuses the request (400), ``warn`` serves it, names
+    them in the header ``x-ignored-parameters`` and counts them, ``ignore`` only counts them.
+
+    Attributes:
+        impossible: parameters of the API that this engine cannot serve.
+        unknown: fields that are no parameters of the API.
+    """  # noqa: D205 - one sentence needs two lines
+
+    impossible: Policy = "strict"
+    unknown: Policy = "warn"
+
+
+class SamplingDefaults(Section):
+    """Values for what a request leaves out; None leaves it to the API's own default.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_p: nucleus sampling.
+        top_k: 0 considers all tokens.
+        min_p: smallest probability relative to the best token, where the engine has it.
+        repetition_penalty: 1 is none.
+        presence_penalty: 0 is none.
+        frequency_penalty: 0 is none.
+        max_tokens: tokens of an answer at most; None leaves what the context has room for.
+        generation_config: whether ``generation_config.json`` of the tokenizer's folder gives temperature, top_p, top_k
+            and repetition_penalty where this section is silent.
+    """
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    generation_config: bool = False
+
+
+class ModelSettings(Section):
+    """One served model.
+
+    Attributes:
+        name: the id that clients send as ``model``, and that answers carry.
+        aliases: further ids under which clients reach it.
+        triton: where it is served.
+        path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble, ``auto`` decides.
+        tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
+        max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
+        vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
+        tokens_per_block: tokens in a block of the engine's KV cache; None takes what Triton's own configuration says.
+        template: file with a Jinja chat template, relative to the settings file; None takes the tokenizer folder's.
+        escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
+            a control token.
+        allow_request_template: whether a request may bring a chat template of its own.
+        max_stops: stop strings a request may have.
+        max_top_logprobs: alternatives per token a request may ask for, where the engine has as many.
+        max_tokens_policy: what becomes of a ``max_tokens`` beyond the context: ``clamp`` it, or ``refuse`` the request.
+        logits_for_logprobs: whether log-probs may be computed from the engine's logits where it has no log-probs.
+            Logits are as wide as the vocabulary: megabytes for each request.
+        max_logits_tokens: longest prompt whose log-probs may be computed from logits.
+        policies: what becomes of parameters without effect.
+        defaults: values for what requests leave out.
+    """
+
+    name: str = Field(min_length=1, max_length=256)
+    aliases: tuple[str, ...] = ()
+    triton: TritonSettings
+    path: Literal["auto", "tokens", "ensemble"] = "auto"
+    tokenizer: Path | None = None
+    max_seq_len: int | None = Field(default=None, ge=2)
+    vocab_size: int | None = Field(default=None, ge=2)
+    tokens_per_block: int | None = Field(default=None, ge=1)
+    template: Path | None = None
+    escape_special_tokens: bool = True
+    allow_request_template: bool = False
+    max_stops: int = Field(default=4, ge=1, le=64)
+    max_top_logprobs: int = Field(default=20, ge=0, le=20)
+    max_tokens_policy: Literal["clamp", "refuse"] = "clamp"
+    logits_for_logprobs: bool = False
+    max_logits_tokens: int = Field(default=512, ge=1)
+    policies: PolicySettings = PolicySettings()
+    defaults: SamplingDefaults = SamplingDefaults()
+
+    _split = field_validator("aliases", mode="before")(split_commas)
+
+    @field_validator("aliases")
+    @classmethod
+    def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(0 < len(alias) <= 256 for alias in value):
+            raise ValueError("an alias must have 1 to 256 characters")
+        return value

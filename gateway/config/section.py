@@ -1,0 +1,20 @@
+"""The base of all sections of the settings."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+Seconds = float
+
+
+class Section(BaseModel):
+    """A mapping in the settings: immutable, and it refuses keys that it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def split_commas(value: object) -> object:
+    """A list that came as text separated by commas, as environment variables have it; anything else unchanged."""
+    if isinstance(value, str):
+        return [part for part in (part.strip() for part in value.split(",")) if part]
+    return value

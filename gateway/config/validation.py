@@ -1,0 +1,144 @@
+"""From plain values to settings, or to problems in words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from gateway.config.document import Document, Keys, dotted
+from gateway.config.gateway import NO_MODEL, Settings, taken_names
+from gateway.config.problems import Problem
+
+_SHAPES = {
+    "tuple_type": "must be a list",
+    "model_type": "must be a mapping",
+    "dict_type": "must be a mapping",
+    "string_type": "must be text; put it in quotes",
+    "path_type": "must be a path",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "missing": "is required",
+}
+
+
+def validate(
+    document: Document, sources: Mapping[str, str] | None = None, folder: Path | None = None
+) -> tuple[Settings | None, list[Problem]]:
+    """Turn a document into settings.
+
+    Args:
+        document: the file's content, with the environment already laid over its data.
+        sources: which variable a dotted key path came from; such a path has no line.
+        folder: what relative paths in the file are relative to.
+
+    Returns:
+        The settings, None when there are problems; and all problems in the order of the file.
+    """
+    sources = sources or {}
+    problems = list(document.problems)
+    data = document.data
+    if not data.get("models"):
+        problems.append(Problem(f"{NO_MODEL}.", line=document.line(("models",))))
+        data = {**data, "models": []}
+    settings = None
+    try:
+        settings = Settings.model_validate(
+            data if folder is None or "models[0].name" in sources else with_absolute_paths(data, folder)
+        )
+    except ValidationError as error:
+        # The checks over all models run only when all else is right, and end at the first: they are made anew.
+        found = [item for item in error.errors() if item["type"] not in ("name_taken", "no_model")]
+        problems += [_problem(item, document, sources) for item in found]
+        problems += _taken(data["models"], document)
+    problems.sort(key=lambda problem: problem.line or 0)
+    return (None if problems else settings), problems
+
+
+def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The data with the paths of its models made relative to the folder of the file."""
+    if not isinstance(data["models"], list):
+        return data
+    models = []
+    for model in data["models"]:
+        paths = {}
+        if isinstance(model, dict):
+            paths = {key: model[key] for key in ("tokenizer", "template") if isinstance(model.get(key), str)}
+        models.append(
+            {**model, **{key: str(folder / Path(path).expanduser()) for key, path in paths.items()}} if paths else model
+        )
+    return {**data, "models": models}
+
+
+def _taken(models: Any, document: Document) -> list[Problem]:
+    if not isinstance(models, list):
+        return []
+    named: list[tuple[Any, Any]] = []
+    for model in models:
+        entry = model if isinstance(model, dict) else {}
+        aliases = entry.get("aliases")
+        named.append((entry.get("name"), aliases if isinstance(aliases, list) else ()))
+    return [
+        Problem(f"{dotted(keys)}: {sentence}.", "Each name and each alias must be given once.", document.line(keys))
+        for keys, sentence in taken_names(named)
+    ]
+
+
+def _problem(error: Any, document: Document, sources: Mapping[str, str]) -> Problem:
+    """One finding of pydantic in our words, with the variable's name where the environment set it."""
+    keys: Keys = tuple(error["loc"])
+    path = dotted(keys)
+    line = None if path in sources or (keys[0] == "models" and "models[0].name" in sources) else document.line(keys)
+    where = f"{path} ({sources[path]})" if path in sources else path
+    if error["type"] == "extra_forbidden":
+        return Problem(f"{where}: is not a known key.", _suggestion(keys), line)
+    reason = _SHAPES.get(error["type"]) or error["msg"].removeprefix("Value error, ")
+    return Problem(f"{where}: {reason[0].lower() + reason[1:]}.", line=line)
+
+
+def _suggestion(keys: Keys) -> str:
+    """What an unknown key may have been meant to be."""
+    name = str(keys[-1])
+    known = _known_keys(Settings, keys[:-1])
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    elsewhere = [path for path in all_keys(Settings) if path.rpartition(".")[2] == name]
+    if elsewhere:
+        return f"Did you mean {elsewhere[0]!r}?"
+    return f"Known keys here: {', '.join(known)}."
+
+
+def _known_keys(section: type[BaseModel], keys: Keys) -> list[str]:
+    for key in keys:
+        if isinstance(key, str):
+            section = _section_of(section, key) or section
+    return list(section.model_fields)
+
+
+def _section_of(section: type[BaseModel], key: str) -> type[BaseModel] | None:
+    """The section under a key, of a list of sections the one of its items; None for a plain value."""
+    annotation = section.model_fields[key].annotation
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def all_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key path of a section, such as ``models[].triton.url``."""
+    paths = []
+    for key, field in section.model_fields.items():
+        inner = _section_of(section, key)
+        is_list = inner is not None and field.annotation is not inner
+        path = f"{prefix}{key}{'[]' if is_list else ''}"
+        paths += all_keys(inner, f"{path}.") if inner else [path]
+    return paths

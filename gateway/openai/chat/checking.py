@@ -1,0 +1,36 @@
+"""A chat request against what its model can do."""
+
+from __future__ import annotations
+
+from gateway.generation import Capability
+from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.generation import without
+from gateway.openai.parameters import Ignored, check_parameters
+from gateway.serving.model import ServedModel
+
+_BY_OWN_TEMPLATE = dict.fromkeys(("documents", "reasoning_effort"), Capability("emulated", "given to the template."))
+
+_NO_BEAMS = Capability("impossible", "this model's engine has no input for it.")
+
+
+def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[ChatCompletionRequest, Ignored]:
+    """The request without what the policies let pass unserved, and what that is.
+
+    Raises:
+        EngineError: UNAVAILABLE while it is not known what the model can do.
+        OpenAIError: 400 for a parameter that the model cannot serve, by policy.
+    """
+    capabilities = dict(model.known_capabilities())
+    own_template = request.chat_template is not None and model.settings.allow_request_template
+    if own_template:
+        capabilities |= _BY_OWN_TEMPLATE
+    if request.use_beam_search:
+        # Then it is the number of beams, not of candidates.
+        capabilities["best_of"] = capabilities.get("use_beam_search", _NO_BEAMS)
+    fields = request.given() | dict.fromkeys(request.unknown_parts())
+    if not own_template:
+        read = model.parts.prompts.template
+        unread = request.chat_template_kwargs.keys() - read.variables - read.reserved
+        fields |= {f"chat_template_kwargs.{name}": True for name in sorted(unread)}
+    ignored = check_parameters("chat", fields, capabilities, model.settings.policies)
+    return without(request, ignored.dropped), ignored

@@ -1,0 +1,46 @@
+"""A completion request against what its model can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.generation import Capability
+from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.errors import OpenAIError
+from gateway.openai.generation import without
+from gateway.openai.parameters import Ignored, check_parameters, find, served
+from gateway.serving.model import ServedModel
+
+
+def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, Ignored]:
+    """The request without what the policies let pass unserved, and what that is.
+
+    Raises:
+        EngineError: UNAVAILABLE while it is not known what the model can do.
+        OpenAIError: 400 for a parameter that the model cannot serve, by policy.
+    """
+    capabilities = dict(model.known_capabilities())
+    if request.use_beam_search:
+        capabilities["best_of"] = _capability("use_beam_search", capabilities)
+    ignored = check_parameters("completions", request.given(), capabilities, model.settings.policies)
+    request = without(request, ignored.dropped)
+    _check_echo(request, _capability("prompt_logprobs", capabilities))
+    return request, ignored
+
+
+def _capability(name: str, capabilities: Mapping[str, Capability]) -> Capability:
+    row = find("completions", name)
+    assert row is not None, name  # noqa: S101 - the table names what this module asks for
+    return served(row, capabilities)
+
+
+def _check_echo(request: CompletionRequest, how: Capability) -> None:
+    """Whatever the policy: log-prob lists without the prompt's would be taken for lists with them."""
+    if not request.echo or request.logprobs is None:
+        return
+    if how.how == "impossible":
+        message = f"'echo' with 'logprobs' needs the log-probs of the prompt: {how.note} Leave out one of the two."
+        raise OpenAIError(400, message, param="echo", code="unsupported_parameter")
+    if how.limit is not None and request.logprobs > how.limit:
+        message = f"With 'echo', 'logprobs' may be at most {how.limit} with this model: {how.note}"
+        raise OpenAIError(400, message, param="logprobs", code="integer_above_max_value")

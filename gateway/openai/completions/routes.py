@@ -1,0 +1,109 @@
+"""The route of completions: parse, find the model, prepare every prompt, generate, answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.status import HTTP_200_OK
+
+from gateway.config import TimeoutSettings
+from gateway.openai.completions.answer import Answer
+from gateway.openai.completions.checking import check_completion
+from gateway.openai.completions.protocol import CompletionRequest, parse_completion_request
+from gateway.openai.completions.sequence import Choice, PreparedPrompt, Wanted
+from gateway.openai.completions.stream import stream_answer
+from gateway.openai.completions.whole import whole_answer
+from gateway.openai.ignored import ignored_header
+from gateway.openai.models.lookup import find_model
+from gateway.openai.reading import read_request
+from gateway.serving.model import ServedModel
+from gateway.serving.registry import Registry
+from gateway.telemetry.metrics import Metrics
+from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.record import RequestRecord, record_of
+from gateway.web.sse import EventStream
+
+_CLIENT_GONE = 499  # nobody reads it; the access log shows it
+
+_RESPONSES: dict[int | str, dict[str, object]] = {
+    HTTP_200_OK: {
+        "description": "A `text_completion` object; with `stream: true` Server-Sent Events of such objects and a last"
+        " `[DONE]`.",
+        "content": {"application/json": {}, "text/event-stream": {}},
+    },
+    400: {"description": "The request is wrong; `param` names what."},
+    404: {"description": "No such model."},
+    429: {"description": "The engine's queue is full."},
+    503: {"description": "The model is loading or Triton is away."},
+    504: {"description": "The engine did not answer in time."},
+}
+
+
+def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
+    """The route ``POST /v1/completions`` over the served models.
+
+    Args:
+        registry: of served models, started.
+        timeouts: of streams.
+        metrics: where ignored parameters are counted.
+    """
+    router = APIRouter(tags=["completions"])
+    schema = {"$ref": f"#/components/schemas/{CompletionRequest.__name__}"}
+
+    @router.post(
+        "/v1/completions",
+        responses=_RESPONSES,
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}},
+    )
+    async def create_completion(request: Request) -> Response:
+        """Continue texts."""
+        record = record_of(request.scope)
+        asked = await read_request(request, parse_completion_request)
+        model = find_model(registry, asked.model)
+        record.model = model.name
+        record.annotations = asked.annotations()
+        asked, ignored = check_completion(asked, model)
+        asked.model = model.name  # also where an alias was asked for: answers say who gave them
+        for name in ignored.counted:
+            metrics.count_ignored(model.name, name)
+        headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
+        answer = await _prepare(asked, model, record)
+        if asked.stream:
+            return EventStream(stream_answer(answer, record, timeouts), headers)
+        try:
+            body = await while_connected(request.receive, whole_answer(answer, record))
+        except ClientDisconnectedError:
+            record.disconnected = True
+            return Response(status_code=_CLIENT_GONE)
+        return Response(body, headers=headers, media_type="application/json")
+
+    return router
+
+
+async def _prepare(asked: CompletionRequest, model: ServedModel, record: RequestRecord) -> Answer:
+    """Build every prompt and prepare its generations; nothing is sent yet.
+
+    Raises:
+        EngineError: when the model is not ready, or a prompt is too long.
+        RefusedError: when the engine cannot give what is asked.
+    """
+    parts = model.parts
+    options = asked.options(parts.defaults)
+    wanted = Wanted(
+        echo=asked.echo,
+        logprobs=asked.logprobs,
+        generated=asked.max_tokens != 0,
+        end_ids=frozenset(parts.end_ids) if asked.shows_end and not asked.ignore_eos else frozenset(),
+        token_ids=asked.return_token_ids,
+        prompt_logprobs=asked.prompt_logprobs,
+    )
+    choices: list[Choice] = []
+    for source in asked.sources():
+        prepared = PreparedPrompt(source, await model.build_prompt(source))
+        generations = await model.generate(prepared.prompt, options, record.request_id, record.started)
+        choices += [Choice(running, prepared, wanted, parts.tokenizer) for running in generations]
+        await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
+    return Answer(asked, choices, options.n)

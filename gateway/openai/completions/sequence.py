@@ -1,0 +1,167 @@
+"""One choice of a completion, from its generation's pieces to text and log-prob lists."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.generation import EngineError, ErrorKind, Piece, Prompt
+from gateway.openai.chat.completion import prompt_logprobs_list
+from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows, row_of
+from gateway.serving.ask import PromptSource, TextPrompt
+from gateway.serving.running import PieceWithIds, RunningGeneration
+from gateway.tokens import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A prompt of the request, ready for the engine.
+
+    Attributes:
+        source: as the client sent it.
+        prompt: as the engine gets it.
+    """
+
+    source: PromptSource
+    prompt: Prompt
+
+    @property
+    def text(self) -> str:
+        """What ``echo`` shows: the client's own text, or what its ids decode to."""
+        return self.source.text if isinstance(self.source, TextPrompt) else self.prompt.text
+
+    @property
+    def silent_bos(self) -> bool:
+        """Whether the ids begin with a BOS that the text does not show."""
+        return self.prompt.text != self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a choice shows.
+
+    Attributes:
+        echo: whether its text begins with the prompt.
+        logprobs: alternatives in its log-prob lists; None: it has no such lists.
+        generated: whether what is generated is shown; not where ``max_tokens`` is 0.
+        end_ids: ids that end an answer, where the engine was told to return them; they have a row but no text.
+        token_ids: whether it has the ids of the prompt and of the answer.
+        prompt_logprobs: alternatives with which it has the log-probs of the prompt by themselves; None: not at all.
+    """
+
+    echo: bool = False
+    logprobs: int | None = None
+    generated: bool = True
+    end_ids: frozenset[int] = frozenset()
+    token_ids: bool = False
+    prompt_logprobs: int | None = None
+
+
+class Choice:
+    """Follows one generation. Take what is ready from it by ``opening`` (once, after its first response) and ``take``.
+
+    Attributes:
+        running: the generation.
+        prepared: its prompt.
+        logprob_sum: of the tokens generated so far.
+        tokens: how many these are.
+    """
+
+    def __init__(
+        self, running: RunningGeneration, prepared: PreparedPrompt, wanted: Wanted, tokenizer: Tokenizer
+    ) -> None:
+        """Begin before anything was generated.
+
+        Args:
+            running: the generation.
+            prepared: its prompt.
+            wanted: what the choice shows.
+            tokenizer: of the model.
+        """
+        self.running = running
+        self.prepared = prepared
+        self.logprob_sum = 0.0
+        self.tokens = 0
+        self._wanted = wanted
+        self._tokenizer = tokenizer
+        self._writer = LogprobWriter(len(prepared.text))
+        self._ended = False
+        self._new_ids: list[int] = []
+
+    @property
+    def finish_reason(self) -> str:
+        """Why it ended; valid at its end."""
+        if not self._wanted.generated:
+            return "length"
+        return "stop" if self._ended else self.running.assembler.finish_reason
+
+    @property
+    def mean_logprob(self) -> float:
+        """Log-prob per token, by which ``best_of`` chooses; an answer without tokens is the last choice."""
+        return self.logprob_sum / self.tokens if self.tokens else -math.inf
+
+    def opening(self) -> tuple[str, list[Row]]:
+        """The prompt's text and rows where they are shown.
+
+        Raises:
+            EngineError: when the engine did not give the prompt's log-probs.
+        """
+        if not self._wanted.echo:
+            return "", []
+        return self.prepared.text, self._prompt_rows() if self._wanted.logprobs is not None else []
+
+    def take(self, pieces: Sequence[Piece]) -> tuple[str, list[Row]]:
+        """Text and rows of the next pieces."""
+        texts: list[str] = []
+        rows: list[Row] = []
+        for piece in pieces:
+            text = piece.text
+            if isinstance(piece, PieceWithIds):
+                self._new_ids += piece.ids
+            for entry in piece.logprobs:
+                self.logprob_sum += entry.logprob
+                self.tokens += 1
+                if entry.index in self._wanted.end_ids:
+                    self._ended, text = True, ""
+                    entry = dataclasses.replace(entry, bytes=b"")  # noqa: PLW2901
+                rows.append(row_of(entry))
+            texts.append(text)
+        if not self._wanted.generated:
+            return "", []
+        return "".join(texts), rows if self._wanted.logprobs is not None else []
+
+    def logprobs(self, rows: Sequence[Row]) -> dict[str, Any] | None:
+        """The ``logprobs`` object of the next rows; None where none are shown."""
+        return self._writer.write(rows) if self._wanted.logprobs is not None else None
+
+    def prompt_extras(self) -> dict[str, Any]:
+        """Further fields of the choice about its prompt, for its first chunk."""
+        extras: dict[str, Any] = {}
+        if self._wanted.prompt_logprobs is not None:
+            entries = self.running.assembler.prompt_entries()
+            most = self._wanted.prompt_logprobs  # 'logprobs' may have asked for more
+            extras["prompt_logprobs"] = prompt_logprobs_list(
+                [dataclasses.replace(entry, top=entry.top[:most]) for entry in entries]
+            )
+        if self._wanted.token_ids:
+            extras["prompt_token_ids"] = list(self.prepared.prompt.ids)
+        return extras
+
+    def new_extras(self) -> dict[str, Any]:
+        """Further fields of the choice about what was taken since the last call."""
+        if not self._wanted.token_ids:
+            return {}
+        ids, self._new_ids = self._new_ids, []
+        return {"token_ids": ids if self._wanted.generated else []}
+
+    def _prompt_rows(self) -> list[Row]:
+        ids, given = self.prepared.prompt.ids, self.running.prompt_logprobs
+        if given is None and len(ids) > 1:
+            raise EngineError(ErrorKind.INTERNAL, "The engine did not return the log-probabilities of the prompt.")
+        chosen, top = (given.chosen, given.top) if given is not None else ((), ())
+        top = [others[: self._wanted.logprobs] for others in top]  # prompt_logprobs may have asked for more
+        text, silent = self.prepared.text, self.prepared.silent_bos
+        return prompt_rows(self._tokenizer, ids, text, chosen, top, silent_bos=silent)

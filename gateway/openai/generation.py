@@ -1,0 +1,204 @@
+"""Fields that all endpoints share which generate text, and what they ask for in neutral terms."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from gateway.config.model import SamplingDefaults
+from gateway.generation import Sampling, engine_seed
+from gateway.openai.branches import BRANCH, text_or_list
+from gateway.openai.errors import OpenAIError
+from gateway.serving.ask import Options
+
+# Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
+GREEDY_BELOW = 1e-4
+MOST_TOKENS = 2**31 - 1  # the engine's int32
+
+_StopString = Annotated[str, Field(min_length=1, max_length=1024)]
+_Stop = Annotated[
+    Annotated[_StopString, Tag(BRANCH + "text")]
+    | Annotated[list[_StopString], Field(max_length=64), Tag(BRANCH + "parts")],
+    Discriminator(
+        text_or_list, custom_error_type="stop", custom_error_message="A string or an array of strings is expected"
+    ),
+]
+_TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+_TokenKey = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+_Bias = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
+
+Conflict = tuple[str, str, str | None]
+"""Message, param, code."""
+
+
+class StreamOptions(BaseModel):
+    """Options of a stream.
+
+    Attributes:
+        include_usage: whether a last chunk carries the usage of the whole answer.
+        continuous_usage_stats: whether every chunk carries the usage so far.
+        include_obfuscation: only false: chunks are never padded.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    include_obfuscation: bool = False
+
+
+class GenerationFields(BaseModel):
+    """What requests of chat and of completions have in common; null means absent."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: str = Field(min_length=1, description="Id of a served model.")
+    max_tokens: int | None = Field(
+        default=None, ge=1, le=MOST_TOKENS, description="Tokens at most; absent: the rest of the context."
+    )
+    temperature: float = Field(default=1.0, ge=0, le=2, allow_inf_nan=False, description="Below 0.0001: greedy.")
+    top_p: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False, description="0: greedy.")
+    top_k: int = Field(default=0, ge=-1, le=MOST_TOKENS, description="Extension: candidates kept; 0 and -1: all.")
+    min_p: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False, description="Extension.")
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, description="Any 64-bit integer.")
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2, allow_inf_nan=False)
+    frequency_penalty: float = Field(default=0.0, ge=-2, le=2, allow_inf_nan=False)
+    repetition_penalty: float = Field(default=1.0, gt=0, le=10, allow_inf_nan=False, description="Extension.")
+    logit_bias: dict[_TokenKey, _Bias] = Field(default_factory=dict, max_length=1024, description="By token id.")
+    bad_words: list[_StopString] = Field(default_factory=list, max_length=64, description="Extension.")
+    n: int = Field(default=1, ge=1, le=128, description="Number of choices.")
+    best_of: int | None = Field(default=None, ge=1, le=20, description="Candidates, or beams.")
+    use_beam_search: bool = Field(default=False, description="Extension.")
+    length_penalty: float = Field(default=1.0, ge=-10, le=10, allow_inf_nan=False, description="Extension.")
+    stop: _Stop | None = Field(default=None, description="At most 4, unless the operator allows more.")
+    stop_token_ids: list[_TokenId] = Field(default_factory=list, max_length=64, description="Extension.")
+    include_stop_str_in_output: bool = Field(default=False, description="Extension.")
+    min_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS, description="Extension.")
+    ignore_eos: bool = Field(default=False, description="Extension.")
+    skip_special_tokens: bool = Field(default=True, description="Extension.")
+    prompt_logprobs: int | None = Field(default=None, ge=0, le=20, description="Extension.")
+    return_token_ids: bool = Field(default=False, description="Extension.")
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+
+    def base_options(self, defaults: SamplingDefaults) -> Options:
+        """What is asked for, but for log-probs of the answer, which each endpoint has in its own form.
+
+        Args:
+            defaults: of the model, for what the request leaves out.
+        """
+        return Options(
+            sampling=self._sampling(defaults),
+            max_tokens=self.max_tokens or defaults.max_tokens,
+            n=self.n,
+            stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
+            min_tokens=self.min_tokens,
+            stop_token_ids=tuple(self.stop_token_ids),
+            include_stop_str_in_output=self.include_stop_str_in_output,
+            skip_special_tokens=self.skip_special_tokens,
+            ignore_eos=self.ignore_eos,
+            logit_bias={int(index): bias for index, bias in self.logit_bias.items()},
+            bad_words=tuple(self.bad_words),
+            beam_width=(self.best_of or 1) if self.use_beam_search else 1,
+            length_penalty=self.length_penalty,
+            prompt_logprobs=self.prompt_logprobs,
+            token_ids=self.return_token_ids,
+        )
+
+    def _sampling(self, defaults: SamplingDefaults) -> Sampling:
+        def value(name: str) -> Any:
+            default = getattr(defaults, name)
+            return getattr(self, name) if default is None or name in self.model_fields_set else default
+
+        temperature, top_p = value("temperature"), value("top_p")
+        greedy = temperature < GREEDY_BELOW or top_p == 0
+        return Sampling(
+            temperature=0.0 if greedy else temperature,
+            top_p=1.0 if greedy else top_p,
+            top_k=max(value("top_k"), 0),
+            seed=engine_seed(self.seed),
+            presence_penalty=value("presence_penalty"),
+            frequency_penalty=value("frequency_penalty"),
+            repetition_penalty=value("repetition_penalty"),
+            min_p=value("min_p"),
+        )
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        return {} if self.user is None else {"user": self.user[:512]}
+
+    @property
+    def candidates(self) -> int:
+        """Generations to start: more than ``n`` where the best of them are chosen."""
+        return self.n if self.use_beam_search else max(self.n, self.best_of or 1)
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the request has, as plain JSON values; unknown ones too."""
+        names = [name for name in type(self).model_fields if name in self.model_fields_set]
+        return {name: self._plain(name) for name in names} | (self.model_extra or {})
+
+    def _plain(self, name: str) -> Any:
+        value = getattr(self, name)
+        return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+Request = TypeVar("Request", bound=GenerationFields)
+
+
+def without(request: Request, names: Collection[str]) -> Request:
+    """The request as if it did not have these fields."""
+    if not names:
+        return request
+    known = type(request).model_fields
+    defaults = {name: known[name].get_default(call_default_factory=True) for name in names if name in known}
+    copy = request.model_copy(update=defaults)
+    copy.model_fields_set.difference_update(names)
+    return copy
+
+
+def refuse_conflicts(conflicts: Iterator[Conflict]) -> None:
+    """Refuse the first of what no single field shows.
+
+    Raises:
+        OpenAIError: 400.
+    """
+    for message, param, code in conflicts:
+        raise OpenAIError(400, message, param=param, code=code)
+
+
+def shared_conflicts(request: GenerationFields) -> Iterator[Conflict]:
+    """What fields of all endpoints that generate say against each other."""
+    invalid = "invalid_value"
+    options = request.stream_options
+    if options is not None and not request.stream:
+        yield "'stream_options' is only allowed when 'stream' is true.", "stream_options", invalid
+    if options is not None and options.continuous_usage_stats and not options.include_usage:
+        param = "stream_options.continuous_usage_stats"
+        yield f"'{param}' is only allowed when 'stream_options.include_usage' is true.", param, invalid
+    if request.best_of is not None and request.best_of < request.n:
+        yield f"'best_of' must be at least 'n', which is {request.n}.", "best_of", invalid
+    if request.stream and request.candidates > request.n:
+        yield "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false.", "best_of", invalid
+    if request.stream and request.prompt_logprobs is not None:
+        yield "'prompt_logprobs' is not available in a stream. Set 'stream' to false.", "prompt_logprobs", invalid
+    if request.max_tokens is not None and request.min_tokens > request.max_tokens:
+        yield "'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid
+    yield from _beam_conflicts(request)
+
+
+def _beam_conflicts(request: GenerationFields) -> Iterator[Conflict]:
+    invalid = "invalid_value"
+    if not request.use_beam_search:
+        if request.length_penalty != 1:
+            yield "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
+        return
+    if request.stream:
+        message = "'use_beam_search' cannot be streamed: the best beam is known at the end. Set 'stream' to false."
+        yield message, "use_beam_search", invalid
+    if request.n > 1:
+        yield "'use_beam_search' gives one choice, the best beam; set 'n' to 1.", "n", invalid
+    if (request.best_of or 1) < 2:
+        yield "'use_beam_search' needs 'best_of', the number of beams, from 2.", "best_of", invalid

@@ -1,0 +1,94 @@
+"""What the token endpoints answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.openai.errors import OpenAIError
+from gateway.openai.models.lookup import find_model
+from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
+from gateway.serving import prompts
+from gateway.serving.ask import TextPrompt
+from gateway.serving.loading import ModelParts
+from gateway.serving.model import ServedModel
+from gateway.serving.registry import Registry
+
+_DEFAULT_CLASS = "PreTrainedTokenizerFast"  # what transformers loads from a tokenizer.json that names no class
+
+
+def model_or_only(registry: Registry, name: str | None) -> ServedModel:
+    """The served model with this id; without an id the only one there is.
+
+    Raises:
+        OpenAIError: 404 for an unknown id, 400 when several are served and none is named.
+    """
+    if name is not None:
+        return find_model(registry, name)
+    models = list(registry)
+    if len(models) != 1:
+        message = "Several models are served: name one of them in 'model'."
+        raise OpenAIError(400, message, param="model", code="missing_required_parameter")
+    return models[0]
+
+
+def tokenize(request: TokenizeRequest, model: ServedModel) -> dict[str, Any]:
+    """Token ids of a text or a conversation; needs the tokenizer only, not the engine.
+
+    Raises:
+        EngineError: UNAVAILABLE while the tokenizer is not loaded.
+        RefusedError: when the model cannot take the prompt.
+        TemplateError: when the chat template refuses the messages.
+    """
+    parts = model.parts
+    ids = _ids(request, model, parts)
+    strings = [parts.tokenizer.raw_token(index) or "" for index in ids] if request.return_token_strs else None
+    return {"count": len(ids), "max_model_len": parts.max_seq_len, "tokens": ids, "token_strs": strings}
+
+
+def _ids(request: TokenizeRequest, model: ServedModel, parts: ModelParts) -> list[int]:
+    source = request.source()
+    if isinstance(source, TextPrompt):
+        return list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens).ids)
+    ids = list(prompts.build(source, parts, model.settings, as_ids=True).ids)
+    tokenizer = parts.tokenizer
+    if request.add_special_tokens and tokenizer.adds_bos and tokenizer.bos_id is not None:
+        return ids if ids[:1] == [tokenizer.bos_id] else [tokenizer.bos_id, *ids]
+    return ids
+
+
+def detokenize(request: DetokenizeRequest, model: ServedModel) -> dict[str, Any]:
+    """Text of token ids, special tokens shown.
+
+    Raises:
+        EngineError: UNAVAILABLE while the tokenizer is not loaded.
+        RefusedError: when an id is not in the vocabulary.
+    """
+    parts = model.parts
+    prompts.check_ids(request.tokens, parts, "tokens")
+    return {"prompt": parts.tokenizer.decode(request.tokens, skip_special_tokens=False)}
+
+
+def tokenizer_info(model: ServedModel) -> dict[str, Any]:
+    """What the tokenizer is: the keys of tokenizer_config.json, and what the gateway knows besides.
+
+    Raises:
+        EngineError: UNAVAILABLE while the tokenizer is not loaded.
+    """
+    parts = model.parts
+    tokenizer = parts.tokenizer
+    return {
+        "tokenizer_class": tokenizer.tokenizer_class or _DEFAULT_CLASS,
+        "model": model.name,
+        "vocab_size": tokenizer.vocab_size,
+        "model_max_length": parts.max_seq_len,
+        "max_model_len": parts.max_seq_len,
+        "add_bos_token": tokenizer.adds_bos,
+        **tokenizer.special_tokens,
+        "bos_token": tokenizer.bos_token,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token": tokenizer.eos_token,
+        "eos_token_id": tokenizer.eos_ids[0] if tokenizer.eos_ids else None,
+        "eos_token_ids": list(tokenizer.eos_ids),
+        "control_tokens": list(tokenizer.control_tokens),
+        "chat_template": parts.prompts.template.source,
+    }

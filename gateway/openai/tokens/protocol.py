@@ -1,0 +1,96 @@
+"""The requests of ``/tokenize`` and ``/detokenize``, with the fields that vLLM gave these endpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.openai.body import parse_object
+from gateway.openai.chat.messages import Message, for_template
+from gateway.openai.errors import OpenAIError
+from gateway.openai.validation import error_of
+from gateway.serving.ask import ChatPrompt, TextPrompt
+
+_LARGEST_ID = 2**31 - 1
+_ONE_OF = "Send either 'prompt' or 'messages'."
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: str | None = Field(default=None, description="Id of a served model; may be left out when there is one only.")
+
+    def ignored(self) -> list[str]:
+        """Names of fields that nobody knows and that are served without."""
+        return list(self.model_extra or {})
+
+
+class TokenizeRequest(_Request):
+    """Text or a conversation, to be turned into token ids as a completion or a chat would be."""
+
+    prompt: str | None = None
+    messages: list[Message] | None = Field(default=None, min_length=1)
+    add_special_tokens: bool | None = Field(
+        default=None,
+        description="Whether BOS is added where the text has none. Default: true for text, false for chat.",
+    )
+    return_token_strs: bool = Field(default=False, description="Whether the vocabulary's spellings are wanted, too.")
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    tools: list[dict[str, Any]] | None = None
+
+    def source(self) -> ChatPrompt | TextPrompt:
+        """Where the prompt comes from."""
+        if self.messages is None:
+            return TextPrompt(self.prompt or "", add_special_tokens=self.add_special_tokens is not False)
+        return ChatPrompt(
+            [for_template(message) for message in self.messages],
+            tools=self.tools,
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            template=self.chat_template,
+            variables=self.chat_template_kwargs,
+        )
+
+
+class DetokenizeRequest(_Request):
+    """Token ids to be turned into text."""
+
+    tokens: list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]]
+
+
+def parse_tokenize_request(body: bytes) -> TokenizeRequest:
+    """Parse and validate a request body of ``/tokenize``.
+
+    Raises:
+        OpenAIError: 400, naming the field at fault.
+    """
+    data = {key: value for key, value in parse_object(body).items() if value is not None}
+    if ("prompt" in data) == ("messages" in data):
+        raise OpenAIError(400, _ONE_OF, param="prompt", code="invalid_value")
+    if data.get("continue_final_message") and "add_generation_prompt" not in data:
+        data["add_generation_prompt"] = False
+    try:
+        request = TokenizeRequest.model_validate(data)
+    except ValidationError as error:
+        raise error_of(error) from None
+    if request.continue_final_message and request.add_generation_prompt:
+        message = "'continue_final_message' and 'add_generation_prompt' exclude each other."
+        raise OpenAIError(400, message, param="continue_final_message", code="invalid_value")
+    return request
+
+
+def parse_detokenize_request(body: bytes) -> DetokenizeRequest:
+    """Parse and validate a request body of ``/detokenize``.
+
+    Raises:
+        OpenAIError: 400, naming the field at fault.
+    """
+    data = {key: value for key, value in parse_object(body).items() if value is not None}
+    try:
+        return DetokenizeRequest.model_validate(data)
+    except ValidationError as error:
+        raise error_of(error) from None

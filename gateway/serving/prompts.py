@@ -1,0 +1,137 @@
+"""From what an endpoint has to a prompt of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.config import ModelSettings
+from gateway.generation import EngineError, ErrorKind, Prompt
+from gateway.prompt import ChatTemplate, TemplateError
+from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt
+from gateway.serving.errors import RefusedError
+from gateway.serving.loading import ModelParts
+
+_LONG = 4096  # characters or ids; rendering and tokenizing more than this would hold up other requests' tokens
+
+
+def is_long(source: PromptSource) -> bool:
+    """Whether the prompt is better built off the event loop."""
+    if isinstance(source, TextPrompt):
+        return len(source.text) > _LONG
+    if isinstance(source, IdsPrompt):
+        return len(source.ids) > _LONG
+    extras = source.template or source.documents or source.tools or source.variables
+    return bool(extras) or sum(len(message["content"]) for message in source.messages) > _LONG
+
+
+def build(source: PromptSource, parts: ModelParts, settings: ModelSettings, *, as_ids: bool) -> Prompt:
+    """Render and tokenize a prompt.
+
+    Args:
+        source: where it comes from.
+        parts: of the model.
+        settings: of the model.
+        as_ids: whether prompts travel to the engine as ids.
+
+    Raises:
+        EngineError: CONTEXT_LENGTH when it is far too long.
+        RefusedError: when the model cannot take it.
+        TemplateError: when the chat template refuses the messages.
+    """
+    _check_size(source, parts)
+    if isinstance(source, ChatPrompt):
+        prompt = _chat(source, parts, settings)
+        if prompt.escaped and not as_ids:
+            raise RefusedError(
+                "A message contains the text of a control token, which cannot be escaped for this model because its"
+                " prompts travel as text; the operator may allow it with escape_special_tokens: false.",
+                "messages",
+            )
+        return prompt
+    prompt = _raw(source, parts, as_ids=as_ids)
+    if not prompt.ids:
+        raise RefusedError("The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value")
+    if prompt.escaped and not as_ids:
+        raise RefusedError(
+            "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
+            " Send it as text, or have the operator set path: tokens.",
+            "prompt",
+            "unsupported_value",
+        )
+    return prompt
+
+
+def _check_size(source: PromptSource, parts: ModelParts) -> None:
+    """Refuse what cannot fit, before megabytes are tokenized to count it."""
+    if isinstance(source, IdsPrompt):
+        return
+    size = len(source.text) if isinstance(source, TextPrompt) else sum(len(each["content"]) for each in source.messages)
+    if size > parts.max_seq_len * parts.tokenizer.longest_token:
+        raise EngineError(
+            ErrorKind.CONTEXT_LENGTH,
+            f"This model's maximum context length is {parts.max_seq_len} tokens, and {size} characters cannot fit into"
+            " it; shorten the prompt.",
+        )
+
+
+def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, *, as_ids: bool) -> Prompt:
+    if isinstance(source, TextPrompt):
+        return parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens)
+    check_ids(source.ids, parts, "prompt")
+    return parts.prompts.ids(source.ids, as_text=not as_ids)
+
+
+def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
+    """Refuse ids that are not in the model's vocabulary.
+
+    Raises:
+        RefusedError: naming the first one.
+    """
+    size = parts.tokenizer.vocab_size
+    if ids and (max(ids) >= size or min(ids) < 0):
+        wrong = next(index for index in ids if not 0 <= index < size)
+        message = f"The token id {wrong} is not in this model's vocabulary, which has ids from 0 to {size - 1}."
+        raise RefusedError(message, param, "invalid_value")
+
+
+def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> Prompt:
+    template = _own_template(source, parts, settings)
+    used = template or parts.prompts.template
+    for name in source.variables:
+        if name in used.reserved:
+            param = f"chat_template_kwargs.{name}"
+            raise RefusedError(f"{name!r} is the gateway's own name in chat templates.", param, "invalid_value")
+    knows_developer = "developer" in template.source if template else parts.knows_developer
+    return parts.prompts.build(
+        source.messages if knows_developer else _without_developer(source.messages),
+        tools=source.tools,
+        documents=source.documents,
+        add_generation_prompt=source.add_generation_prompt,
+        continue_final_message=source.continue_final_message,
+        template=template,
+        variables=source.variables,
+    )
+
+
+def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> ChatTemplate | None:
+    """The template that the request brings, where the operator allows that."""
+    if source.template is None:
+        return None
+    if not settings.allow_request_template:
+        raise RefusedError(
+            "A request may not bring its own chat template to this model; the operator may allow it with"
+            " allow_request_template: true.",
+            "chat_template",
+            "unsupported_parameter",
+        )
+    try:
+        return parts.prompts.compile(source.template)
+    except TemplateError as error:
+        raise RefusedError(error.message, "chat_template", "invalid_value") from None
+
+
+def _without_developer(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    if all(message["role"] != "developer" for message in messages):
+        return messages
+    return [{**message, "role": "system"} if message["role"] == "developer" else message for message in messages]

@@ -1,0 +1,116 @@
+"""What can be had of a model and from which of its tensors: discovered once, used for every request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.triton import hints
+from gateway.triton.model_view import ModelView
+
+MAX_TOP_LOGPROBS = 20
+
+Source = Literal["tensor", "logits"] | None
+"""Where log-probs come from: a tensor of their own, logits, or nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What an operator says of an engine beyond its configuration in Triton.
+
+    Attributes:
+        vocab_size: width of its logits, where the configuration does not say (the true one, without padding).
+        tokens_per_block: tokens in a block of its KV cache, where the configuration does not say.
+        generation_logits: whether alternatives may be computed from ``generation_logits``: the engine was built to
+            gather them, and 4 bytes per vocabulary entry and token may travel (contract section 2.6).
+        context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
+    """
+
+    vocab_size: int | None = None
+    tokens_per_block: int | None = None
+    generation_logits: bool = False
+    context_logits_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """How a called model gives what only some models have.
+
+    Attributes:
+        token_ids: whether its answers carry token ids.
+        logprobs: source of the chosen tokens' log-probs.
+        top_logprobs: source of alternatives.
+        prompt_logprobs: source of the prompt's log-probs.
+        prompt_logprobs_tokens: longest prompt for them; None is any.
+        vocab_size: width of the logits; None where nobody says.
+        beams: most beams; 1 is no beam search.
+        cached_tokens: ``tokens`` has an exact output, ``blocks`` one in blocks, None has neither.
+        tokens_per_block: tokens in a block of the KV cache.
+    """
+
+    token_ids: bool = True
+    logprobs: Source = "tensor"
+    top_logprobs: Source = "tensor"
+    prompt_logprobs: Source = "tensor"
+    prompt_logprobs_tokens: int | None = None
+    vocab_size: int | None = None
+    beams: int = 1
+    cached_tokens: Literal["tokens", "blocks"] | None = "tokens"
+    tokens_per_block: int = 0
+
+
+def read_abilities(
+    called: ModelView, engine: ModelView | None, options: EngineOptions, *, token_ids: bool = True
+) -> Abilities:
+    """Read them from the configuration of the model that is called and of the engine behind it.
+
+    Args:
+        called: the model that requests name.
+        engine: the engine model, which has the parameters; the same as ``called`` on the tokens path.
+        options: what the operator adds.
+        token_ids: whether answers carry token ids; without them nothing can be told per token.
+    """
+    tensor = _pair(called, "return_log_probs", "output_log_probs")
+    alternatives = tensor and _pair(called, "num_top_log_probs", "top_log_probs")
+    logits = options.generation_logits and _pair(called, "return_generation_logits", "generation_logits")
+    prompt = _pair(called, "num_prompt_log_probs", "prompt_log_probs")
+    context = options.context_logits_tokens > 0 and _pair(called, "return_context_logits", "context_logits")
+    from_context = context and not prompt
+    block = options.tokens_per_block or hints.number(engine, "tokens_per_block") or 0
+    return Abilities(
+        token_ids=token_ids,
+        logprobs=_source(tensor, logits, token_ids),
+        top_logprobs=_source(alternatives, logits, token_ids),
+        prompt_logprobs=_source(prompt, context, token_ids),
+        prompt_logprobs_tokens=options.context_logits_tokens if from_context else None,
+        vocab_size=options.vocab_size or hints.vocab_size(engine),
+        beams=_beams(called, engine),
+        cached_tokens=_cached_tokens(called, block),
+        tokens_per_block=block,
+    )
+
+
+def _pair(model: ModelView, switch: str, output: str) -> bool:
+    return switch in model.inputs and output in model.outputs
+
+
+def _source(tensor: bool, logits: bool, token_ids: bool) -> Source:
+    if not token_ids:
+        return None
+    return "tensor" if tensor else "logits" if logits else None
+
+
+def _beams(called: ModelView, engine: ModelView | None) -> int:
+    if "beam_width" not in called.inputs:
+        return 1
+    # Beams come in one response with the prompt before them, unless it can be left out.
+    excludes = (hints.parameter(engine, "exclude_input_in_output") or "false").lower() == "true"
+    if not excludes and "exclude_input_in_output" not in called.inputs:
+        return 1
+    return hints.number(engine, "max_beam_width") or 1
+
+
+def _cached_tokens(called: ModelView, block: int) -> Literal["tokens", "blocks"] | None:
+    if _pair(called, "return_perf_metrics", "num_cached_tokens"):
+        return "tokens"
+    return "blocks" if block and _pair(called, "return_perf_metrics", "kv_cache_reused_blocks") else None

@@ -1,0 +1,236 @@
+"""How each request parameter is served by a discovered model, in words for people (contract section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.contract import ENSEMBLE, TENSORRT_LLM
+from gateway.generation.engine import Capability
+from gateway.triton import hints
+from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
+from gateway.triton.dialects.encoder import RequestEncoder
+from gateway.triton.dialects.sampling import MAX_TOP_K
+from gateway.triton.model_view import ModelView
+
+_GUIDES = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+_COUNTS_PROMPT = "the engine counts the tokens of the prompt too, which OpenAI does not"
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """A model's names of what the two dialects call differently."""
+
+    top_k: str
+    top_p: str
+    max_tokens: str
+    bad_words: str
+    length_penalty: str
+
+
+_TOKENS = _Names("runtime_top_k", "runtime_top_p", "request_output_len", "bad_words_list", "len_penalty")
+_TEXT = _Names("top_k", "top_p", "max_tokens", "bad_words", "length_penalty")
+
+
+def capabilities(
+    called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool
+) -> dict[str, Capability]:
+    """Decide for every request parameter that depends on the engine how it is served.
+
+    Args:
+        called: the model that requests name.
+        engine: the engine model behind it, which has the parameters; the same as ``called`` on the tokens path.
+        abilities: what was read of both.
+        prompt_ids: whether prompts travel as token ids, which is the tokens path.
+
+    Returns:
+        A capability by the name of OpenAI's parameter or of the extension.
+    """
+    table = _Table(called, engine, abilities, prompt_ids=prompt_ids)
+    return {
+        **table.lengths_and_ends(),
+        **table.sampling(),
+        **table.constraints(),
+        **table.beams(),
+        **table.logprobs(),
+        **table.answers(),
+        **table.refused(),
+    }
+
+
+class _Table:
+    def __init__(self, called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool) -> None:
+        self._model = called.name
+        self._engine = engine
+        self._encoder = RequestEncoder(called, TENSORRT_LLM if prompt_ids else ENSEMBLE)
+        self._names = _TOKENS if prompt_ids else _TEXT
+        self._abilities = abilities
+        self._prompt_ids = prompt_ids
+        self._normalized = (hints.parameter(engine, "normalize_log_probs") or "true").lower() != "false"
+
+    def _by(self, tensor: str, note: str = "", limit: int | None = None) -> Capability:
+        """Native where the model declares the tensor."""
+        if not self._encoder.declares(tensor):
+            return _impossible(f"The Triton model {self._model!r} has no input {tensor}.")
+        return _native(f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
+
+    def lengths_and_ends(self) -> dict[str, Capability]:
+        names, tokens = self._names, self._abilities.token_ids
+        length = self._by(names.max_tokens)
+        if not tokens:
+            stop_ids = _impossible(f"{self._model!r} answers text without token ids; use `stop` with a text.")
+        elif self._prompt_ids:
+            stop_ids = self._by("stop_words_list", "the id counts as a token of the answer")
+        else:
+            stop_ids = _emulated(
+                "The gateway ends the request when the id comes, which counts as a token of the answer."
+            )
+        note = (
+            "it holds back the first end id only; before it no other end or stop id and no stop string ends the answer"
+        )
+        if not tokens:
+            note = "it holds back the first end id only; stop strings still end the answer"
+        return {
+            "max_tokens": length,
+            "max_completion_tokens": length,
+            "min_tokens": self._by("min_tokens", note),
+            "ignore_eos": self._by("end_id", "with -1 no end id ends the answer"),
+            "stop": _emulated("Matched on the text in the gateway, which then ends the request in the engine."),
+            "stop_token_ids": stop_ids,
+            "include_stop_str_in_output": _emulated("The gateway cuts the answer after the stop instead of before it."),
+        }
+
+    def sampling(self) -> dict[str, Capability]:
+        names = self._names
+        min_p = self._by("min_p")
+        if min_p.how == "impossible":
+            min_p = _impossible("TensorRT-LLM's models in Triton have no input min_p; use `top_p` or `top_k`.")
+        return {
+            "temperature": self._by("temperature", "0 is greedy, by top_k 1"),
+            "top_p": self._by(names.top_p),
+            "top_k": self._by(names.top_k, limit=MAX_TOP_K),
+            "min_p": min_p,
+            "seed": self._by("seed"),
+            "presence_penalty": self._by("presence_penalty", _COUNTS_PROMPT),
+            "frequency_penalty": self._by("frequency_penalty", _COUNTS_PROMPT),
+            "repetition_penalty": self._by("repetition_penalty", _COUNTS_PROMPT),
+            "n": _emulated("As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
+        }
+
+    def constraints(self) -> dict[str, Capability]:
+        words = self._by(
+            self._names.bad_words,
+            "each word is banned as its usual token sequences, at the start of a text and after a space; the same "
+            "letters in unusual tokens are not",
+        )
+        return {"logit_bias": self._logit_bias(), "bad_words": words}
+
+    def _logit_bias(self) -> Capability:
+        if not self._prompt_ids:
+            return _impossible(
+                "An ensemble takes biases of words, not of token ids, and spreads each over all tokens of the word; "
+                "set `path: tokens` for this model."
+            )
+        size = self._abilities.vocab_size
+        source = f"of {size} values" if size else "as wide as the vocabulary in the tokenizer's folder"
+        return self._by("embedding_bias", f"a vector {source}")
+
+    def beams(self) -> dict[str, Capability]:
+        most = self._abilities.beams
+        if most <= 1:
+            refused = _impossible("The engine's max_beam_width is 1; sample with `n` instead.")
+            return dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), refused)
+        note = "the best beam is the answer, which cannot be streamed"
+        return {
+            "use_beam_search": self._by("beam_width", note, most),
+            "length_penalty": self._by(self._names.length_penalty, "only with beam search"),
+            "early_stopping": _impossible("TensorRT-LLM's backend reads its input of that name with a wrong type."),
+        }
+
+    def logprobs(self) -> dict[str, Capability]:
+        abilities = self._abilities
+        chosen = {
+            "tensor": self._by("return_log_probs", self._distribution()),
+            "logits": _emulated("Computed from generation_logits: the model's own, before temperature and penalties."),
+            None: self._no_logprobs("output_log_probs"),
+        }[abilities.logprobs]
+        top = {
+            "tensor": self._by("num_top_log_probs", self._distribution(alternatives=True), MAX_TOP_LOGPROBS),
+            "logits": _emulated(
+                "Computed from generation_logits, with the chosen token's: the model's own, before temperature and "
+                "penalties.",
+                MAX_TOP_LOGPROBS,
+            ),
+            None: self._no_logprobs("top_log_probs (nor are generation_logits allowed by configuration)"),
+        }[abilities.top_logprobs]
+        prompt = {
+            "tensor": self._by("num_prompt_log_probs", "the model's own", MAX_TOP_LOGPROBS),
+            "logits": _emulated(
+                f"Computed from context_logits, of prompts up to {abilities.prompt_logprobs_tokens} tokens.",
+                MAX_TOP_LOGPROBS,
+            ),
+            None: self._no_logprobs("prompt_log_probs (nor are context_logits allowed by configuration)"),
+        }[abilities.prompt_logprobs]
+        echo = "The gateway puts the prompt before the answer" + (
+            "; with log-probs too." if prompt.how != "impossible" else "; without log-probs only."
+        )
+        return {"logprobs": chosen, "top_logprobs": top, "prompt_logprobs": prompt, "echo": _emulated(echo)}
+
+    def _distribution(self, *, alternatives: bool = False) -> str:
+        if self._normalized and not alternatives:
+            return "relative to the candidates that top_k and top_p leave, as normalize_log_probs is not false"
+        return "of the distribution after temperature and penalties, before top_k and top_p"
+
+    def _no_logprobs(self, output: str) -> Capability:
+        if not self._abilities.token_ids:
+            return _impossible(f"{self._model!r} answers text without token ids, so nothing can be said of tokens.")
+        return _impossible(f"The Triton model {self._model!r} has no output {output}.")
+
+    def answers(self) -> dict[str, Capability]:
+        abilities = self._abilities
+        if abilities.token_ids:
+            ids = _emulated("The engine's own token ids.")
+            special = _emulated("The gateway detokenizes.")
+        else:
+            ids = _impossible(f"{self._model!r} answers text without token ids.")
+            special = _impossible("Triton's postprocessing detokenizes, and its own setting decides.")
+        cached = {
+            "tokens": self._by("return_perf_metrics", "exact"),
+            "blocks": self._by(
+                "return_perf_metrics",
+                f"in whole blocks of {abilities.tokens_per_block} tokens, so that up to a block less is told",
+            ),
+            None: _impossible("The engine does not say how many tokens its blocks have; set tokens_per_block."),
+        }[abilities.cached_tokens]
+        return {
+            "stream": _native("By decoupled responses."),
+            "return_token_ids": ids,
+            "skip_special_tokens": special,
+            "cached_tokens": cached,
+            "prompt_token_ids": _native("By the engine's input input_ids.")
+            if self._prompt_ids
+            else _impossible("Prompts travel as text through the ensemble; set `path: tokens` for this model."),
+        }
+
+    def refused(self) -> dict[str, Capability]:
+        guides = (
+            "Guided decoding is not served yet; ask for the format in the messages."
+            if self._encoder.declares("guided_decoding_guide")
+            else f"The Triton model {self._model!r} has no inputs for guided decoding."
+        )
+        return {
+            **dict.fromkeys(_GUIDES, _impossible(guides)),
+            "priority": _impossible("TensorRT-LLM's models in Triton have no input for it; all requests are equal."),
+            "suffix": _impossible("The engine continues text and cannot fill a gap; put the context into the prompt."),
+        }
+
+
+def _native(note: str, limit: int | None = None) -> Capability:
+    return Capability("native", note, limit)
+
+
+def _emulated(note: str, limit: int | None = None) -> Capability:
+    return Capability("emulated", note, limit)
+
+
+def _impossible(note: str) -> Capability:
+    return Capability("impossible", note)

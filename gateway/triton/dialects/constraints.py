@@ -1,0 +1,86 @@
+"""What a request forbids, prefers or searches for beyond sampling, as tensors. Each is sent only when asked for."""
+
+from __future__ import annotations
+
+from array import array
+
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import EngineError, ErrorKind
+from gateway.generation.request import GenerationRequest
+from gateway.triton.abilities import Abilities
+from gateway.triton.dialects.encoder import RequestEncoder
+from gateway.triton.errors import unsupported
+
+
+def put_min_tokens(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+    """Add ``min_tokens``, which keeps the engine from drawing ``end_id`` before so many tokens.
+
+    Raises:
+        EngineError: the model has no such tensor.
+    """
+    if request.min_tokens and not encoder.put(wire, "min_tokens", request.min_tokens):
+        raise unsupported("min_tokens", encoder.model.name)
+
+
+def put_beams(
+    encoder: RequestEncoder,
+    wire: service_pb2.ModelInferRequest,
+    request: GenerationRequest,
+    abilities: Abilities,
+    *,
+    length_penalty: str,
+) -> None:
+    """Add the beam search, of which the best beam is the answer.
+
+    Args:
+        encoder: encoder of the model.
+        wire: the request to add to.
+        request: what was asked for.
+        abilities: what the model can do.
+        length_penalty: the model's name of that tensor.
+
+    Raises:
+        EngineError: more beams than the engine has, or no tensor for the length penalty.
+    """
+    if request.beam_width <= 1:
+        return
+    if request.beam_width > abilities.beams:
+        message = (
+            f"This model's engine searches at most {abilities.beams} beams."
+            if abilities.beams > 1
+            else "This model's engine does not do beam search."
+        )
+        raise EngineError(ErrorKind.INVALID_REQUEST, message)
+    encoder.put(wire, "beam_width", request.beam_width)
+    if request.length_penalty != 1.0 and not encoder.put(wire, length_penalty, request.length_penalty):
+        raise unsupported("length_penalty", encoder.model.name)
+
+
+def put_logit_bias(
+    encoder: RequestEncoder,
+    wire: service_pb2.ModelInferRequest,
+    request: GenerationRequest,
+    abilities: Abilities,
+) -> None:
+    """Add the dense ``embedding_bias``, as wide as the engine's logits.
+
+    The width is the engine's own where it says so, else that of the model's folder, which comes with the request.
+
+    Raises:
+        EngineError: the model has no such tensor, nobody knows the width, or an id is outside of it.
+    """
+    if not request.logit_bias:
+        return
+    width = abilities.vocab_size or request.vocab_size
+    if not width or not encoder.declares("embedding_bias"):
+        raise unsupported("logit_bias", encoder.model.name)
+    bias = array("f", bytes(4 * width))
+    for token, value in request.logit_bias.items():
+        if not 0 <= token < width:
+            raise EngineError(
+                ErrorKind.INVALID_REQUEST,
+                f"logit_bias: {token} is not a token id of this model, whose vocabulary has {width}.",
+            )
+        bias[token] = value
+    encoder.put_raw(wire, "embedding_bias", bias.tobytes(), shape=(width,))

@@ -1,0 +1,502 @@
+"""Every parameter of chat on the real Triton: its effect, its neutrality or its refusal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from openai import OpenAI
+
+from gateway.openai.parameters import PARAMETERS, find
+from gateway.tokens import Tokenizer
+from tests.clients.parameters_stack import MAX_SEQ_LEN, OPEN, TEXT, TOKENS, Asker, serve
+from tests.stack import GatewayProcess
+
+Test = Callable[..., None]
+COVERED: set[str] = set()
+END = 2  # <|im_end|>
+SEED = 43  # of the test of n: every draw lies well inside of its interval, which that test checks
+
+
+def covers(*names: str) -> Callable[[Test], Test]:
+    """Marks what a test shows the effect, the neutrality or the refusal of."""
+
+    def mark(test: Test) -> Test:
+        COVERED.update(names)
+        return test
+
+    return mark
+
+
+@pytest.fixture(scope="module")
+def gateway(triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    yield from serve(tmp_path_factory.mktemp("parameters"), triton, tiny_model_dir)
+
+
+@pytest.fixture(scope="module")
+def asker(gateway: GatewayProcess) -> Iterator[Asker]:
+    asker = Asker(gateway.url)
+    yield asker
+    asker.close()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model_dir: Path) -> Tokenizer:
+    return Tokenizer.from_folder(tiny_model_dir)
+
+
+@pytest.fixture(scope="module")
+def greedy(asker: Asker) -> list[int]:
+    """Ids of the greedy answer, which many tests bend."""
+    ids = asker.ids()
+    assert len(ids) == 8
+    return ids
+
+
+def test_every_parameter_has_a_test() -> None:
+    assert {row.name for row in PARAMETERS if "chat" in row.endpoints} - COVERED == set()
+
+
+def test_an_openai_client_that_validates_strictly(gateway: GatewayProcess) -> None:
+    with OpenAI(
+        base_url=f"{gateway.url}/v1", api_key="-", max_retries=0, timeout=60, _strict_response_validation=True
+    ) as client:
+        answer = client.chat.completions.create(
+            model=TOKENS,
+            messages=[{"role": "user", "content": "Hi"}],
+            max_tokens=4,
+            n=2,
+            logprobs=True,
+            top_logprobs=2,
+            service_tier="flex",
+            extra_body={"return_token_ids": True, "prompt_logprobs": 1},
+        )
+        assert [choice.index for choice in answer.choices] == [0, 1]
+        assert answer.service_tier == "default"
+        stream = client.chat.completions.create(
+            model=TOKENS,
+            messages=[{"role": "user", "content": "Hi"}],
+            max_tokens=4,
+            n=2,
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_body={"return_token_ids": True},
+        )
+        assert list(stream)[-1].usage is not None
+
+
+# What the request is
+
+
+@covers("model", "messages", "stream", "stream_options", "stream_options.include_usage")
+def test_a_stream_and_its_usage(asker: Asker) -> None:
+    assert asker.post(model="none").status_code == 404
+    assert asker.refused(messages=[])["param"] == "messages"
+    body = asker.chat()
+    events = [json.loads(event) for event in asker.stream(stream_options={"include_usage": True})]
+    texts = [event["choices"][0]["delta"].get("content", "") for event in events[:-1]]
+    assert "".join(texts) == body["choices"][0]["message"]["content"]
+    assert all(event["usage"] is None for event in events[:-1])
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"]["completion_tokens"] == body["usage"]["completion_tokens"]
+    assert "usage" not in json.loads(asker.stream(stream_options={})[-1])
+
+
+@covers("stream_options.continuous_usage_stats")
+def test_usage_in_every_chunk(asker: Asker) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    events = [json.loads(event) for event in asker.stream(stream_options=options)]
+    counts = [event["usage"]["completion_tokens"] for event in events]
+    assert counts == sorted(counts)
+    assert counts[-1] == 8
+    assert len({event["usage"]["prompt_tokens"] for event in events}) == 1
+
+
+def test_usage_tells_what_the_cache_had(asker: Asker) -> None:
+    content = "A prompt that is long enough to fill some blocks of the cache. " * 4
+    first = asker.chat(content)["usage"]
+    second = asker.chat(content)["usage"]
+    cached = second["prompt_tokens_details"]["cached_tokens"]
+    assert first["prompt_tokens_details"]["cached_tokens"] < cached < second["prompt_tokens"]
+    assert second["completion_tokens_details"]["reasoning_tokens"] == 0
+
+
+# Sampling
+
+
+@covers("temperature", "seed")
+def test_temperature_and_seed(asker: Asker, greedy: list[int]) -> None:
+    assert asker.ids(temperature=0.00001, seed=1) == greedy
+    hot = [asker.ids(temperature=2, seed=seed) for seed in (1, 2, 1, -1)]
+    assert hot[0] == hot[2]
+    assert len({tuple(ids) for ids in (*hot, greedy)}) == 4
+    assert asker.refused(temperature=2.1)["param"] == "temperature"
+
+
+@covers("top_p", "top_k", "min_p")
+def test_what_leaves_one_candidate_is_greedy(asker: Asker, greedy: list[int]) -> None:
+    free = asker.ids(temperature=1.5, seed=3)
+    assert free != greedy
+    for field in ({"top_p": 1e-6}, {"top_p": 0}, {"top_k": 1}, {"min_p": 1.0}):
+        assert asker.ids(temperature=1.5, seed=3, **field) == greedy, field
+    for neutral in ({"top_p": 1}, {"top_k": 0}, {"top_k": -1}, {"min_p": 0}):
+        assert asker.ids(temperature=1.5, seed=3, **neutral) == free, neutral
+    assert asker.refused(temperature=1, top_k=1025)["param"] == "top_k"
+
+
+@covers("presence_penalty", "frequency_penalty")
+def test_penalties_lower_log_probs_of_what_the_prompt_has(asker: Asker, tokenizer: Tokenizer) -> None:
+    content = "abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz 0123456789 ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    counts = np.bincount(asker.prompt_ids(content), minlength=tokenizer.vocab_size)
+    by_text = {bytes([byte]): counts[tokenizer.encode(chr(byte))[0]] for byte in range(0x21, 0x7F)}
+
+    def tops(**fields: float) -> dict[bytes, float]:
+        body = asker.chat(content, max_tokens=1, logprobs=True, top_logprobs=20, **fields)
+        (entry,) = body["choices"][0]["logprobs"]["content"]
+        return {bytes(each["bytes"]): each["logprob"] for each in entry["top_logprobs"]}
+
+    base = tops()
+    for fields, expected in (
+        ({"presence_penalty": 1.0}, lambda count: -1.0 * (count > 0)),
+        ({"frequency_penalty": -0.5}, lambda count: 0.5 * count),
+    ):
+        other = tops(**fields)
+        shared = [data for data in base.keys() & other.keys() if data in by_text]
+        shifts = [other[data] - base[data] - expected(by_text[data]) for data in shared]
+        assert len({by_text[data] > 0 for data in shared}) == 2 or len({by_text[data] for data in shared}) > 1
+        assert np.ptp(shifts) < 1e-4  # all moved by the same constant besides: the new normalization
+    assert tops(presence_penalty=0, frequency_penalty=0) == pytest.approx(base, abs=1e-4)
+
+
+@covers("repetition_penalty")
+def test_repetition_penalty_takes_the_other_of_two(asker: Asker) -> None:
+    bias = {"250": 90, "251": 90}
+    once = asker.ids(logit_bias=bias, repetition_penalty=10, max_tokens=2)
+    assert sorted(once) == [250, 251]
+    assert asker.ids(repetition_penalty=1) == asker.ids()
+    assert asker.refused(repetition_penalty=11)["param"] == "repetition_penalty"
+
+
+@covers("logit_bias")
+def test_logit_bias_is_never_and_always(asker: Asker, greedy: list[int]) -> None:
+    never = {str(index): -100 for index in greedy}
+    assert not set(asker.ids(logit_bias=never, max_tokens=24)) & set(greedy)
+    assert not set(asker.ids(logit_bias=never, max_tokens=24, temperature=2, seed=1)) & set(greedy)
+    for fields in ({}, {"temperature": 2, "seed": 1}, {"presence_penalty": 2}):
+        assert asker.ids(logit_bias={"77": 100}, **fields) == [77] * 8
+    assert asker.ids(logit_bias={}) == greedy
+    assert asker.refused(logit_bias={"100000": 1})["param"] == "logit_bias"
+    assert asker.refused(logit_bias={"77": 101})["param"] == "logit_bias.77"
+    refused = asker.refused(logit_bias={"77": 100}, model=TEXT)
+    assert (refused["param"], refused["code"]) == ("logit_bias", "unsupported_parameter")
+
+
+@covers("bad_words")
+def test_bad_words_are_not_written(asker: Asker, tokenizer: Tokenizer) -> None:
+    text = asker.text(logit_bias={"77": 50, "78": 49.0})
+    word = next(character for character in text if tokenizer.encode(character)[0] in (77, 78))
+    assert word not in asker.text(logit_bias={"77": 50, "78": 49.0}, bad_words=[word])
+    assert asker.text(bad_words=[]) == asker.text()
+
+
+# Length, ends, choices
+
+
+@covers("max_tokens", "max_completion_tokens")
+def test_limits(asker: Asker, greedy: list[int]) -> None:
+    assert asker.ids(max_tokens=3) == asker.ids(max_tokens=None, max_completion_tokens=3) == greedy[:3]
+    assert asker.refused(max_tokens=3, max_completion_tokens=4)["param"] == "max_tokens"
+    clamped = asker.chat(max_tokens=MAX_SEQ_LEN, ignore_eos=True)
+    assert clamped["usage"]["total_tokens"] == MAX_SEQ_LEN
+    assert clamped["choices"][0]["finish_reason"] == "length"
+    refused = asker.refused(model=OPEN, max_tokens=None, max_completion_tokens=MAX_SEQ_LEN)
+    assert (refused["param"], refused["code"]) == ("max_completion_tokens", "context_length_exceeded")
+
+
+@covers("min_tokens", "ignore_eos", "skip_special_tokens")
+def test_the_end_token_can_be_held_back_passed_and_shown(asker: Asker) -> None:
+    ends = {str(END): 100}
+    body = asker.chat(logit_bias=ends)
+    assert (body["usage"]["completion_tokens"], body["choices"][0]["finish_reason"]) == (0, "stop")
+    body = asker.chat(logit_bias=ends, min_tokens=3)
+    assert (body["usage"]["completion_tokens"], body["choices"][0]["finish_reason"]) == (3, "stop")
+    body = asker.chat(logit_bias=ends, ignore_eos=True)
+    assert (body["usage"]["completion_tokens"], body["choices"][0]["finish_reason"]) == (8, "length")
+    assert body["choices"][0]["message"]["content"] == ""
+    assert asker.text(logit_bias=ends, ignore_eos=True, skip_special_tokens=False) == "<|im_end|>" * 8
+    assert asker.refused(min_tokens=9)["param"] == "min_tokens"
+
+
+@covers("stop", "include_stop_str_in_output")
+def test_stops(asker: Asker) -> None:
+    for model in (TOKENS, TEXT):
+        always = {"bad_words": ["x"]} if model == TEXT else {"logit_bias": {"77": 100}}
+        whole = asker.text(model=model, max_tokens=24, **always)
+        stop = whole[2:4]
+        end = whole.index(stop)
+        cut = asker.chat(model=model, max_tokens=24, stop=stop, **always)["choices"][0]
+        assert (cut["message"]["content"], cut["finish_reason"]) == (whole[:end], "stop")
+        kept = asker.text(model=model, max_tokens=24, stop=[stop], include_stop_str_in_output=True, **always)
+        assert kept == whole[: end + len(stop)]
+    five = ["0a", "1b", "2c", "3d", "4e"]
+    assert asker.refused(stop=five)["param"] == "stop"
+    asker.chat(model=OPEN, stop=five)
+
+
+@covers("stop_token_ids")
+def test_stop_token_ids(asker: Asker, greedy: list[int]) -> None:
+    for model in (TOKENS, TEXT):
+        whole = asker.ids(model=model)
+        body = asker.chat(model=model, stop_token_ids=[whole[3]], return_token_ids=True)["choices"][0]
+        end = whole.index(whole[3])
+        assert (body["token_ids"], body["finish_reason"]) == (whole[: end + 1], "stop")
+    assert asker.refused(stop_token_ids=[100000])["param"] == "stop_token_ids"
+    assert asker.ids(stop_token_ids=[]) == greedy
+
+
+@covers("n")
+@pytest.mark.parametrize("model", [TOKENS, TEXT])
+def test_n_choices_equal_requests_with_seeds_in_a_row(asker: Asker, model: str) -> None:
+    fields: dict[str, Any] = {"model": model, "temperature": 1, "top_k": 20, "logprobs": True, "top_logprobs": 20}
+    body = asker.chat(n=4, seed=SEED, **fields)
+    texts = [choice["message"]["content"] for choice in body["choices"]]
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
+    assert len(set(texts)) == 4
+    if model == TOKENS:
+        for index, choice in enumerate(body["choices"]):
+            check_draws(choice["logprobs"]["content"], SEED + index)
+    alone = [asker.chat(seed=SEED + index, **fields) for index in range(4)]
+    assert texts == [one["choices"][0]["message"]["content"] for one in alone]
+    assert body["usage"]["prompt_tokens"] == alone[0]["usage"]["prompt_tokens"]
+    assert body["usage"]["completion_tokens"] == sum(one["usage"]["completion_tokens"] for one in alone)
+
+
+def check_draws(entries: list[dict[str, Any]], seed: int) -> None:
+    """Each drawn token follows from the seed, and lies well inside of its interval: batch effects cannot move it."""
+    draws = np.random.Generator(np.random.PCG64(seed))
+    for entry in entries:
+        mass = np.exp([each["logprob"] for each in entry["top_logprobs"]])
+        total = np.cumsum(mass / mass.sum())
+        place = int(np.searchsorted(total, drawn := draws.random()))
+        assert entry["top_logprobs"][place]["bytes"] == entry["bytes"]
+        assert np.abs(total - drawn)[:-1].min() > 1e-3
+
+
+def test_a_stream_of_choices(asker: Asker) -> None:
+    fields: dict[str, Any] = {"n": 3, "seed": SEED, "temperature": 1}
+    whole = asker.chat(**fields)
+    texts, reasons = ["", "", ""], ["", "", ""]
+    for event in map(json.loads, asker.stream(**fields)):
+        (choice,) = event["choices"]
+        texts[choice["index"]] += choice["delta"].get("content", "")
+        reasons[choice["index"]] += choice["finish_reason"] or ""
+    assert texts == [choice["message"]["content"] for choice in whole["choices"]]
+    assert reasons == [choice["finish_reason"] for choice in whole["choices"]]
+
+
+@covers("best_of")
+def test_the_best_of_several(asker: Asker) -> None:
+    fields: dict[str, Any] = {"temperature": 1, "seed": 9, "ignore_eos": True}
+    choices = asker.chat(n=3, logprobs=True, **fields)["choices"]
+    means = [np.mean([entry["logprob"] for entry in choice["logprobs"]["content"]]) for choice in choices]
+    order = np.argsort(means)[::-1]
+    best = asker.chat(n=2, best_of=3, **fields)
+    texts = [choices[place]["message"]["content"] for place in order[:2]]
+    assert [choice["message"]["content"] for choice in best["choices"]] == texts
+    assert all(choice["logprobs"] is None for choice in best["choices"])
+    assert best["usage"]["completion_tokens"] == 24
+    assert asker.refused(n=3, best_of=2)["param"] == "best_of"
+
+
+@covers("use_beam_search", "length_penalty")
+def test_beams_are_refused_where_the_engine_has_none(asker: Asker) -> None:
+    refused = asker.refused(use_beam_search=True, best_of=2)
+    assert (refused["param"], refused["code"]) == ("best_of", "unsupported_parameter")
+    assert asker.refused(length_penalty=2)["param"] == "length_penalty"
+    assert asker.text(use_beam_search=False, length_penalty=1.0) == asker.text()
+
+
+# What is told of the tokens
+
+
+@covers("logprobs", "top_logprobs")
+def test_log_probs(asker: Asker) -> None:
+    for model in (TOKENS, TEXT):
+        choice = asker.chat(model=model, logprobs=True, top_logprobs=20)["choices"][0]
+        entries = choice["logprobs"]["content"]
+        assert (
+            b"".join(bytes(entry["bytes"]) for entry in entries).decode(errors="replace")
+            == choice["message"]["content"]
+        )
+        for entry in entries:
+            assert len(entry["top_logprobs"]) == 20
+            assert entry["top_logprobs"][0]["logprob"] == entry["logprob"]  # greedy
+        assert asker.chat(model=model)["choices"][0]["logprobs"] is None
+    assert asker.refused(top_logprobs=2)["param"] == "top_logprobs"
+
+
+@covers("prompt_logprobs")
+def test_log_probs_of_the_prompt(asker: Asker) -> None:
+    body = asker.chat(prompt_logprobs=2, return_token_ids=True, max_tokens=1)
+    first, *others = body["prompt_logprobs"]
+    assert first is None
+    assert len(others) == len(body["prompt_token_ids"]) - 1
+    for index, row in zip(body["prompt_token_ids"][1:], others, strict=True):
+        assert row[str(index)]["logprob"] <= 0
+        assert 2 <= len(row) <= 3
+    assert "prompt_logprobs" not in asker.chat(max_tokens=1)
+
+
+@covers("return_token_ids")
+def test_token_ids(asker: Asker, tokenizer: Tokenizer, greedy: list[int]) -> None:
+    body = asker.chat(return_token_ids=True)
+    assert tokenizer.decode(greedy) == body["choices"][0]["message"]["content"]
+    assert tokenizer.decode(body["prompt_token_ids"], skip_special_tokens=False).endswith("assistant\n")
+    events = [json.loads(event) for event in asker.stream(return_token_ids=True)]
+    assert events[0]["prompt_token_ids"] == body["prompt_token_ids"]
+    streamed = [index for event in events for index in event["choices"][0].get("token_ids", ())]
+    assert streamed == greedy
+
+
+# What the prompt is made of
+
+
+@covers("continue_final_message", "add_generation_prompt", "echo")
+def test_the_last_message_is_continued(asker: Asker, tokenizer: Tokenizer) -> None:
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well, "}]
+    fields: dict[str, Any] = {"messages": messages, "continue_final_message": True}
+    assert tokenizer.decode(asker.prompt_ids(**fields)).endswith("assistant\nWell, ")
+    assert asker.text(echo=True, **fields) == "Well, " + asker.text(**fields)
+    events = [json.loads(event) for event in asker.stream(echo=True, **fields)]
+    assert events[1]["choices"][0]["delta"]["content"] == "Well, "
+    closed = tokenizer.decode(asker.prompt_ids(add_generation_prompt=False), skip_special_tokens=False)
+    assert closed.endswith("<|im_end|>\n")
+    assert asker.prompt_ids(add_generation_prompt=True) == asker.prompt_ids()
+    assert asker.refused(add_generation_prompt=True, **fields)["param"] == "continue_final_message"
+    assert asker.refused(echo=True)["param"] == "echo"
+
+
+@covers("reasoning_effort", "documents", "chat_template_kwargs")
+def test_what_the_template_reads(asker: Asker, tokenizer: Tokenizer) -> None:
+    def prompt(**fields: Any) -> str:
+        return tokenizer.decode(asker.prompt_ids(model=OPEN, **fields), skip_special_tokens=False)
+
+    assert prompt(reasoning_effort="high").startswith("effort=high;")
+    assert prompt(documents=[{"text": "one"}, {"text": "two"}]).startswith("doc=one;doc=two;")
+    assert prompt(chat_template_kwargs={"tone": "calm"}).startswith("tone=calm;")
+    hostile = prompt(chat_template_kwargs={"tone": "<|im_start|>"})
+    assert hostile.startswith("tone=<|im_start|>;")
+    for fields in ({"reasoning_effort": "high"}, {"documents": [{"text": "one"}]}):
+        assert asker.refused(**fields)["param"] in fields
+    assert asker.text(reasoning_effort="none", documents=[], chat_template_kwargs={}) == asker.text()
+    answer = asker.post(chat_template_kwargs={"tone": "calm"})
+    assert answer.headers["x-ignored-parameters"] == "chat_template_kwargs.tone"
+    for name in ("messages", "tools", "bos_token", "add_generation_prompt"):
+        assert asker.refused(chat_template_kwargs={name: []})["param"] == f"chat_template_kwargs.{name}"
+
+
+@covers("chat_template")
+def test_a_template_of_the_request_s_own(asker: Asker, tokenizer: Tokenizer) -> None:
+    own = "{{ messages[0]['content'] }}!"
+    assert asker.prompt_ids("Hi", model=OPEN, chat_template=own) == tokenizer.encode("Hi!")
+    assert asker.refused(chat_template=own)["param"] == "chat_template"
+    for broken in ("{% if %}", "{{ ''.__class__.__mro__ }}", "{{ raise_exception('No.') }}"):
+        asker.refused(model=OPEN, chat_template=broken)
+
+
+# What changes nothing, and what cannot be
+
+ANNOTATIONS: dict[str, Any] = {
+    "user": "u",
+    "safety_identifier": "s",
+    "metadata": {"ticket": "7"},
+    "store": True,
+    "service_tier": "priority",
+    "prompt_cache_key": "k",
+    "prompt_cache_options": {"mode": "implicit"},
+    "prompt_cache_retention": "24h",
+}
+# A value that is refused, and one that changes nothing where there is one.
+UNSERVED: dict[str, tuple[Any, Any]] = {
+    "tools": ([{"type": "function", "function": {"name": "f"}}], []),
+    "tool_choice": ("required", "auto"),
+    "parallel_tool_calls": (1, True),
+    "functions": ([{"name": "f"}], []),
+    "function_call": ({"name": "f"}, "auto"),
+    "response_format": ({"type": "json_object"}, {"type": "text"}),
+    "audio": ({"voice": "alloy", "format": "wav"}, None),
+    "modalities": (["text", "audio"], ["text"]),
+    "prediction": ({"type": "content", "content": "x"}, None),
+    "moderation": ({"model": "m"}, None),
+    "verbosity": ("low", "medium"),
+    "web_search_options": ({}, None),
+    "priority": (1, 0),
+    "allowed_token_ids": ([1], []),
+    "logits_processors": (["f"], []),
+    "truncate_prompt_tokens": (5, None),
+    "return_tokens_as_token_ids": (True, False),
+    "spaces_between_special_tokens": (False, True),
+    "guided_json": ({"type": "object"}, None),
+    "guided_regex": ("a+", None),
+    "guided_choice": (["a"], []),
+    "guided_grammar": ("root ::= 'a'", None),
+    "structured_outputs": ({"regex": "a+"}, None),
+    "num_return_sequences": (2, 1),
+}
+
+
+@covers(*ANNOTATIONS)
+def test_annotations_are_logged_and_change_nothing(asker: Asker, gateway: GatewayProcess) -> None:
+    plain = asker.chat()
+    noted = asker.chat(**ANNOTATIONS)
+    assert noted["choices"] == plain["choices"]
+    assert noted["service_tier"] == "default"
+    assert any('"ticket": "7"' in line for line in gateway.log_lines())
+    assert asker.refused(metadata={"a": 1})["param"] == "metadata.a"
+
+
+@covers(*UNSERVED)
+def test_what_cannot_be_is_refused_and_what_says_nothing_is_served(asker: Asker) -> None:
+    for name, (value, _) in UNSERVED.items():
+        error = asker.refused(**{name: value})
+        assert (error["param"], error["code"]) == (name, "unsupported_parameter"), name
+    neutral = {name: value for name, (_, value) in UNSERVED.items()}
+    answer = asker.post(**neutral)
+    assert answer.status_code == 200, answer.text
+    assert "x-ignored-parameters" not in answer.headers
+    left_out = asker.post(model=OPEN, **{name: value for name, (value, _) in UNSERVED.items()})
+    assert set(left_out.headers["x-ignored-parameters"].split(", ")) == set(UNSERVED)
+
+
+@covers("stream_options.include_obfuscation")
+def test_obfuscation(asker: Asker) -> None:
+    param = "stream_options.include_obfuscation"
+    assert asker.refused(stream=True, stream_options={"include_obfuscation": True})["param"] == param
+    asker.stream(stream_options={"include_obfuscation": False})
+
+
+@pytest.mark.parametrize("value", [None])
+def test_null_is_absent_everywhere(asker: Asker, value: None) -> None:
+    rows = [row.name for row in PARAMETERS if "chat" in row.endpoints and "." not in row.name]
+    kept = {"model", "messages", "max_tokens", "temperature", "stream"}
+    answer = asker.post(**{name: value for name in rows if name not in kept})
+    assert answer.status_code == 200, answer.text
+    assert "x-ignored-parameters" not in answer.headers
+
+
+def test_the_capability_map_is_of_the_model(asker: Asker, gateway: GatewayProcess) -> None:
+    maps = {}
+    for name in (TOKENS, TEXT, OPEN):
+        body = asker.client.get(f"/v1/models/{name}").json()
+        maps[name] = body["capabilities"]
+        assert {key for key in maps[name] if find("chat", key)} >= {"n", "logit_bias", "tools", "user"}
+    assert maps[TOKENS]["logit_bias"]["how"] == "native"
+    assert maps[TEXT]["logit_bias"]["class"] == "impossible"
+    assert maps[TOKENS]["chat_template"]["class"] == "impossible"
+    assert maps[OPEN]["chat_template"]["how"] == "emulated"
+    assert maps[TOKENS]["top_k"]["limit"] == 1024
+    assert maps[TOKENS]["user"]["class"] == "annotation"

@@ -1,0 +1,174 @@
+"""The log-prob lists of completions: echoed prompts, text offsets, harnesses, and the streamed form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind
+from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows
+from gateway.tokens import Tokenizer
+from tests.app.harness import gateway
+from tests.app.scripted import ByteIds
+from tests.openai.completions_harness import FEATURES, checked, complete, events, joined, prompt_logprob, scores
+from tests.tokens.build import byte_level, sentence_piece
+
+
+async def test_lists_of_the_answer(folder: Path) -> None:
+    async with gateway(folder, scores(folder, "Hey"), features=FEATURES) as running:
+        body = checked((await complete(running, "a😀", logprobs=2, seed=0)).json())
+        lists = body["choices"][0]["logprobs"]
+        assert lists["tokens"] == ["H", "e", "y"]
+        assert lists["token_logprobs"] == [-1 / 8, -2 / 8, -3 / 8]
+        # The chosen token is there besides the alternatives that were asked for.
+        assert lists["top_logprobs"][0] == {"!": -0.01, '"': -0.02, "H": -1 / 8}
+        assert lists["text_offset"] == [2, 3, 4]  # characters, the prompt's among them as with OpenAI
+
+
+async def test_echo_has_the_prompt_before_the_answer(folder: Path) -> None:
+    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
+        body = checked((await complete(running, "aé<|im_end|>", logprobs=1, seed=0, echo=True)).json())
+        choice = body["choices"][0]
+        assert choice["text"] == "aé<|im_end|>yo"
+        lists = choice["logprobs"]
+        assert lists["tokens"] == ["a", r"bytes:\xc3", r"bytes:\xa9", "<|im_end|>", "y", "o"]
+        assert lists["token_logprobs"] == [None, *(prompt_logprob(p) for p in (1, 2, 3)), -1 / 8, -2 / 8]
+        assert lists["top_logprobs"][0] is None
+        assert lists["top_logprobs"][3] == {"!": -0.01, "<|im_end|>": prompt_logprob(3)}
+        assert lists["text_offset"] == [0, 1, 1, 2, 12, 13]
+        assert [request.prompt_logprobs for request in running.engine.requests] == [1]
+
+
+async def test_logprobs_0_names_the_chosen_token_alone(folder: Path) -> None:
+    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
+        lists = checked((await complete(running, "ab", logprobs=0, echo=True, seed=0)).json())["choices"][0]["logprobs"]
+        assert lists["top_logprobs"] == [None, {"b": prompt_logprob(1)}, {"y": -1 / 8}, {"o": -2 / 8}]
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1])
+async def test_sums_as_evaluation_harnesses_take_them(folder: Path, max_tokens: int) -> None:
+    ids = ByteIds(folder)
+    prompts = [ids.of("The sky is blue"), ids.of("ab"), ids.of("Grass")]
+    contexts = [10, 1, 2]
+    async with gateway(folder, scores(folder, "xyz"), features=FEATURES) as running:
+        body = checked(
+            (await complete(running, prompts, echo=True, logprobs=1, max_tokens=max_tokens, temperature=0)).json()
+        )
+        assert len(body["choices"]) == len(prompts)
+        for choice, prompt, context in zip(body["choices"], prompts, contexts, strict=True):
+            lists = choice["logprobs"]
+            assert {len(values) for values in lists.values()} == {len(prompt) + max_tokens}
+            last = len(prompt)
+            assert sum(lists["token_logprobs"][context:last]) == sum(prompt_logprob(p) for p in range(context, last))
+            if max_tokens:
+                assert lists["token_logprobs"][context:-1] == lists["token_logprobs"][context:last]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_one_token_that_is_an_end_has_its_row(folder: Path, stream: bool) -> None:
+    end = 257  # <|im_end|>, which ends answers of this model
+    async with gateway(folder, scores(folder, "", end=end), features=FEATURES) as running:
+        answer = await complete(running, "ab", echo=True, logprobs=1, max_tokens=1, seed=0, stream=stream)
+        choice = joined(events(answer.content)) if stream else checked(answer.json())["choices"][0]
+        assert choice["text"] == "ab"
+        assert choice["finish_reason"] == "stop"
+        assert choice["logprobs"]["tokens"] == ["a", "b", "<|im_end|>"]
+        assert choice["logprobs"]["text_offset"] == [0, 1, 2]
+        longer = await complete(running, "ab", logprobs=1, max_tokens=2)
+        assert longer.json()["choices"][0]["logprobs"]["tokens"] == []
+
+
+@pytest.mark.parametrize(
+    "body", [{"prompt": "aé"}, {"prompt": [[39, 72], [87]], "n": 2}, {"prompt": "b", "max_tokens": 0}]
+)
+async def test_a_stream_has_the_same_lists(folder: Path, body: dict[str, Any]) -> None:
+    async with gateway(folder, scores(folder, "né😀!"), features=FEATURES) as running:
+        for more in ({}, {"logprobs": 2}, {"logprobs": 0, "echo": True}, {"echo": True}):
+            asked = {"max_tokens": 7, "seed": 3, "echo": body.get("max_tokens") == 0, **body, **more}
+            if asked["max_tokens"] == 0:
+                asked["echo"] = True
+            whole = checked((await complete(running, **asked)).json())
+            chunks = events((await complete(running, **asked, stream=True)).content)
+            for choice in whole["choices"]:
+                assert joined(chunks, choice["index"]) == choice
+
+
+async def test_prompt_logprobs_by_themselves(folder: Path) -> None:
+    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
+        body = (await complete(running, ["ab", "c"], prompt_logprobs=1, logprobs=0, echo=True, seed=0)).json()
+        ids = ByteIds(folder).of("ab")
+        first, second = body["choices"]
+        assert first["prompt_logprobs"][0] is None
+        assert first["prompt_logprobs"][1] == {
+            "0": {"logprob": -0.01, "rank": 1, "decoded_token": "!"},
+            str(ids[1]): {"logprob": prompt_logprob(1), "rank": None, "decoded_token": "b"},
+        }
+        assert second["prompt_logprobs"] == [None]
+        assert first["logprobs"]["top_logprobs"][1] == {"b": prompt_logprob(1)}  # 0 alternatives were asked for there
+
+
+async def test_a_batch_of_long_prompts(folder: Path) -> None:
+    prompts = [[33 + number] * 200 for number in range(8)]
+    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
+        body = checked((await complete(running, prompts, echo=True, logprobs=1, max_tokens=1, seed=0)).json())
+        assert len(body["choices"]) == len(prompts)
+        for choice in body["choices"]:
+            assert choice["text"] == "".join(choice["logprobs"]["tokens"][:1]) * 200 + "y"
+            assert choice["logprobs"]["token_logprobs"] == [None, *(prompt_logprob(p) for p in range(1, 200)), -1 / 8]
+
+
+async def test_log_probs_that_do_not_fit_the_prompt_are_no_answer(folder: Path) -> None:
+    bad = [None, [0.5], [math.nan, -1.0]]
+    for given in bad:
+        chunk = EngineChunk(ids=[1], logprobs=[-1.0], prompt_logprobs=given, final=True)
+        async with gateway(folder, lambda _, chunk=chunk: [replace(chunk)], features=FEATURES) as running:
+            for stream in (False, True):
+                answer = await complete(running, "abc", echo=True, logprobs=0, stream=stream)
+                assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
+
+
+def prompt_lists(tokenizer: Tokenizer, text: str, *, bos: bool) -> dict[str, list[Any]]:
+    """The lists of an echoed prompt, with one generated row behind it."""
+    ids = tokenizer.encode(text)
+    if bos:
+        assert tokenizer.bos_id is not None
+        ids = [tokenizer.bos_id, *ids]
+    rows = prompt_rows(tokenizer, ids, text, [-1.0] * (len(ids) - 1), (), silent_bos=bos)
+    return LogprobWriter(len(text)).write([*rows, Row("x", b"x", -2.0, {"x": -2.0})])
+
+
+@pytest.mark.parametrize("bos", [False, True])
+@pytest.mark.parametrize(
+    ("tokenizer", "text"),
+    [
+        *((byte_level(), text) for text in ("the capital of Paris", " hello", "你é he", "<|im_end|> a")),
+        *((sentence_piece("llama2"), text) for text in ("the capital of Paris", " hello", "你é he")),
+        *((sentence_piece("mistral"), text) for text in ("the capital of Paris", "hello", "你 he")),
+        *((sentence_piece("gemma"), text) for text in ("the capital of Paris", " hello", "<|im_end|> a")),
+    ],
+)
+def test_offsets_cut_the_prompt_s_own_text(tokenizer: Tokenizer, bos: bool, text: str) -> None:
+    lists = prompt_lists(tokenizer, text, bos=bos)
+    tokens, cuts = lists["tokens"][bos:], lists["text_offset"][bos:]
+    for token, start, end in zip(tokens, cuts, cuts[1:], strict=False):
+        if not token.startswith("bytes:"):
+            assert text[start:end] == (token if start or text.startswith(token) else token.lstrip(" "))
+    assert (lists["text_offset"][0], cuts[0], cuts[-1]) == (0, 0, len(text))
+    assert lists["token_logprobs"] == [None, *[-1.0] * (len(lists["tokens"]) - 2), -2.0]
+
+
+@pytest.mark.parametrize(("style", "text"), [("llama2", "<|im_end|> a"), ("mistral", " hello")])
+def test_offsets_stay_in_a_text_that_its_tokens_do_not_give_back(style: str, text: str) -> None:
+    cuts = prompt_lists(sentence_piece(style), text, bos=False)["text_offset"]
+    assert cuts == sorted(cuts)
+    assert cuts[-1] == len(text)
+
+
+def test_a_broken_engine_is_told_of() -> None:
+    with pytest.raises(EngineError) as caught:
+        prompt_rows(byte_level(), (1, 2, 3), "ab", [-1.0], (), silent_bos=False)
+    assert caught.value.kind is ErrorKind.INTERNAL

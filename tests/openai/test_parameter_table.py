@@ -1,0 +1,94 @@
+"""The table of parameters: whole, in step with OpenAI's schema and with its page, and what its check decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types import completion_create_params
+from openai.types.chat import ChatCompletionStreamOptionsParam
+from openai.types.chat import completion_create_params as chat_create_params
+
+from gateway.generation import Capability
+from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.errors import OpenAIError
+from gateway.openai.parameters import PARAMETERS, Endpoint, Policy, check_parameters, find
+from gateway.parameters_document import render
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Policies:
+    impossible: Policy = "strict"
+    unknown: Policy = "warn"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "schema"),
+    [
+        ("chat", chat_create_params.CompletionCreateParamsBase),
+        ("chat", chat_create_params.CompletionCreateParamsStreaming),
+        ("completions", completion_create_params.CompletionCreateParamsBase),
+        ("completions", completion_create_params.CompletionCreateParamsStreaming),
+    ],
+)
+def test_every_parameter_of_openai_s_has_a_row(endpoint: Endpoint, schema: Any) -> None:
+    missing = [name for name in schema.__annotations__ if find(endpoint, name) is None]
+    assert missing == []
+    assert all(row.source == "OpenAI" for name in schema.__annotations__ if (row := find(endpoint, name)))
+
+
+def test_every_stream_option_has_a_row() -> None:
+    for name in ChatCompletionStreamOptionsParam.__annotations__:
+        assert find("chat", f"stream_options.{name}")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "request_type"), [("chat", ChatCompletionRequest), ("completions", CompletionRequest)]
+)
+def test_every_field_of_a_request_has_a_row(endpoint: Endpoint, request_type: Any) -> None:
+    assert [name for name in request_type.model_fields if find(endpoint, name) is None] == []
+
+
+def test_no_parameter_has_two_rows_at_an_endpoint() -> None:
+    names = [(endpoint, row.name) for row in PARAMETERS for endpoint in row.endpoints]
+    assert len(names) == len(set(names))
+
+
+def test_the_page_is_in_step() -> None:
+    assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == render(ROOT / "triton_repo")
+
+
+def test_every_neutral_value_passes_whatever_the_model_can() -> None:
+    for row in PARAMETERS:
+        nothing = {row.name: Capability("impossible", "not here.")}
+        for value in (None, *row.neutral):
+            for endpoint in row.endpoints:
+                assert check_parameters(endpoint, {row.name: value}, nothing, Policies("strict", "strict")).named == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "neutral"), [(0, True), (0.0, True), (False, False), (0.1, False), ("0", False), ([], False)]
+)
+def test_a_number_is_neutral_by_its_value_and_not_by_its_form(value: Any, neutral: bool) -> None:
+    row = find("chat", "min_p")
+    assert row is not None
+    assert row.is_neutral(value) is neutral
+
+
+def test_policies_decide() -> None:
+    fields = {"min_p": 0.5, "brand_new": 1, "temperature": 0.5, "tools": []}
+    with pytest.raises(OpenAIError) as caught:
+        check_parameters("chat", fields, {}, Policies())
+    assert caught.value.param == "min_p"
+    found = check_parameters("chat", fields, {}, Policies("warn", "ignore"))
+    assert (found.named, found.counted, found.dropped) == (("min_p",), ("min_p", "brand_new"), frozenset({"min_p"}))
+    native = {"min_p": Capability("native", "by a tensor.")}
+    assert check_parameters("chat", fields, native, Policies()).named == ("brand_new",)
+    with pytest.raises(OpenAIError) as caught:
+        check_parameters("chat", {"top_k": 11}, {"top_k": Capability("native", "by a tensor.", 10)}, Policies("ignore"))
+    assert (caught.value.param, caught.value.code) == ("top_k", "integer_above_max_value")

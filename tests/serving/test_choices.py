@@ -1,0 +1,125 @@
+"""Several generations as one answer: who speaks when, who fails, who is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Prompt, SequenceAssembler
+from gateway.serving.choices import Choices
+from gateway.serving.running import Deadlines, PieceWithIds, RunningGeneration
+from gateway.telemetry.metrics import Metrics
+from gateway.tokens import Tokenizer
+from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
+
+PROMPT = Prompt("p", (1, 2, 3))
+
+
+class Setup:
+    """Generations by one engine that does for each request, by its place, what a script says."""
+
+    def __init__(self, folder: Path, scripts: Sequence[list[Step]], *, keep_ids: bool = False) -> None:
+        self.engine = ScriptedEngine(lambda request: list(scripts[int(request.id)]), TOKENS)
+        self._tokenizer = Tokenizer.from_folder(folder)
+        self.metrics = Metrics()
+        self.choices = Choices([self._generation(index, keep_ids=keep_ids) for index in range(len(scripts))])
+
+    def _generation(self, index: int, *, keep_ids: bool) -> RunningGeneration:
+        request = GenerationRequest(id=str(index), prompt=PROMPT, max_tokens=100, cached_tokens=True)
+        return RunningGeneration(
+            self.engine,
+            request,
+            SequenceAssembler(request, self._tokenizer, keep_token_ids=keep_ids),
+            deadlines=Deadlines(60, 60),
+            metrics=self.metrics.for_model("m"),
+            arrived=time.perf_counter(),
+            keep_ids=keep_ids,
+        )
+
+
+async def texts_of(choices: Choices, count: int) -> tuple[list[str], list[int]]:
+    """The text of each choice, and the order in which they ended."""
+    texts, ended = [""] * count, []
+    while (ready := await choices.ready()) is not None:
+        for index, pieces, complete in ready:
+            texts[index] += "".join(piece.text for piece in pieces)
+            ended += [index] * complete
+    return texts, ended
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+async def test_each_choice_has_its_own_text_and_end(folder: Path, count: int) -> None:
+    ids = ByteIds(folder)
+    words = ["alpha", "b", "gamma", "", "eps"][:count]
+    setup = Setup(folder, [chunks(ids.of(word), cached_tokens=2) for word in words])
+    async with setup.choices as choices:
+        assert await choices.responded()
+        texts, ended = await texts_of(choices, count)
+        assert choices.done
+        assert await choices.ready() is None
+    assert texts == words
+    assert sorted(ended) == list(range(count))
+    usage = choices.usage()
+    assert (usage.prompt_tokens, usage.completion_tokens) == (3, sum(map(len, words)))
+    assert usage.cached_tokens == 2
+    assert choices.finish_reasons == ("stop",) * count
+
+
+async def test_pieces_come_as_they_are_ready(folder: Path) -> None:
+    gate, ids = asyncio.Event(), ByteIds(folder)
+    (a,), (b,) = ids.of("a"), ids.of("b")
+    slow: list[Step] = [gate, *chunks([a])]
+    setup = Setup(folder, [slow, [EngineChunk(ids=[b]), gate, EngineChunk(final=True)]])
+    async with setup.choices as choices:
+        assert await choices.responded()
+        ready = await choices.ready()
+        assert ready is not None
+        assert [(index, [piece.text for piece in pieces]) for index, pieces, _ in ready] == [(1, ["b"])]
+        assert await choices.ready(timeout=0.01) == []
+        gate.set()
+        assert (await texts_of(choices, 2))[0] == ["a", ""]
+
+
+async def test_one_failure_ends_all(folder: Path) -> None:
+    never, ids = asyncio.Event(), ByteIds(folder).of("a")
+    failing: list[Step] = [EngineChunk(ids=ids), EngineError(ErrorKind.INTERNAL, "It failed.")]
+    setup = Setup(folder, [[EngineChunk(ids=ids), never], failing, [never]])
+    async with setup.choices as choices:
+        assert await choices.responded()
+        with pytest.raises(EngineError, match="It failed"):
+            await texts_of(choices, 3)
+    assert setup.engine.running == 0
+    assert sorted(setup.engine.closed_early) == ["0", "2"]
+
+
+async def test_a_failure_before_any_response_is_raised_at_once(folder: Path) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, [[never], [EngineError(ErrorKind.QUEUE_FULL, "Full.")]])
+    async with setup.choices as choices:
+        with pytest.raises(EngineError, match="Full"):
+            await choices.responded()
+    assert setup.engine.running == 0
+
+
+async def test_silence_is_told(folder: Path) -> None:
+    never = asyncio.Event()
+    async with Setup(folder, [[never], [never]]).choices as choices:
+        assert not await choices.responded(timeout=0.01)
+
+
+async def test_ids_come_with_their_text(folder: Path) -> None:
+    ids = ByteIds(folder).of("aé")
+    setup = Setup(folder, [chunks(ids)], keep_ids=True)
+    found: list[tuple[str, list[int]]] = []
+    async with setup.choices as choices:
+        while (ready := await choices.ready()) is not None:
+            for _, pieces, _ in ready:
+                for piece in pieces:
+                    assert isinstance(piece, PieceWithIds)
+                    found.append((piece.text, list(piece.ids)))
+    assert found[:2] == [("a", ids[:1]), ("é", ids[1:])]
+    assert [index for _, some in found for index in some] == ids

@@ -1,0 +1,116 @@
+"""Detokenization is exact for every family: streamed text is the full decode, whatever the ids and the chunks."""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.generation import EngineChunk, GenerationRequest, Prompt, SequenceAssembler
+from gateway.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.tokens.pieces import ByteLevelDecoder, SentencePieceDecoder
+from tests.tokens.build import FIXED
+from tests.tokens.families import FAMILIES
+
+FAMILY = pytest.mark.parametrize("family", FAMILIES)
+QUICK = settings(FIXED, max_examples=50)
+LONG = settings(FIXED, max_examples=1500)
+SOURCES = [
+    "The capital of France", "  a  b ", "\n\n\n", "\r\n\t x", "Don't  STOP", "naïve café", "12345", "你好世界", "😀😃",
+    "👩‍👩‍👧", "🏳️‍🌈", "हिन्दी", "e\u0301", "\u00fc", "\ufeff", "\ufffd", "<|im_end|>", "</s>", "[INST]",
+    "<tool_call>", "<table>", "<0x41>", "▁▁", "\u2581", "\x00\x7f", "ﾠ", "\U0010ffff",
+]  # fmt: skip
+
+
+@st.composite
+def adversarial_ids(draw: st.DrawFn, tokenizer: Tokenizer) -> list[int]:
+    """Any ids: of texts, of beginnings, ends and repeats of texts, special ones, and ids that no token has."""
+    known = [tokenizer.encode(text) for text in SOURCES]
+    special = [index for index in range(tokenizer.vocab_size) if tokenizer.is_special(index)]
+    whole = st.sampled_from(known)
+    part = whole.flatmap(lambda ids: st.integers(0, len(ids)).map(lambda n: ids[:n]))
+    rest = whole.flatmap(lambda ids: st.integers(0, len(ids)).map(lambda n: ids[n:]))
+    one = (st.integers(0, tokenizer.vocab_size + 2) | st.sampled_from(special)).map(lambda index: [index])
+    typed = st.text(max_size=6).map(tokenizer.encode)
+    return list(chain.from_iterable(draw(st.lists(one | part | rest | whole | typed, max_size=10))))
+
+
+def streamed(tokenizer: Tokenizer, ids: list[int], cuts: list[int], *, skip: bool, watched: bool) -> list[str]:
+    """The text of each event when the ids come in chunks cut at ``cuts``."""
+    request = GenerationRequest("r", Prompt("", (1,)), 10**6, stop=("\U0010fffe never",) if watched else ())
+    assembler = SequenceAssembler(request, tokenizer, skip_special_tokens=skip)
+    edges = [0, *sorted(cut % (len(ids) + 1) for cut in cuts), len(ids)]
+    pieces = [assembler.feed(EngineChunk(ids=ids[start:end])) for start, end in pairwise(edges)]
+    return [piece.text for piece in [*pieces, assembler.finish()] if piece is not None]
+
+
+def check(family: str, data: st.DataObject) -> None:
+    tokenizer = FAMILIES[family]()
+    ids = data.draw(adversarial_ids(tokenizer))
+    skip, watched = data.draw(st.booleans()), data.draw(st.booleans())
+    whole = tokenizer.decode(ids, skip_special_tokens=skip)
+    events = streamed(tokenizer, ids, data.draw(st.lists(st.integers(0, 60), max_size=12)), skip=skip, watched=watched)
+    assert "".join(events) == whole
+    assert all(whole.startswith(shown) for shown in accumulate(events))
+    detokenizer = IncrementalDetokenizer(tokenizer, skip)
+    joined = b""
+    for index in ids:
+        joined += detokenizer.contribution(index)
+        detokenizer.push(index)
+    if "\ufffd" not in whole:
+        assert joined.decode() == whole
+
+
+@FAMILY
+@QUICK
+@given(data=st.data())
+def test_any_ids_in_any_chunking_stream_to_the_full_decode(family: str, data: st.DataObject) -> None:
+    check(family, data)
+
+
+@pytest.mark.long
+@FAMILY
+@LONG
+@given(data=st.data())
+def test_very_many_ids_in_any_chunking_stream_to_the_full_decode(family: str, data: st.DataObject) -> None:
+    check(family, data)
+
+
+@FAMILY
+@QUICK
+@given(text=st.text(max_size=40) | st.lists(st.sampled_from(SOURCES), max_size=4).map("".join))
+def test_texts_come_back(family: str, text: str) -> None:
+    tokenizer = FAMILIES[family]()
+    ids = tokenizer.encode(text)
+    assert "".join(streamed(tokenizer, ids, list(range(len(ids))), skip=False, watched=False)) == tokenizer.decode(
+        ids, skip_special_tokens=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "decoder"),
+    [
+        (name, SentencePieceDecoder if name in {"mistral_v1", "mistral_v3", "gemma"} else ByteLevelDecoder)
+        for name in FAMILIES
+    ],
+)
+def test_no_family_is_followed_as_a_black_box(family: str, decoder: type) -> None:
+    assert isinstance(FAMILIES[family]().decoder, decoder)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "smollm", "llama3", "tekken", "gemma"])
+def test_ordinary_text_survives_the_round_trip(family: str) -> None:
+    """The families are what they stand for: nothing is lost or added on the way to ids and back."""
+    tokenizer = FAMILIES[family]()
+    text = "  The capital, naïve café:\n\n\tx = 12345.67  👩‍👩‍👧 हिन्दी 你好 "
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("family", ["mistral_v1", "mistral_v3"])
+def test_the_space_that_sentence_piece_adds_is_gone_again(family: str) -> None:
+    tokenizer = FAMILIES[family]()
+    ids = tokenizer.encode("the capital of")
+    assert tokenizer.token_bytes(ids[0]) == b" the"
+    assert tokenizer.decode(ids) == "the capital of"

@@ -1,0 +1,135 @@
+"""What is said of each request parameter, by what models declare and by the path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from scripted_triton import stock_config, stock_configs
+
+from gateway.generation.engine import Capability
+from gateway.triton import EngineOptions
+from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import read_pipeline
+
+
+class NoTransport:
+    def infer(self, *_args: Any, **_options: Any) -> Any:
+        raise AssertionError("nothing is sent here")
+
+
+def capabilities(path: str, options: EngineOptions | None = None, **changed: Any) -> Mapping[str, Capability]:
+    views = {name: ModelView.of(config) for name, config in (stock_configs() | changed).items()}
+    models = Models(
+        views["ensemble"], views["tensorrt_llm"], views["preprocessing"], read_pipeline(views["ensemble"]), ()
+    )
+    make = tokens_engine if path == "tokens" else ensemble_engine
+    return make(Connection(NoTransport()), models, "test", options or EngineOptions()).features.capabilities
+
+
+def without(model: str, *names: str) -> Any:
+    config = stock_config(model)
+    for tensors in (config.input, config.output):
+        kept = [tensor for tensor in tensors if tensor.name not in names]
+        del tensors[:]
+        tensors.extend(kept)
+    return config
+
+
+def hows(table: Mapping[str, Capability]) -> dict[str, str]:
+    return {name: capability.how for name, capability in table.items()}
+
+
+NATIVE = {
+    "max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "temperature", "top_p", "top_k", "min_p", "seed",
+    "presence_penalty", "frequency_penalty", "repetition_penalty", "bad_words", "logprobs", "top_logprobs",
+    "prompt_logprobs", "stream", "cached_tokens",
+}  # fmt: skip
+EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids", "skip_special_tokens"}
+NEVER = {"response_format", "guided_json", "guided_regex", "priority", "suffix", "early_stopping"}
+
+
+def test_this_projects_engine_by_tokens() -> None:
+    found = hows(capabilities("tokens"))
+    assert {name for name, how in found.items() if how == "native"} == NATIVE | {
+        "logit_bias",
+        "stop_token_ids",
+        "prompt_token_ids",
+    }
+    assert {name for name, how in found.items() if how == "emulated"} == EMULATED
+    assert NEVER | {"use_beam_search", "length_penalty"} <= {name for name, how in found.items() if how == "impossible"}
+
+
+def test_this_projects_engine_through_the_ensemble() -> None:
+    found = hows(capabilities("ensemble"))
+    assert {name for name, how in found.items() if how == "native"} == NATIVE
+    assert {name for name, how in found.items() if how == "emulated"} == EMULATED | {"stop_token_ids"}
+    assert found["logit_bias"] == found["prompt_token_ids"] == "impossible"
+    assert set(found) == set(capabilities("tokens"))
+
+
+def test_an_ensemble_that_answers_text_only() -> None:
+    found = capabilities("ensemble", ensemble=without("ensemble", "output_ids", "sequence_length"))
+    for name in ("logprobs", "top_logprobs", "prompt_logprobs", "stop_token_ids", "return_token_ids"):
+        assert found[name].how == "impossible"
+        assert "token ids" in found[name].note
+    assert found["skip_special_tokens"].how == "impossible"
+    assert found["temperature"].how == "native"
+
+
+def test_an_engine_as_upstream_has_it() -> None:
+    own = ("min_p", "num_top_log_probs", "num_prompt_log_probs", "num_cached_tokens")
+    config = without("tensorrt_llm", *own)
+    for parameter in ("tokens_per_block", "normalize_log_probs"):
+        if parameter in config.parameters:
+            del config.parameters[parameter]
+    found = capabilities("tokens", tensorrt_llm=config)
+    for name in ("min_p", "top_logprobs", "prompt_logprobs", "cached_tokens"):
+        assert found[name].how == "impossible"
+    assert "top_p" in found["min_p"].note
+    assert "normalize_log_probs" in found["logprobs"].note
+    allowed = EngineOptions(generation_logits=True, context_logits_tokens=128, tokens_per_block=64)
+    found = capabilities("tokens", allowed, tensorrt_llm=config)
+    assert (found["top_logprobs"].how, found["top_logprobs"].limit) == ("emulated", 20)
+    assert found["prompt_logprobs"].how == "emulated"
+    assert "128" in found["prompt_logprobs"].note
+    assert found["cached_tokens"].how == "native"
+    assert "64" in found["cached_tokens"].note
+
+
+def test_beam_search_where_the_engine_allows_it() -> None:
+    config = stock_config("tensorrt_llm")
+    config.parameters["max_beam_width"].string_value = "8"
+    for path in ("tokens", "ensemble"):
+        found = capabilities(path, tensorrt_llm=config)
+        assert (found["use_beam_search"].how, found["use_beam_search"].limit) == ("native", 8)
+        assert "streamed" in found["use_beam_search"].note
+        assert found["length_penalty"].how == "native"
+    bare = without("tensorrt_llm", "exclude_input_in_output")
+    bare.parameters["max_beam_width"].string_value = "8"
+    # Beams come with the prompt before them there, which nobody could tell from the answer.
+    assert capabilities("tokens", tensorrt_llm=bare)["use_beam_search"].how == "impossible"
+
+
+@pytest.mark.parametrize("path", ["tokens", "ensemble"])
+def test_each_has_one_honest_sentence(path: str) -> None:
+    for name, capability in capabilities(path).items():
+        assert capability.note.endswith("."), name
+        assert capability.note[0].isupper() or capability.note[0] in "'`", name
+        assert "${" not in capability.note
+    assert capabilities(path)["top_k"].limit == 1024
+
+
+def test_missing_inputs_are_named() -> None:
+    found = capabilities("tokens", tensorrt_llm=without("tensorrt_llm", "seed", "bad_words_list", "end_id"))
+    assert found["seed"] == Capability("impossible", "The Triton model 'tensorrt_llm' has no input seed.")
+    assert "bad_words_list" in found["bad_words"].note
+    assert found["ignore_eos"].how == "impossible"
+
+
+def test_the_width_of_a_bias_is_told() -> None:
+    assert "tokenizer" in capabilities("tokens")["logit_bias"].note
+    assert "of 777 values" in capabilities("tokens", EngineOptions(vocab_size=777))["logit_bias"].note

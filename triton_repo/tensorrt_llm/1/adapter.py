@@ -1,0 +1,155 @@
+"""What every engine's adapter does for Triton: read requests, hand them over, send answers and errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+import wire
+from reference.request import RefusedError, Request, Response
+
+_FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+# An answer sent within microseconds of learning of a cancel is, once in some thousand times, never acknowledged by
+# tritonserver 2.51, and the model hangs for ever. A pause in between was enough in 75,000 cancels.
+_AFTER_CANCEL_S = 0.002
+
+
+class Handle:
+    """One client of the engine: asked whether it is still there, and answered.
+
+    Attributes:
+        wanted: the outputs that it asked for.
+    """
+
+    def __init__(self, sender: Any) -> None:
+        """Take Triton's response sender."""
+        self.wanted = wire.Wanted()
+        self._sender = sender
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def is_cancelled(self) -> bool:
+        """Whether the client is gone; False once the last answer is out."""
+        # Under the lock: asked beside or after the final flag, the question crashes tritonserver.
+        with self._lock:
+            if self._ended or not self._sender.is_cancelled():
+                return False
+        time.sleep(_AFTER_CANCEL_S)
+        return True
+
+    def send(self, tensors: wire.Tensors, *, final: bool) -> None:
+        """Answer with tensors by name; nothing follows the final answer."""
+        outputs = [pb_utils.Tensor(name, array) for name, array in tensors.items()]
+        with self._lock:
+            if self._ended:
+                return
+            self._sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=_FINAL if final else 0)
+            self._ended = final
+
+    def refuse(self, error: RefusedError) -> None:
+        """Answer that a request is not taken."""
+        self._send_error(str(error), queue_full=error.queue_full)
+
+    def fail(self, message: str) -> None:
+        """End an answer, which may have begun, by an error; nothing happens where it has ended."""
+        self._send_error(message, apart=True)
+
+    def _send_error(self, message: str, *, queue_full: bool = False, apart: bool = False) -> None:
+        """``apart``: the final flag goes by itself; else a BLS caller that has data would hang."""
+        code = pb_utils.TritonError.UNAVAILABLE if queue_full else pb_utils.TritonError.INTERNAL
+        response = pb_utils.InferenceResponse(output_tensors=[], error=pb_utils.TritonError(message, code))
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            self._sender.send(response, flags=0 if apart else _FINAL)
+            if apart:
+                self._sender.send(flags=_FINAL)
+
+
+class Engine(Protocol):
+    """What generates."""
+
+    def submit(self, request: Request) -> None:
+        """Take a request, or raise `RefusedError`."""
+
+    def cancel(self, request_id: str) -> None:
+        """End a request; an unknown id is harmless."""
+
+
+class BaseAdapter:
+    """Triton's calls in the terms of an `Engine`, which a subclass makes and whose answers it passes to ``_send``."""
+
+    _engine: Engine
+    _gathers_logits = False
+
+    def __init__(self, args: dict[str, str]) -> None:
+        """Read the parameters that concern every engine."""
+        self._parameters = model_parameters(json.loads(args["model_config"]))
+        self._labels = {"model": args["model_name"], "version": args["model_version"]}
+        self._exclude_input = self._is_true("exclude_input_in_output", "false")
+        emitted = self._parameters.get("always_emit", "").replace(" ", "").split(",")
+        self._always_emit = [name for name in emitted if name]
+
+    def execute(self, requests: Iterable[Any]) -> None:
+        """Submit requests; what is refused is answered at once."""
+        for request in requests:
+            self._take(request)
+
+    def _is_true(self, parameter: str, default: str) -> bool:
+        return self._parameters.get(parameter, default).lower() == "true"
+
+    def _take(self, request: Any) -> None:
+        inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        handle = Handle(request.get_response_sender())
+        try:
+            if inputs.get("stop", wire.ABSENT).any():
+                self._stop(request.request_id(), handle)
+                return
+            parsed, handle.wanted = wire.parse(
+                inputs,
+                request_id=request.request_id(),
+                exclude_input=self._exclude_input,
+                gathers_logits=self._gathers_logits,
+                is_cancelled=handle.is_cancelled,
+            )
+            parsed.handle = handle
+            self._engine.submit(parsed)
+        except RefusedError as error:
+            handle.refuse(error)
+
+    def _stop(self, request_id: str, handle: Handle) -> None:
+        if not request_id:
+            raise RefusedError("Trying to stop a request but request ID is not provided")
+        self._engine.cancel(request_id)
+        handle.send({}, final=True)
+
+    def _send(self, response: Response) -> None:
+        handle = _handle(response.request)
+        tensors = wire.to_tensors(response, handle.wanted)
+        for name in self._always_emit:
+            tensors.setdefault(name, wire.default_output(name))
+        handle.send(tensors, final=response.final)
+
+    def _fail(self, request: Request, reason: str) -> None:
+        message = f"Executor failed process requestId {request.id} due to the following error: {reason}"
+        _handle(request).fail(message)
+
+
+def _handle(request: Request) -> Handle:
+    assert isinstance(request.handle, Handle)  # noqa: S101 - set when it was taken
+    return request.handle
+
+
+def model_parameters(config: dict[str, Any]) -> dict[str, str]:
+    """Model parameters; ``${NAME}`` stands for that variable of the environment, absent where it is not set."""
+    values = {name: entry["string_value"] for name, entry in config.get("parameters", {}).items()}
+    for name, value in values.items():
+        if value.startswith("${") and value.endswith("}"):
+            values[name] = os.environ.get(value[2:-1], "")
+    return {name: value for name, value in values.items() if value}
