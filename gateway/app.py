@@ -88,7 +88,7 @@ def create_app(
     app.include_router(completions_router(registry, settings.timeouts, metrics))
     app.include_router(tokens_router(registry, metrics))
     app.include_router(models_router(registry))
-    app.include_router(operations_router(registry.readiness, metrics.render))
+    app.include_router(operations_router(registry.readiness, metrics.render, show_reasons=not settings.server.api_keys))
     app.add_middleware(HoldMiddleware, hold=registry.request)
     _add_middleware(app, settings, metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -10,13 +10,18 @@ from fastapi.responses import JSONResponse, Response
 
 
 def operations_router(
-    readiness: Callable[[], Mapping[str, str | None]], metrics: Callable[[], tuple[bytes, str]]
+    readiness: Callable[[], Mapping[str, str | None]],
+    metrics: Callable[[], tuple[bytes, str]],
+    *,
+    show_reasons: bool = True,
 ) -> APIRouter:
     """Routes ``/health``, ``/health/live``, ``/health/ready`` and ``/metrics``; all open without a key.
 
     Args:
         readiness: for each served model why it is not ready, None when it is.
         metrics: the metrics text and its content type.
+        show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are
+            nobody's business where the API asks for keys and health does not.
     """
     router = APIRouter(tags=["operations"])
 
@@ -31,7 +36,7 @@ def operations_router(
         """Answer 200 when every model is ready, else 503 with each model's reason."""
         reasons = readiness()
         models: dict[str, Any] = {
-            name: {"ready": True} if reason is None else {"ready": False, "reason": reason}
+            name: {"ready": False, "reason": reason} if reason and show_reasons else {"ready": reason is None}
             for name, reason in reasons.items()
         }
         all_ready = all(reason is None for reason in reasons.values())

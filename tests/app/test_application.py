@@ -70,6 +70,12 @@ async def test_health_tells_live_from_ready(folder: Path) -> None:
         }
 
 
+async def test_health_keeps_reasons_to_itself_where_the_api_asks_for_keys(folder: Path) -> None:
+    async with gateway(folder, engine_up=False, server={"api_keys": ["secret"]}) as running:
+        answer = await running.client.get("/health/ready")
+        assert (answer.status_code, answer.json()["models"][MODEL]) == (503, {"ready": False})
+
+
 async def test_wrong_paths_and_methods(folder: Path) -> None:
     async with gateway(folder) as running:
         assert error_of(await running.client.post("/v1/nothing"), 404)["code"] == "unknown_url"
