@@ -39,6 +39,7 @@ def expand(pattern: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    problems = [found for argument in sys.argv[1:] for url in expand(argument) if (found := problem(url))]
-    if problems:
-        sys.exit("\n".join(problems))
+    # The first that fails is enough: a hung server must be named before Docker ends the check.
+    every = (url for argument in sys.argv[1:] for url in expand(argument))
+    if first := next((found for url in every if (found := problem(url))), None):
+        sys.exit(first)
