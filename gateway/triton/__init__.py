@@ -1,5 +1,12 @@
 """The only room that knows gRPC: Triton's transport, discovery, dialects (each an Engine) and error mapping."""
 
+import os
+
+# gRPC's event engine reads sockets in threads of its own; each token passes through two of them, which costs as much as
+# half of our own work. The older client reads in the thread that Python waits in anyway (docs/transports.md).
+# gRPC reads the variable when it is imported; a version without the experiment passes it over.
+os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client")
+
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.backend import BackendStatus, TritonBackend
 
