@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.errors import engine_error, no_final_response
@@ -12,6 +13,7 @@ from gateway.triton.transport import InferCall, TransportError
 
 _FINAL = "triton_final_response"
 _TRAILER_TIMEOUT_S = 1.0
+_parse = service_pb2.ModelStreamInferResponse.FromString
 
 
 class ResponseStream:
@@ -34,6 +36,14 @@ class ResponseStream:
         Raises:
             EngineError: the request failed, or the stream ended without a final response.
         """
+        return await self.parse(await self.read_message())
+
+    async def read_message(self) -> bytes:
+        """Read the next response as it was sent, for ``parse`` or for who knows what it says.
+
+        Raises:
+            EngineError: as ``read``.
+        """
         try:
             message = await self._call.read()
         except TransportError as error:
@@ -42,6 +52,18 @@ class ResponseStream:
         if message is None:
             self._ended = True
             raise no_final_response()
+        return message
+
+    async def parse(self, data: bytes) -> service_pb2.ModelInferResponse:
+        """Parse a response that ``read_message`` returned, and take note when it is the final one.
+
+        Raises:
+            EngineError: as ``read``.
+        """
+        try:
+            message = _parse(data)
+        except DecodeError:
+            raise engine_error("INTERNAL", "a response that cannot be parsed") from None
         if message.error_message:
             raise engine_error(None, message.error_message)
         response = message.infer_response

@@ -33,8 +33,8 @@ class TransportError(Exception):
 class InferCall(Protocol):
     """One inference request in flight."""
 
-    async def read(self) -> service_pb2.ModelStreamInferResponse | None:
-        """Read the next response, or None at the end of the stream.
+    async def read(self) -> bytes | None:
+        """Read the next response, a serialized ``ModelStreamInferResponse``, or None at the end of the stream.
 
         Raises:
             TransportError: the RPC failed; also when it was cancelled by someone else than the reading task.

@@ -45,7 +45,7 @@ def ask(name: str = "r1", *content: bytes) -> Any:
 async def read_all(call: InferCall) -> list[Any]:
     answers = []
     while (message := await asyncio.wait_for(call.read(), 20)) is not None:
-        answers.append(message)
+        answers.append(parsed(message))
     return answers
 
 
@@ -55,7 +55,12 @@ async def failure(call: InferCall) -> TransportError:
     return error.value
 
 
+def parsed(message: bytes) -> Any:
+    return service_pb2.ModelStreamInferResponse.FromString(message)
+
+
 def number(message: Any) -> int:
+    message = parsed(message) if isinstance(message, bytes) else message
     return int(struct.unpack_from("<i", message.infer_response.raw_output_contents[0])[0])
 
 

@@ -13,6 +13,7 @@ from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.logits import log_probs, read_rows
 from gateway.triton.dialects.returns import uses_logits
+from gateway.triton.dialects.template import TokenTemplate
 from gateway.triton.errors import no_final_response
 
 if sys.byteorder != "little":
@@ -53,6 +54,9 @@ _ONE = b"\x01\0\0\0"
 class TokenReader:
     """Reads the responses of one request that carry token ids.
 
+    Attributes:
+        template: knows the responses that say no more than an id; they need not be read.
+
     Args:
         request: what was asked; outputs beyond that are ignored, some versions send them unasked (contract 9.2).
         abilities: which tensors give it.
@@ -69,6 +73,7 @@ class TokenReader:
         "_request",
         "_seen",
         "_top_logprobs",
+        "template",
     )
 
     def __init__(self, request: GenerationRequest, abilities: Abilities = _DEFAULT) -> None:
@@ -80,11 +85,19 @@ class TokenReader:
         self._cached = request.cached_tokens and abilities.cached_tokens is not None
         self._prompt_missing = request.prompt_logprobs is not None and len(request.prompt.ids) > 1
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
+        self.template = TokenTemplate()
         self._seen = 0
         self._answered = False
 
-    def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
+    def read(
+        self, response: service_pb2.ModelInferResponse, *, final: bool, message: bytes | None = None
+    ) -> EngineChunk:
         """Turn a response into a chunk: its new ids, the log-probs of just these.
+
+        Args:
+            response: parsed.
+            final: whether it is the last one.
+            message: what it was parsed from, where ``template`` is to know those like it.
 
         Raises:
             EngineError: the request ended without any data, or log-probs that were asked for are missing.
@@ -93,6 +106,8 @@ class TokenReader:
             ids = _plain_ids(response)
             if ids is not None:
                 self._answered = True
+                if message is not None:
+                    self.template.learn(message, response.raw_output_contents[0])
                 return EngineChunk(ids)
         return self._read(response, final=final)
 

@@ -59,10 +59,16 @@ class TokensEngine:
         reader = TokenReader(request, self._abilities)
         message = self.encode(request)
         stream = ResponseStream(self._connection.transport.infer(message, timeout=self._connection.timeout))
+        read, match = stream.read_message, reader.template.match
         try:
             while not stream.final:
-                response = await stream.read()
-                chunk = reader.read(response, final=stream.final)
+                message = await read()
+                token = match(message)
+                if token is not None:
+                    yield EngineChunk((token,))
+                    continue
+                response = await stream.parse(message)
+                chunk = reader.read(response, final=stream.final, message=message)
                 if chunk.ids or chunk.final:
                     yield chunk
         except EngineError as error:

@@ -18,7 +18,7 @@ class GrpcioTransport:
         self._stream = channel.unary_stream(
             METHOD,
             request_serializer=service_pb2.ModelInferRequest.SerializeToString,
-            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+            response_deserializer=None,  # most responses need not be parsed: TokenTemplate
         )
 
     def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
@@ -36,7 +36,7 @@ class _GrpcioCall:
         self._call = call
         self._cancelled = False
 
-    async def read(self) -> service_pb2.ModelStreamInferResponse | None:
+    async def read(self) -> bytes | None:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -46,7 +46,7 @@ class _GrpcioCall:
                 raise
             # grpc.aio answers so too when the call was cancelled, or its channel closed, behind the reader's back.
             raise TransportError("CANCELLED", "cancelled by the gateway") from None
-        return None if message is grpc.aio.EOF else cast("service_pb2.ModelStreamInferResponse", message)
+        return None if message is grpc.aio.EOF else cast("bytes", message)
 
     def cancel(self) -> None:
         self._cancelled = True

@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from tritonclient.grpc import service_pb2
-
 from gateway.triton.h2.frames import MESSAGE
 from gateway.triton.h2.status import Status
 from gateway.triton.h2.stream import Stream
@@ -18,10 +15,8 @@ if TYPE_CHECKING:
     from gateway.triton.h2.protocol import H2Protocol
 
 _MOST_MOVES = 8
-_parse = service_pb2.ModelStreamInferResponse.FromString
 _CANCELLED = Status("CANCELLED", "cancelled by the gateway")
 _EXPIRED = Status("DEADLINE_EXCEEDED", "the deadline has passed")
-_UNREADABLE = Status("INTERNAL", "a response that cannot be parsed")
 
 
 class H2Call:
@@ -59,7 +54,7 @@ class H2Call:
         self._stream.timeout = self._deadline - self._loop.time()
         protocol.start(self._stream)
 
-    async def read(self) -> service_pb2.ModelStreamInferResponse | None:
+    async def read(self) -> bytes | None:
         """Read the next response; see ``InferCall``."""
         while not (stream := self._stream).messages:
             if stream.status is not None:
@@ -75,13 +70,7 @@ class H2Call:
                 raise
             finally:
                 self._waiter = None
-        try:
-            return _parse(self._protocol.read(stream))  # type: ignore[union-attr] # a message came over one
-        except DecodeError:
-            self.end(_UNREADABLE)
-            stream.status = _UNREADABLE  # also where it had ended
-            stream.messages.clear()
-            raise TransportError(*_UNREADABLE) from None
+        return self._protocol.read(stream)  # type: ignore[union-attr] # a message came over one
 
     def cancel(self) -> None:
         """Cancel the request on the wire; without effect once it has ended."""
