@@ -42,8 +42,8 @@ class PieceWithIds(Piece):
     ids: Sequence[int] = ()
 
 
-Forward = Callable[[Piece], Awaitable[None]]
-"""Takes a piece at once."""
+Forward = Callable[[Piece], Awaitable[None] | None]
+"""Takes a piece at once; what it returns is awaited before the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +235,9 @@ class RunningGeneration:
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         if timeout is not None:
-            self._timeout, self._heard = timeout, loop.time()
-            if self._silence is None or self._silence.when() > self._heard + timeout:
-                self._watch_silence(loop)
+            self._timeout, self._heard = timeout, time.perf_counter()
+            if self._silence is None or self._silence.when() > loop.time() + timeout:
+                self._watch_silence(loop, timeout)
         try:
             changed: bool = await waiter
         finally:
@@ -245,18 +245,19 @@ class RunningGeneration:
             self._timeout = math.inf
         return changed
 
-    def _watch_silence(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch_silence(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         """Look again when the patience of who waits ends: one timer for many waits, most of which end before it."""
         if self._silence is not None:
             self._silence.cancel()
-        self._silence = loop.call_at(self._heard + self._timeout, self._end_silence, loop)
+        self._silence = loop.call_later(seconds, self._end_silence, loop)
 
     def _end_silence(self, loop: asyncio.AbstractEventLoop) -> None:
         self._silence = None
         if self._waiter is None or self._timeout == math.inf:
             return
-        if loop.time() < self._heard + self._timeout:
-            self._watch_silence(loop)
+        left = self._heard + self._timeout - time.perf_counter()
+        if left > 0:
+            self._watch_silence(loop, left)
         else:
             _resolve(self._waiter, changed=False)
 
@@ -303,7 +304,9 @@ class RunningGeneration:
             async for chunk in chunks:
                 piece = self._take(chunk)
                 if piece is not None and self._forward is not None:
-                    await self._forward(piece)
+                    waiting = self._forward(piece)
+                    if waiting is not None:
+                        await waiting
                     continue
                 if self._finished:
                     break
@@ -326,7 +329,7 @@ class RunningGeneration:
             if self._keep_ids:
                 piece = self._with_ids(piece)
             if self._forward is not None and not ended and not self._ready:
-                self._heard = asyncio.get_running_loop().time()
+                self._heard = self._last
                 return piece
             self._ready.append(piece)
         elif self._responded and not ended:

@@ -1,8 +1,9 @@
-"""Observations of a histogram at the price of a list index, for what happens once a token."""
+"""Observations of a histogram at the price of a list's append, for what happens once a token."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 
 from prometheus_client import Histogram
 
@@ -15,31 +16,27 @@ class BatchedHistogram:
     ``Histogram.observe`` takes a lock and walks over the buckets: microseconds, as much as the rest of a token's way.
     """
 
-    __slots__ = ("_bounds", "_child", "_counts", "_sum", "_waiting")
+    __slots__ = ("_child", "_waiting")
 
     def __init__(self, child: Histogram) -> None:
         """Collect for ``child``, a histogram whose labels are set."""
         self._child = child
-        self._bounds: list[float] = child._upper_bounds  # noqa: SLF001 - prometheus_client has no call for many at once
-        self._counts = [0] * len(self._bounds)
-        self._sum = 0.0
-        self._waiting = 0
+        self._waiting: list[float] = []
 
     def observe(self, value: float) -> None:
         """Take one observation."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-        self._waiting += 1
-        if self._waiting >= _MOST:
+        self._waiting.append(value)
+        if len(self._waiting) >= _MOST:
             self.flush()
 
     def flush(self) -> None:
         """Hand over what was collected."""
         if not self._waiting:
             return
-        for bucket, count in zip(self._child._buckets, self._counts, strict=True):  # noqa: SLF001 - as above
-            if count:
-                bucket.inc(count)
-        self._child._sum.inc(self._sum)  # noqa: SLF001 - as above
-        self._counts = [0] * len(self._bounds)
-        self._sum, self._waiting = 0.0, 0
+        child = self._child
+        bounds: list[float] = child._upper_bounds  # noqa: SLF001 - prometheus_client has no call for many at once
+        counts = Counter([bisect_left(bounds, value) for value in self._waiting])
+        for index, count in counts.items():
+            child._buckets[index].inc(count)  # noqa: SLF001 - as above
+        child._sum.inc(sum(self._waiting))  # noqa: SLF001 - as above
+        self._waiting.clear()

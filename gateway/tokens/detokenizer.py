@@ -92,31 +92,40 @@ class IncrementalDetokenizer:
 class _ByteLevelStream:
     """Bytes through an incremental UTF-8 decoder; it replaces invalid sequences as the full decode does."""
 
-    __slots__ = ("_bytes", "_decode", "_decoder", "_hidden", "characters")
+    __slots__ = ("_bytes", "_decode", "_decoder", "_hidden", "_special", "_whole", "characters", "unfinished")
 
     def __init__(self, tokenizer: Tokenizer, hidden: _Hidden) -> None:
         self._decoder = _utf8_decoder("replace")
         self._decode = self._decoder.decode
         self._bytes = tokenizer.token_bytes
+        self._special = tokenizer.is_special
+        self._whole = tokenizer.whole_texts
         self._hidden = hidden
         self.characters = 0
-
-    @property
-    def unfinished(self) -> bool:
-        return bool(self._decoder.getstate()[0])
+        self.unfinished = False
 
     def contribution(self, index: int) -> bytes:
         return b"" if self._hidden(index) else self._bytes(index)
 
     def push(self, index: int) -> str:
+        if not self.unfinished:
+            text = self._whole.get(index)
+            if text is not None:
+                self.characters += len(text)
+                return text
         if self._hidden(index):
             return ""
+        began = not self.unfinished
         text = self._decode(self._bytes(index))
+        self.unfinished = bool(self._decoder.getstate()[0])
+        if began and not self.unfinished and not self._special(index):  # it has this text wherever a character begins
+            self._whole[index] = text
         self.characters += len(text)
         return text
 
     def flush(self) -> str:
         text = self._decode(b"", True)
+        self.unfinished = False
         self.characters += len(text)
         return text
 

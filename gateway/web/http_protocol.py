@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, cast
 
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _CLOSE = "gateway.close"
 _JOIN = "gateway.join"
+_WRITE = "gateway.write"
 
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers
 _HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
@@ -89,6 +90,9 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self._status, self._message = 431, _TOO_LARGE
                 raise ValueError(_TOO_LARGE)  # which ends the parsing; the parser's owner calls send_400_response
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:
+            extensions = cast("dict[str, Any]", self.scope["extensions"])
+            extensions[_WRITE] = _Chunks(self.cycle, self._joining).write
 
     def on_message_complete(self) -> None:
         self._whole = True
@@ -145,6 +149,7 @@ class _JoiningTransport:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._is_closing = transport.is_closing
         self._write = transport.write
         self._joins = False
         self._held = b""
@@ -157,7 +162,7 @@ class _JoiningTransport:
         self._joins = True
 
     def write(self, data: bytes) -> None:
-        if self._transport.is_closing():
+        if self._is_closing():
             self._held = b""
         elif self._joins:
             self._joins, self._held = False, data
@@ -172,6 +177,32 @@ class _JoiningTransport:
             self._write(self._held)
             self._held = b""
         self._transport.close()
+
+
+class _Chunks:
+    """Pieces of one response of unknown length, written without a message for each."""
+
+    __slots__ = ("_cycle", "_flow", "_joining")
+
+    def __init__(self, cycle: RequestResponseCycle, joining: _JoiningTransport) -> None:
+        self._cycle = cycle
+        self._flow = cycle.flow
+        self._joining = joining
+
+    def write(self, data: bytes) -> Awaitable[None] | None:
+        if self._cycle.disconnected:
+            return None
+        self._joining.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return self._flow.drain() if self._flow.write_paused else None
+
+
+def chunk_writer(scope: Scope) -> Callable[[bytes], Awaitable[None] | None] | None:
+    """What writes a piece of an answer past the application's layers and without a message; None under another server.
+
+    Only for an answer that has begun, has no ``content-length`` and does not end with the piece, to a client that knows
+    chunks. It returns None, or what is to be awaited until the client has taken more.
+    """
+    return (scope.get("extensions") or {}).get(_WRITE)
 
 
 def join_next_writes(scope: Scope) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.types import Send
-
 
 @dataclass(slots=True)
 class RequestRecord:
@@ -26,10 +24,9 @@ class RequestRecord:
         disconnected: whether the client left before the end.
         annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
         guide: path in the request of what the engine's guide was made from; None without a guide.
-        send: the server's own channel. No middleware changes what is neither the beginning nor the end of an answer, so
-            the events of a stream may go there, past all of them.
         ending: whether the events that come next are the last of their stream.
-        write: writes events of a stream that has begun; None before, and where the answer is no such stream.
+        write: writes events (``gateway.web.sse.one_line``) of a stream that has begun; returns None, or what is to be
+            awaited until there is room for more. None before, and where the answer is no such stream.
     """
 
     request_id: str = ""
@@ -43,9 +40,8 @@ class RequestRecord:
     disconnected: bool = False
     annotations: Mapping[str, Any] | None = None
     guide: str | None = None
-    send: Send | None = None
     ending: bool = False
-    write: Callable[[bytes], Awaitable[None]] | None = None
+    write: Callable[[bytes], Awaitable[None] | None] | None = None
 
 
 def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:

@@ -27,7 +27,7 @@ class RequestIdMiddleware:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = given.decode("ascii") if _SAFE.fullmatch(given) else uuid.uuid4().hex
         record = record_of(scope)
-        record.request_id, record.send = request_id, send
+        record.request_id = request_id
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

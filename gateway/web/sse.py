@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
-from gateway.web.http_protocol import close_connection, join_next_writes
+from gateway.web.http_protocol import chunk_writer, close_connection, join_next_writes
 from gateway.web.record import record_of
 
 COMMENT = b": waiting\n\n"
@@ -56,36 +56,38 @@ class EventStream(Response):
 
     async def _send_whole(self, send: Send) -> None:
         async with aclosing(self._events) as events:
-            body = b"".join([_one_line_each(data) async for data in events])
+            body = b"".join([one_line(data) async for data in events])
         headers = [*self.raw_headers, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _send(self, scope: Scope, send: Send) -> None:
         record = record_of(scope)
-        send_events = record.send or send
-
-        def write(data: bytes) -> Awaitable[None]:
-            return send_events({"type": "http.response.body", "body": _one_line_each(data), "more_body": True})
-
+        write_chunk = chunk_writer(scope) or _as_message(send)
         async with aclosing(self._events) as events:
             async for data in events:
                 if record.write is None:
                     join_next_writes(scope)
                     await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                    record.write = write
+                    record.write = write_chunk
                 if record.ending:  # before the generator has cleaned up, which may take longer
-                    await send({"type": "http.response.body", "body": _one_line_each(data), "more_body": False})
+                    await send({"type": "http.response.body", "body": one_line(data), "more_body": False})
                     return
-                await write(data)
+                waiting = write_chunk(one_line(data))
+                if waiting is not None:
+                    await waiting
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _as_message(send: Send) -> Callable[[bytes], Awaitable[None]]:
+    return lambda data: send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 def _has_no_chunks(scope: Scope) -> bool:
     return bool(scope.get("http_version") == "1.0")
 
 
-def _one_line_each(data: bytes) -> bytes:
+def one_line(data: bytes) -> bytes:
     """Events whose JSON has no character that some clients take for the end of a line (U+0085, U+2028, U+2029)."""
     if b"\xe2\x80" in data or b"\xc2\x85" in data:
         for raw, escaped in _LINE_ENDS:

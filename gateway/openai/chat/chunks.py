@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import usage_object
 from gateway.serving.running import PieceWithIds
+from gateway.web.sse import one_line
 
 __all__ = ["DONE", "ChunkWriter", "Extras", "error_event", "usage_object"]
 
@@ -75,7 +76,7 @@ class ChunkWriter:
         self._include_usage = include_usage
         self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"system_fingerprint":null,"choices":['
         self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
-        self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
+        self._before = [one_line(self._head) + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
         self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
 
     def role(
@@ -100,6 +101,22 @@ class ChunkWriter:
         if isinstance(piece, PieceWithIds):
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
         return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
+
+    def forward(self, write: Callable[[bytes], Awaitable[None] | None]) -> Callable[[Piece], Awaitable[None] | None]:
+        """What writes a piece of the only choice at once; this is run for every token.
+
+        Args:
+            write: takes events on one line each.
+        """
+        before, after, dumps = self._before[0], self._after, orjson.dumps
+
+        def forward(piece: Piece) -> Awaitable[None] | None:
+            if piece.logprobs or isinstance(piece, PieceWithIds):
+                return write(one_line(self.piece(0, piece)))
+            text = dumps(piece.text)
+            return write(before + (text if text.isascii() else one_line(text)) + after)
+
+        return forward
 
     def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""

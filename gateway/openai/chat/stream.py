@@ -12,7 +12,7 @@ from gateway.openai.chat.chunks import ChunkWriter, error_event
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.errors import OpenAIError, from_engine
 from gateway.serving.choices import Choices
-from gateway.serving.running import PieceWithIds
+from gateway.serving.running import Forward, PieceWithIds
 from gateway.web.record import RequestRecord
 from gateway.web.sse import COMMENT
 
@@ -87,6 +87,7 @@ class _Events:
         # What was shown, where it must be checked and nothing else collects it.
         collected = answer.expectations and not answer.read
         self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
+        self._forward: Forward | None = None
         self._plain = len(answer.generations) == 1 and not (writer.wants_usage or answer.read or collected)
 
     def opening(self) -> bytes:
@@ -110,9 +111,9 @@ class _Events:
         """
         writer = self._writer
         if self._plain:  # the common case, kept short
-            write = self._record.write
-            forward = None if write is None else lambda piece: write(writer.piece(0, piece))
-            pieces = await self._answer.generations[0].pieces(timeout, forward)
+            if self._forward is None and self._record.write is not None:
+                self._forward = writer.forward(self._record.write)
+            pieces = await self._answer.generations[0].pieces(timeout, self._forward)
             if pieces is None:
                 return None
             return b"".join([writer.piece(0, piece) for piece in pieces])
