@@ -12,6 +12,7 @@ from gateway.generation.engine import (
     EngineError,
     EngineFeatures,
     ErrorKind,
+    Pushing,
 )
 from gateway.generation.logprobs import TokenLogprob
 from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
@@ -33,6 +34,7 @@ __all__ = [
     "Piece",
     "Prompt",
     "PromptLogprob",
+    "Pushing",
     "Sampling",
     "SequenceAssembler",
     "StopMatcher",

@@ -181,6 +181,17 @@ class SequenceAssembler:
             self._engine_finish = chunk.finish_reason
         return piece
 
+    def feed_token(self, index: int) -> str | None:
+        """Take a token that came alone, as ``feed`` would; returns the text that it lets the client see.
+
+        Returns:
+            None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
+        """
+        if not self._plain or self.stopped or index in self._end_ids:
+            return None
+        self._completion += 1
+        return self._push(index)
+
     def finish(self) -> Piece | None:
         """End the sequence; returns what was held back: a beginning of a stop string, or an unfinished character.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -126,6 +126,23 @@ class Describing(Protocol):
 
         Raises:
             EngineError: as ``generate``, when the request cannot be encoded.
+        """
+        ...
+
+
+@runtime_checkable
+class Pushing(Protocol):
+    """An engine that can hand over tokens without waking whoever iterates."""
+
+    def generate_pushing(
+        self, request: GenerationRequest, take: Callable[[int], bool]
+    ) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence as ``Engine.generate`` does, but for what ``take`` takes.
+
+        Args:
+            request: what to generate.
+            take: may be called, whenever all chunks were taken and the next is waited for, with the id of a response
+                that says nothing else. Returns whether it was taken; else it comes as a chunk.
         """
         ...
 

@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from gateway.generation import Engine, EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
+from gateway.generation import (
+    Engine,
+    EngineChunk,
+    EngineError,
+    ErrorKind,
+    GenerationRequest,
+    Piece,
+    Pushing,
+    SequenceAssembler,
+)
 from gateway.telemetry.batched import BatchedHistogram
 from gateway.telemetry.metrics import ModelMetrics
 
@@ -42,8 +51,8 @@ class PieceWithIds(Piece):
     ids: Sequence[int] = ()
 
 
-Forward = Callable[[Piece], Awaitable[None] | None]
-"""Takes a piece at once; what it returns is awaited before the next."""
+Forward = Callable[[Piece], Callable[[], Awaitable[None]] | None]
+"""Takes a piece at once; what it returns, unless that is None, waits until the next may come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,7 @@ class RunningGeneration:
         self._timeout = math.inf
         self._heard = 0.0
         self._forward: Forward | None = None
+        self._wait_for_room: Callable[[], Awaitable[None]] | None = None
         self._room = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -299,14 +309,19 @@ class RunningGeneration:
 
     async def _read(self) -> None:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
-        chunks = self._engine.generate(self.request)
+        engine = self._engine
+        if isinstance(engine, Pushing):
+            chunks = engine.generate_pushing(self.request, self._take_token)
+        else:
+            chunks = engine.generate(self.request)
         try:
             async for chunk in chunks:
+                if self._wait_for_room is not None:
+                    wait_for_room, self._wait_for_room = self._wait_for_room, None
+                    await wait_for_room()
                 piece = self._take(chunk)
                 if piece is not None and self._forward is not None:
-                    waiting = self._forward(piece)
-                    if waiting is not None:
-                        await waiting
+                    self._wait_for_room = self._forward(piece)
                     continue
                 if self._finished:
                     break
@@ -319,6 +334,23 @@ class RunningGeneration:
         finally:
             self._finish()
             await chunks.aclose()
+
+    def _take_token(self, token: int) -> bool:
+        """Forward a token that came alone, without waking the task that reads the engine; False where that must look.
+
+        Whoever is forwarded to is not overtaken: nothing is waiting, here or before a client that has no room.
+        """
+        forward = self._forward
+        if forward is None or self._ready or self._wait_for_room is not None or self._keep_ids or self._finished:
+            return False
+        text = self.assembler.feed_token(token)
+        if text is None:
+            return False
+        self._observe(1)
+        if text:
+            self._heard = self._last
+            self._wait_for_room = forward(Piece(text))
+        return True
 
     def _take(self, chunk: EngineChunk) -> Piece | None:
         """What the engine says next; returns a piece that is to be forwarded, all others are made ready."""

@@ -7,6 +7,7 @@ side is closed at once, which ends the stream after the final response (contract
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from tritonclient.grpc import service_pb2
@@ -31,7 +32,14 @@ class TransportError(Exception):
 
 
 class InferCall(Protocol):
-    """One inference request in flight."""
+    """One inference request in flight.
+
+    Attributes:
+        tap: where a transport can, it is called with a response that came while ``read`` waits, and returns whether it
+            took it: then the reader is not woken. It must not raise.
+    """
+
+    tap: Callable[[bytes], bool] | None
 
     async def read(self) -> bytes | None:
         """Read the next response, a serialized ``ModelStreamInferResponse``, or None at the end of the stream.

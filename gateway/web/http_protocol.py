@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from gateway.web.record import Room
 
 _CLOSE = "gateway.close"
 _JOIN = "gateway.join"
@@ -189,18 +191,18 @@ class _Chunks:
         self._flow = cycle.flow
         self._joining = joining
 
-    def write(self, data: bytes) -> Awaitable[None] | None:
+    def write(self, data: bytes) -> Room | None:
         if self._cycle.disconnected:
             return None
         self._joining.write(b"%x\r\n%b\r\n" % (len(data), data))
-        return self._flow.drain() if self._flow.write_paused else None
+        return self._flow.drain if self._flow.write_paused else None
 
 
-def chunk_writer(scope: Scope) -> Callable[[bytes], Awaitable[None] | None] | None:
+def chunk_writer(scope: Scope) -> Callable[[bytes], Room | None] | None:
     """What writes a piece of an answer past the application's layers and without a message; None under another server.
 
     Only for an answer that has begun, has no ``content-length`` and does not end with the piece, to a client that knows
-    chunks. It returns None, or what is to be awaited until the client has taken more.
+    chunks. It returns what waits for room before the next piece, None where there is room.
     """
     return (scope.get("extensions") or {}).get(_WRITE)
 

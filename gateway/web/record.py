@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+Room = Callable[[], Awaitable[None]]
+"""Waits until a client takes more."""
+
 
 @dataclass(slots=True)
 class RequestRecord:
@@ -25,8 +28,9 @@ class RequestRecord:
         annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
         guide: path in the request of what the engine's guide was made from; None without a guide.
         ending: whether the events that come next are the last of their stream.
-        write: writes events (``gateway.web.sse.one_line``) of a stream that has begun; returns None, or what is to be
-            awaited until there is room for more. None before, and where the answer is no such stream.
+        write: writes events (``gateway.web.sse.one_line``) of a stream that has begun; returns what waits for
+            room before the next are written, None where there is room. None before, and where the answer is no such
+            stream.
     """
 
     request_id: str = ""
@@ -41,7 +45,7 @@ class RequestRecord:
     annotations: Mapping[str, Any] | None = None
     guide: str | None = None
     ending: bool = False
-    write: Callable[[bytes], Awaitable[None] | None] | None = None
+    write: Callable[[bytes], Room | None] | None = None
 
 
 def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from starlette.responses import Response
@@ -63,24 +63,19 @@ class EventStream(Response):
 
     async def _send(self, scope: Scope, send: Send) -> None:
         record = record_of(scope)
-        write_chunk = chunk_writer(scope) or _as_message(send)
+        begun = False
         async with aclosing(self._events) as events:
             async for data in events:
-                if record.write is None:
+                if not begun:
+                    begun = True
                     join_next_writes(scope)
                     await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                    record.write = write_chunk
                 if record.ending:  # before the generator has cleaned up, which may take longer
                     await send({"type": "http.response.body", "body": one_line(data), "more_body": False})
                     return
-                waiting = write_chunk(one_line(data))
-                if waiting is not None:
-                    await waiting
+                await send({"type": "http.response.body", "body": one_line(data), "more_body": True})
+                record.write = chunk_writer(scope)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _as_message(send: Send) -> Callable[[bytes], Awaitable[None]]:
-    return lambda data: send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 def _has_no_chunks(scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import usage_object
 from gateway.serving.running import PieceWithIds
+from gateway.web.record import Room
 from gateway.web.sse import one_line
 
 __all__ = ["DONE", "ChunkWriter", "Extras", "error_event", "usage_object"]
@@ -102,7 +103,7 @@ class ChunkWriter:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
         return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
 
-    def forward(self, write: Callable[[bytes], Awaitable[None] | None]) -> Callable[[Piece], Awaitable[None] | None]:
+    def forward(self, write: Callable[[bytes], Room | None]) -> Callable[[Piece], Room | None]:
         """What writes a piece of the only choice at once; this is run for every token.
 
         Args:
@@ -110,7 +111,7 @@ class ChunkWriter:
         """
         before, after, dumps = self._before[0], self._after, orjson.dumps
 
-        def forward(piece: Piece) -> Awaitable[None] | None:
+        def forward(piece: Piece) -> Room | None:
             if piece.logprobs or isinstance(piece, PieceWithIds):
                 return write(one_line(self.piece(0, piece)))
             text = dumps(piece.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from tritonclient.grpc import service_pb2
@@ -54,12 +54,20 @@ class TokensEngine:
         """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
         return describe_tensors(self.encode(request))
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``."""
+        return self.generate_pushing(request, None)
+
+    async def generate_pushing(
+        self, request: GenerationRequest, take: Callable[[int], bool] | None
+    ) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.generation.engine.Pushing``."""
         reader = TokenReader(request, self._abilities)
-        message = self.encode(request)
-        stream = ResponseStream(self._connection.transport.infer(message, timeout=self._connection.timeout))
+        call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
+        stream = ResponseStream(call)
         read, match = stream.read_message, reader.template.match
+        if take is not None:
+            call.tap = _tap(match, take)
         try:
             while not stream.final:
                 message = await read()
@@ -116,3 +124,11 @@ class TokensEngine:
             words, shape = pack_words(request.bad_words)
             if not self._encoder.put(wire, "bad_words_list", *words, shape=shape):
                 raise unsupported("bad_words", self._encoder.model.name)
+
+
+def _tap(match: Callable[[bytes], int | None], take: Callable[[int], bool]) -> Callable[[bytes], bool]:
+    def tap(message: bytes) -> bool:
+        token = match(message)
+        return token is not None and take(token)
+
+    return tap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import grpc
@@ -30,9 +31,10 @@ class GrpcioTransport:
 
 
 class _GrpcioCall:
-    __slots__ = ("_call", "_cancelled")
+    __slots__ = ("_call", "_cancelled", "tap")
 
     def __init__(self, call: Any) -> None:
+        self.tap: Callable[[bytes], bool] | None = None  # grpc.aio reads only for who waits
         self._call = call
         self._cancelled = False
 

@@ -31,13 +31,14 @@ class H2Call:
         submit: finds a connection for it, and calls ``start`` or ``end``.
     """
 
-    __slots__ = ("_deadline", "_loop", "_moves", "_protocol", "_stream", "_submit", "_timer", "_waiter")
+    __slots__ = ("_deadline", "_loop", "_moves", "_protocol", "_stream", "_submit", "_timer", "_waiter", "tap")
 
     def __init__(self, request: bytes, timeout: float, submit: Callable[[H2Call], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + timeout
         self._submit = submit
         self._moves = 0
+        self.tap: Callable[[bytes], bool] | None = None
         self._protocol: H2Protocol | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer = self._loop.call_later(timeout, self.end, _EXPIRED)
@@ -98,6 +99,14 @@ class H2Call:
         self.wake()
 
     def wake(self) -> None:
-        """Let the reader look again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """Let the reader look again, unless the tap takes all that there is."""
+        if self._waiter is None or self._waiter.done():
+            return
+        stream, protocol = self._stream, self._protocol
+        if self.tap is not None and protocol is not None:
+            while stream.messages and self.tap(stream.messages[0]):
+                protocol.read(stream)
+            if not stream.messages and stream.status is None:
+                stream.waiting = True
+                return
+        self._waiter.set_result(None)
