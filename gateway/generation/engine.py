@@ -135,14 +135,14 @@ class Pushing(Protocol):
     """An engine that can hand over tokens without waking whoever iterates."""
 
     def generate_pushing(
-        self, request: GenerationRequest, take: Callable[[int], bool]
+        self, request: GenerationRequest, take: Callable[[list[int]], int]
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence as ``Engine.generate`` does, but for what ``take`` takes.
 
         Args:
             request: what to generate.
-            take: may be called, whenever all chunks were taken and the next is waited for, with the id of a response
-                that says nothing else. Returns whether it was taken; else it comes as a chunk.
+            take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
+                that say nothing else. Returns how many it took, from the first on; the others come as chunks.
         """
         ...
 

@@ -51,8 +51,8 @@ class PieceWithIds(Piece):
     ids: Sequence[int] = ()
 
 
-Forward = Callable[[Piece], Callable[[], Awaitable[None]] | None]
-"""Takes a piece at once; what it returns, unless that is None, waits until the next may come."""
+Forward = Callable[[Sequence[Piece]], Callable[[], Awaitable[None]] | None]
+"""Takes pieces at once; what it returns, unless that is None, waits until the next may come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class RunningGeneration:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
         engine = self._engine
         if isinstance(engine, Pushing):
-            chunks = engine.generate_pushing(self.request, self._take_token)
+            chunks = engine.generate_pushing(self.request, self._take_tokens)
         else:
             chunks = engine.generate(self.request)
         try:
@@ -321,7 +321,7 @@ class RunningGeneration:
                     await wait_for_room()
                 piece = self._take(chunk)
                 if piece is not None and self._forward is not None:
-                    self._wait_for_room = self._forward(piece)
+                    self._wait_for_room = self._forward((piece,))
                     continue
                 if self._finished:
                     break
@@ -335,22 +335,27 @@ class RunningGeneration:
             self._finish()
             await chunks.aclose()
 
-    def _take_token(self, token: int) -> bool:
-        """Forward a token that came alone, without waking the task that reads the engine; False where that must look.
+    def _take_tokens(self, tokens: Sequence[int]) -> int:
+        """Forward tokens that came alone, without waking the task that reads the engine; how many, from the first on.
 
         Whoever is forwarded to is not overtaken: nothing is waiting, here or before a client that has no room.
         """
         forward = self._forward
         if forward is None or self._ready or self._wait_for_room is not None or self._keep_ids or self._finished:
-            return False
-        text = self.assembler.feed_token(token)
-        if text is None:
-            return False
-        self._observe(1)
-        if text:
+            return 0
+        taken, pieces = 0, []
+        for token in tokens:
+            text = self.assembler.feed_token(token)
+            if text is None:
+                break
+            taken += 1
+            self._observe(1)
+            if text:
+                pieces.append(Piece(text))
+        if pieces:
             self._heard = self._last
-            self._wait_for_room = forward(Piece(text))
-        return True
+            self._wait_for_room = forward(pieces)
+        return taken
 
     def _take(self, chunk: EngineChunk) -> Piece | None:
         """What the engine says next; returns a piece that is to be forwarded, all others are made ready."""

@@ -7,7 +7,7 @@ side is closed at once, which ends the stream after the final response (contract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tritonclient.grpc import service_pb2
@@ -15,6 +15,9 @@ from tritonclient.grpc import service_pb2
 METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 # Room for the log-probs that are computed from logits, as wide as the vocabulary for each token of a prompt.
 MAX_RESPONSE_BYTES = 512 * 2**20
+
+
+Tap = Callable[[Sequence[bytes]], int]
 
 
 class TransportError(Exception):
@@ -35,11 +38,11 @@ class InferCall(Protocol):
     """One inference request in flight.
 
     Attributes:
-        tap: where a transport can, it is called with a response that came while ``read`` waits, and returns whether it
-            took it: then the reader is not woken. It must not raise.
+        tap: where a transport can, it is called with the responses that came while ``read`` waits, and returns how many
+            of them it took, from the first on. Where it took all, the reader is not woken. It must not raise.
     """
 
-    tap: Callable[[bytes], bool] | None
+    tap: Tap | None
 
     async def read(self) -> bytes | None:
         """Read the next response, a serialized ``ModelStreamInferResponse``, or None at the end of the stream.

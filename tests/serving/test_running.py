@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Prompt, SequenceAssembler
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
 from gateway.serving import running as module
 from gateway.serving.running import Deadlines, RunningGeneration
 from gateway.telemetry.metrics import Metrics
@@ -189,3 +189,91 @@ async def test_a_defect_of_the_engine_is_not_an_engine_error(folder: Path) -> No
     async with Setup(folder, script).start() as generation:
         with pytest.raises(ZeroDivisionError):
             await generation.pieces()
+
+
+class PushingEngine(ScriptedEngine):
+    """Hands every run of ids between two chunks to whoever takes them."""
+
+    async def generate_pushing(
+        self, request: GenerationRequest, take: Callable[[list[int]], int]
+    ) -> AsyncGenerator[EngineChunk, None]:
+        async for chunk in self.generate(request):
+            ids = list(chunk.ids)
+            if not chunk.final:
+                await asyncio.sleep(0)  # for whoever answers to wait
+                await asyncio.sleep(0)
+                del ids[: take(ids)]
+            for index in ids:
+                yield EngineChunk((index,))
+            if chunk.final:
+                yield EngineChunk(final=True)
+
+
+async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) -> None:
+    ids = ByteIds(folder)
+    script: list[Any] = [EngineChunk(ids=ids.of(text)) for text in ("a", "bc", "dé", "f")] + [EngineChunk(final=True)]
+    setup = Setup(folder, lambda _: script)
+    setup.engine = PushingEngine(lambda _: script, TOKENS)
+    shown: list[list[str]] = []
+
+    def forward(pieces: Sequence[Piece]) -> None:
+        shown.append([piece.text for piece in pieces])
+
+    async with setup.start() as generation:
+        assert await generation.responded()
+        while (pieces := await generation.pieces(forward=forward)) is not None:
+            shown.append([piece.text for piece in pieces])
+        assert generation.assembler.usage.completion_tokens == 7
+    assert "".join(text for texts in shown for text in texts) == "abcdéf"
+    assert ["b", "c"] in shown  # in one go
+    assert setup.value("gateway_inter_token_seconds_count") == 6
+
+
+async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
+    room, waiting = asyncio.Event(), asyncio.Event()
+    ids = ByteIds(folder).of("abcdef")
+    script: list[Any] = [EngineChunk(ids=[index]) for index in ids] + [EngineChunk(final=True)]
+    setup = Setup(folder, lambda _: script)
+    setup.engine = PushingEngine(lambda _: script, TOKENS)
+    shown = ""
+
+    async def wait_for_room() -> None:
+        waiting.set()
+        await room.wait()
+
+    def forward(pieces: Sequence[Piece]) -> Callable[[], Awaitable[None]] | None:
+        nonlocal shown
+        shown += "".join(piece.text for piece in pieces)
+        return None if room.is_set() else wait_for_room
+
+    async def answer(generation: RunningGeneration) -> None:
+        while (pieces := await generation.pieces(forward=forward)) is not None:
+            forward(pieces)
+
+    async with setup.start() as generation:
+        assert await generation.responded()
+        task = asyncio.create_task(answer(generation))
+        await asyncio.wait_for(waiting.wait(), 5)
+        before = shown
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert shown == before
+        room.set()
+        await asyncio.wait_for(task, 5)
+    assert shown == "abcdef"
+
+
+async def test_a_stop_string_is_looked_for_in_what_could_be_pushed(folder: Path) -> None:
+    ids = ByteIds(folder).of("one STOP two")
+    script: list[Any] = [EngineChunk(ids=[index]) for index in ids] + [EngineChunk(final=True)]
+    setup = Setup(folder, lambda _: script, stop=("STOP",))
+    setup.engine = PushingEngine(lambda _: script, TOKENS)
+    shown: list[str] = []
+
+    def forward(pieces: Sequence[Piece]) -> None:
+        shown.extend(piece.text for piece in pieces)
+
+    async with setup.start() as generation:
+        while (pieces := await generation.pieces(forward=forward)) is not None:
+            forward(pieces)
+    assert "".join(shown) == "one "

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import struct
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -249,4 +249,36 @@ async def test_prompts_for_a_server_that_does_not_read_wait_in_their_requests() 
         for call in calls:
             call.cancel()
         assert (await reader).status == "CANCELLED"
+        await transport.close()
+
+
+async def test_a_tap_takes_what_it_knows_and_the_reader_the_rest() -> None:
+    known, taken = asyncio.Event(), []
+
+    def tap(messages: Sequence[bytes]) -> int:
+        mine = list(itertools.takewhile(lambda message: message != answer(3)[5:], messages))
+        taken.extend(mine)
+        known.set()
+        return len(mine)
+
+    async def attack(peer: Peer, stream: int) -> None:
+        peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
+        await reading.wait()
+        peer.send(frame(DATA, 0, stream, answer(2)), frame(DATA, 0, stream, answer(2)))
+        await known.wait()
+        peer.send(*(frame(DATA, 0, stream, answer(number)) for number in (2, 3, 2)), peer.trailers(stream))
+
+    reading = asyncio.Event()
+    async with RawServer(attack) as server:
+        transport = H2Transport(server.url)
+        call = transport.infer(ask("bad"), timeout=20)
+        assert await call.read() == answer(1)[5:]
+        call.tap = tap
+        reader = asyncio.ensure_future(call.read())
+        await asyncio.sleep(0)  # let it wait
+        reading.set()
+        assert await asyncio.wait_for(reader, 20) == answer(3)[5:]
+        assert taken == [answer(2)[5:]] * 3
+        assert await call.read() == answer(2)[5:]
+        assert await call.read() is None
         await transport.close()

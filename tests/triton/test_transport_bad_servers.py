@@ -35,7 +35,9 @@ from raw_http2 import (
 )
 from tritonclient.grpc import service_pb2
 
+from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.grpcio import open_channel
+from gateway.triton.stream import ResponseStream
 from gateway.triton.transport import InferCall, Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
 
@@ -343,3 +345,12 @@ async def test_more_requests_than_the_server_permits_at_a_time(transport_name: T
         assert cancelled.status == "CANCELLED"
         assert results == [1] * 18
         assert most == 3
+
+
+async def test_a_response_that_is_no_response_is_an_error_of_its_request_alone(transport_name: TransportName) -> None:
+    attack = says(headers, data(message(b"\xff\xff\xff")), trailers)
+    async with RawServer(attack) as server, connected(transport_name, server) as transport:
+        with pytest.raises(EngineError) as error:
+            await ResponseStream(transport.infer(ask("bad"), timeout=20)).read()
+        assert error.value.kind is ErrorKind.INTERNAL
+        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1

@@ -103,21 +103,21 @@ class ChunkWriter:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
         return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Callable[[Piece], Room | None]:
-        """What writes a piece of the only choice at once; this is run for every token.
+    def forward(self, write: Callable[[bytes], Room | None]) -> Callable[[Sequence[Piece]], Room | None]:
+        """What writes pieces of the only choice at once; this is run for every token.
 
         Args:
             write: takes events on one line each.
         """
         before, after, dumps = self._before[0], self._after, orjson.dumps
 
-        def forward(piece: Piece) -> Room | None:
+        def event(piece: Piece) -> bytes:
             if piece.logprobs or isinstance(piece, PieceWithIds):
-                return write(one_line(self.piece(0, piece)))
+                return one_line(self.piece(0, piece))
             text = dumps(piece.text)
-            return write(before + (text if text.isascii() else one_line(text)) + after)
+            return before + (text if text.isascii() else one_line(text)) + after
 
-        return forward
+        return lambda pieces: write(event(pieces[0]) if len(pieces) == 1 else b"".join(map(event, pieces)))
 
     def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from tritonclient.grpc import service_pb2
@@ -22,6 +22,7 @@ from gateway.triton.dialects.sampling import put_end_id, put_sampling
 from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.stream import ResponseStream
+from gateway.triton.transport import Tap
 
 # Naming output_ids without sequence_length makes the engine fail (contract section 1.3).
 _OUTPUTS = ("output_ids", "sequence_length")
@@ -59,7 +60,7 @@ class TokensEngine:
         return self.generate_pushing(request, None)
 
     async def generate_pushing(
-        self, request: GenerationRequest, take: Callable[[int], bool] | None
+        self, request: GenerationRequest, take: Callable[[list[int]], int] | None
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Pushing``."""
         reader = TokenReader(request, self._abilities)
@@ -126,9 +127,14 @@ class TokensEngine:
                 raise unsupported("bad_words", self._encoder.model.name)
 
 
-def _tap(match: Callable[[bytes], int | None], take: Callable[[int], bool]) -> Callable[[bytes], bool]:
-    def tap(message: bytes) -> bool:
-        token = match(message)
-        return token is not None and take(token)
+def _tap(match: Callable[[bytes], int | None], take: Callable[[list[int]], int]) -> Tap:
+    def tap(messages: Sequence[bytes]) -> int:
+        tokens: list[int] = []
+        for message in messages:
+            token = match(message)
+            if token is None:
+                break
+            tokens.append(token)
+        return take(tokens) if tokens else 0
 
     return tap

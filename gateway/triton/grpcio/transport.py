@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, cast
 
 import grpc
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.transport import METHOD, InferCall, TransportError, task_is_cancelled
+from gateway.triton.transport import METHOD, InferCall, Tap, TransportError, task_is_cancelled
 
 
 class GrpcioTransport:
@@ -34,7 +33,7 @@ class _GrpcioCall:
     __slots__ = ("_call", "_cancelled", "tap")
 
     def __init__(self, call: Any) -> None:
-        self.tap: Callable[[bytes], bool] | None = None  # grpc.aio reads only for who waits
+        self.tap: Tap | None = None  # grpc.aio reads only for who waits
         self._call = call
         self._cancelled = False
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.triton.h2.frames import MESSAGE
 from gateway.triton.h2.status import Status
 from gateway.triton.h2.stream import Stream
-from gateway.triton.transport import TransportError
+from gateway.triton.transport import Tap, TransportError
 
 if TYPE_CHECKING:
     from gateway.triton.h2.protocol import H2Protocol
@@ -38,7 +38,7 @@ class H2Call:
         self._deadline = self._loop.time() + timeout
         self._submit = submit
         self._moves = 0
-        self.tap: Callable[[bytes], bool] | None = None
+        self.tap: Tap | None = None
         self._protocol: H2Protocol | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer = self._loop.call_later(timeout, self.end, _EXPIRED)
@@ -103,8 +103,8 @@ class H2Call:
         if self._waiter is None or self._waiter.done():
             return
         stream, protocol = self._stream, self._protocol
-        if self.tap is not None and protocol is not None:
-            while stream.messages and self.tap(stream.messages[0]):
+        if self.tap is not None and protocol is not None and stream.messages:
+            for _ in range(self.tap(stream.messages)):
                 protocol.read(stream)
             if not stream.messages and stream.status is None:
                 stream.waiting = True
