@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from gateway.generation import EngineError, Piece, Usage
-from gateway.serving.running import RunningGeneration
+from gateway.serving.running import Forward, RunningGeneration
 
 Ready = list[tuple[int, list[Piece], bool]]
 """By choice: its index, new pieces, and whether it is complete with them."""
@@ -75,14 +75,18 @@ class Choices:
             if not await self._wait(timeout):
                 return False
 
-    async def ready(self, timeout: float | None = None) -> Ready | None:
+    async def ready(self, timeout: float | None = None, forward: Forward | None = None) -> Ready | None:
         """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+
+        Args:
+            timeout: seconds of silence after which to return; None waits for ever.
+            forward: of a single generation, takes pieces in the meantime; see ``RunningGeneration.pieces``.
 
         Raises:
             EngineError: when a generation failed or a deadline passed; of that generation all pieces were returned.
         """
         if len(self.generations) == 1:
-            return await self._single(timeout)
+            return await self._single(timeout, forward)
         while self._open:
             self._changed.clear()
             found: Ready = []
@@ -105,10 +109,10 @@ class Choices:
                 return []
         return None
 
-    async def _single(self, timeout: float | None) -> Ready | None:
+    async def _single(self, timeout: float | None, forward: Forward | None) -> Ready | None:
         if not self._open:
             return None
-        pieces = await self.generations[0].pieces(timeout)
+        pieces = await self.generations[0].pieces(timeout, forward)
         if pieces is None:
             self._open.clear()
             return [(0, [], True)]

@@ -92,6 +92,12 @@ class Choice:
         self._new_ids: list[int] = []
 
     @property
+    def plain(self) -> bool:
+        """Whether its chunks have text and nothing else."""
+        wanted = self._wanted
+        return wanted.generated and not wanted.token_ids and wanted.logprobs is None and not wanted.end_ids
+
+    @property
     def finish_reason(self) -> str:
         """Why it ended; valid at its end."""
         if not self._wanted.generated:

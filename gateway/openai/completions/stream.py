@@ -11,6 +11,7 @@ from gateway.openai.chat.chunks import error_event
 from gateway.openai.completions.answer import Answer, completion_id
 from gateway.openai.completions.chunks import ChunkWriter
 from gateway.openai.errors import from_engine
+from gateway.serving.running import Forward
 from gateway.web.record import RequestRecord
 from gateway.web.sse import COMMENT
 
@@ -26,6 +27,7 @@ async def stream_answer(
         EngineError: when a generation fails before the first bytes. Afterwards its error is the last event.
     """
     writer = _writer(answer)
+    plain = len(answer.choices) == 1 and answer.choices[0].plain and not writer.wants_usage
     async with answer.running() as running:
         begun = ended = False
         try:
@@ -34,13 +36,16 @@ async def stream_answer(
                 begun, timeout = True, timeouts.keepalive_s
                 yield COMMENT
             opened: set[int] = set()
-            while (ready := await running.ready(timeouts.keepalive_s)) is not None:
+            forward: Forward | None = None
+            while (ready := await running.ready(timeouts.keepalive_s, forward)) is not None:
                 # Once for all that is ready: counting over many choices takes its time.
                 usage = answer.usage(running) if writer.wants_usage else None
                 events = b"".join([_events(answer, writer, usage, found, opened) for found in ready])
                 begun = begun or bool(events)
                 if events or not ready:
                     yield events or COMMENT
+                if forward is None and opened and record.write is not None and plain:
+                    forward = writer.forward(record.write)
             ended = True
             answer.note(record, running, ended=True)
             record.ending = True
