@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,7 +29,8 @@ def check_repository(folder: Path) -> list[Finding]:
     try:
         models = read_repository(folder)
     except OSError as error:
-        return [Finding(Severity.ERROR, str(folder), f"The folder cannot be read ({error.strerror}).")]
+        where = str(error.filename or folder)
+        return [Finding(Severity.ERROR, where, f"It cannot be read ({error.strerror}).")]
     if not any(model.file.is_file() for model in models.values()):
         fix = "Name the folder that holds preprocessing/, tensorrt_llm/, ensemble/ and the others."
         return [Finding(Severity.ERROR, str(folder), "No folder in it has a config.pbtxt.", fix)]
@@ -73,7 +75,13 @@ def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
     yield from _check_versions(model)
     yield from _check_tensors(model)
     backend = config.backend
-    if not config.platform and backend not in _KNOWN_BACKENDS and not _is_unfilled(backend):
+    if config.max_batch_size < 0:
+        what = f"max_batch_size is {config.max_batch_size}; Triton refuses to load it."
+        yield Finding(Severity.ERROR, f"{model.file}:{model.line_of('max_batch_size:') or 1}", what, "Write 1 or more.")
+    if not config.platform and not backend:
+        fix = 'Set backend: "tensorrtllm" for the engine, "python" for the other models; the ensemble has a platform.'
+        yield Finding(Severity.ERROR, f"{model.file}:1", "It names neither a backend nor a platform.", fix)
+    elif not config.platform and backend not in _KNOWN_BACKENDS and not _is_unfilled(backend):
         what = f"The backend {backend!r} is none that these models run on."
         fix = 'Set backend: "tensorrtllm" for the engine, "python" for the others.'
         yield Finding(Severity.WARNING, f"{model.file}:{model.line_of('backend:') or 1}", what, fix)
@@ -140,6 +148,18 @@ def _check_versions(model: ModelFolder) -> Iterator[Finding]:
     if needed is not None and not (model.path / newest / str(wanted)).is_file():
         what = f"{newest}/ has no {wanted}, which the Python backend runs."
         yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
+    if needed is not None:
+        yield from _check_python(model.path / newest)
+
+
+def _check_python(folder: Path) -> Iterator[Finding]:
+    for path in sorted(folder.rglob("*.py")):
+        try:
+            ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError) as error:  # noqa: PERF203 - few
+            line = getattr(error, "lineno", None) or 1
+            what = f"Python cannot read it: {getattr(error, 'msg', error)}."
+            yield Finding(Severity.ERROR, f"{path}:{line}", what, "Copy the file anew, or render the model anew.")
 
 
 def _check_tensors(model: ModelFolder) -> Iterator[Finding]:

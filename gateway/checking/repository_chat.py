@@ -28,6 +28,7 @@ def check_chat(models: Models) -> Iterator[Finding]:
         if {"text_input", "max_tokens"} <= inputs and not model.config.ensemble_scheduling.step:
             yield from _check_bls(model)
     yield from _check_tokenizers(models)
+    yield from _check_cancel(models)
 
 
 def _check_engine(model: ModelFolder) -> Iterator[Finding]:
@@ -118,3 +119,13 @@ def _check_tokenizers(models: Models) -> Iterator[Finding]:
                     what = f"tokenizer_dir is {folder}, but {first} in {owner}."
                     yield Finding(Severity.ERROR, at(model, "tokenizer_dir"), what, "Name the same folder in both.")
                     break
+
+
+def _check_cancel(models: Models) -> Iterator[Finding]:
+    """A cancel of a call stays with the ensemble; only a `stop` request reaches its engine (contract section 3.6)."""
+    steps = {step.model_name for model in models.values() for step in model.config.ensemble_scheduling.step}
+    for name, model in engines(models).items():
+        if name in steps and not any(tensor.name == "stop" for tensor in model.config.input):
+            what = "It has no input stop: what a client of the ensemble breaks off is generated to its end."
+            fix = 'Declare input { name: "stop" data_type: TYPE_BOOL dims: 1 reshape { } optional: true }.'
+            yield Finding(Severity.WARNING, at(model, "input"), what, fix)

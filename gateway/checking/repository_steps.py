@@ -33,13 +33,16 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
     config = ensemble.config
     if any(step.model_name in unreadable for step in config.ensemble_scheduling.step):
         return
+    missing = [step.model_name for step in config.ensemble_scheduling.step if step.model_name not in models]
+    if missing:  # it would make nobody knows what
+        run = {step.model_name for step in config.ensemble_scheduling.step} | {ensemble.path.name}
+        for name in missing:
+            what = f"A step runs the model {name!r}, which is not in this repository."
+            yield _error(ensemble, name, what, _near(name, models.keys() - run, "Add it"))
+        return
     made = {tensor.name: _Tensor("the request", tensor) for tensor in config.input}
     for step in config.ensemble_scheduling.step:
-        model = models.get(step.model_name)
-        if model is None:
-            what = f"A step runs the model {step.model_name!r}, which is not in this repository."
-            yield _error(ensemble, step.model_name, what, _near(step.model_name, models, "Add it"))
-            continue
+        model = models[step.model_name]
         outputs = {tensor.name: tensor for tensor in model.config.output}
         for name, target in step.output_map.items():
             if name not in outputs:
@@ -53,8 +56,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
             what = f"max_batch_size is {config.max_batch_size}, but {model.config.max_batch_size} in {step.model_name}."
             yield _error(ensemble, "max_batch_size", what, "Give every step at least the ensemble's.")
     for step in config.ensemble_scheduling.step:
-        if step.model_name in models:
-            yield from _check_inputs(ensemble, step, models[step.model_name], made)
+        yield from _check_inputs(ensemble, step, models[step.model_name], made)
     yield from _check_outputs(ensemble, made)
 
 

@@ -16,6 +16,7 @@ from gateway.checking.findings import Finding, Severity
 from gateway.checking.model_files import check_files, check_parts
 from gateway.config import ConfigError, ModelSettings, Settings, TritonSettings
 from gateway.config.document import Document, dotted, read_document
+from gateway.config.gateway import NO_MODEL
 from gateway.config.validation import validate, validate_deployments, with_absolute_paths
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
@@ -39,10 +40,15 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
             for problem in error.problems
         ], {}
     settings, problems = validate(document, folder=path.parent)
+    only_deployments = bool(document.data.get("deployments")) and not document.data.get("models")
     found = [
         (problem.line or 0, Finding(Severity.ERROR, _at(path, problem.line), problem.what, problem.fix))
         for problem in problems
+        if not (only_deployments and problem.what.startswith(NO_MODEL))
     ]
+    if only_deployments:
+        what = "It has deployments and no models: `gateway repo build` takes it, `gateway serve` does not."
+        found.append((0, Finding(Severity.INFO, str(path), what)))
     if settings is not None:
         found += [_located(path, document, *item) for item in _check_gateway(settings)]
     found += [_located(path, document, *item) for item in _check_deployments(document)]

@@ -40,7 +40,10 @@ def build(
         Path | None, typer.Option(help="Where the Python models are; triton_repo of this clone when not given.")
     ] = None,
 ) -> None:
-    """Render a model repository; refuse contradictions with the key, the reason and the fix. Exit 1 on differences."""
+    """Render a model repository; refuse contradictions with the key, the reason and the fix.
+
+    With --diff, exit 1 on differences and 2 when nothing could be compared.
+    """
     # Imported here: the other commands need none of it.
     from gateway.deployment.errors import DeploymentError  # noqa: PLC0415
     from gateway.deployment.stack import find_repository  # noqa: PLC0415
@@ -48,6 +51,8 @@ def build(
 
     if output is None and diff is None:
         raise fail("Say where to: -o DIR, or --diff to compare.", 2)
+    if diff is not None and (mistake := _address_mistake(diff)):
+        raise fail(f"--diff {diff!r}: {mistake}", 2)
     deployments = _load(file, overrides or [], only or [])
     try:
         rendering = render(deployments, repository or find_repository())
@@ -58,6 +63,20 @@ def build(
         raise fail(error) from None
     if diff is not None and _show_differences(rendering, diff):
         raise typer.Exit(1)
+
+
+def _address_mistake(other: str) -> str | None:
+    """Why what is to be compared with is neither a folder nor the address of a Triton; None when it is one."""
+    address = other.removeprefix("grpc://")
+    host, _, port = address.rpartition(":")
+    right = bool(host) and "/" not in address and port.isdigit() and 0 < int(port) <= 65535
+    if not other.strip():
+        return "name a folder, or grpc://host:port."
+    if address != other:
+        return None if right else "write grpc://host:port of Triton's gRPC endpoint, such as grpc://127.0.0.1:8001."
+    if "://" in other or (right and not Path(other).exists()):
+        return "it is no folder; for a running Triton write grpc://host:port of its gRPC endpoint."
+    return None
 
 
 def _load(file: Path, overrides: list[str], only: list[str]) -> tuple[DeploymentSettings, ...]:
@@ -109,10 +128,10 @@ def _configs_of(folder: Path) -> dict[str, Any]:
     try:
         models = read_repository(folder)
     except OSError as error:
-        raise fail(f"{folder} cannot be read ({error.strerror}).") from None
+        raise fail(f"{folder} cannot be read ({error.strerror}).", 2) from None
     broken = [f"{model.file}: {model.error}" for model in models.values() if model.error]
     if broken:
-        raise fail("\n".join(broken))
+        raise fail("\n".join(broken), 2)
     return {name: model.config for name, model in models.items() if model.config is not None}
 
 
@@ -125,4 +144,4 @@ def _running(address: str, models: list[str]) -> dict[str, Any]:
     try:
         return asyncio.run(read_configurations(address, models))
     except EngineError as error:
-        raise fail(f"{address}: {error.message}") from None
+        raise fail(f"{address}: {error.message}", 2) from None

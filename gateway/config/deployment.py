@@ -53,6 +53,10 @@ class ParallelismSettings(Section):
     tp: Count = Field(1, description="Tensor parallelism.")
     pp: Count = Field(1, description="Pipeline parallelism.")
     nodes: Count = Field(1, description="Machines that tp times pp GPUs are spread over.")
+    moe_tp: Count | None = Field(None, description="GPUs that share each expert; none: tp divided by moe_ep.")
+    moe_ep: Count | None = Field(
+        None, description="Groups of GPUs with experts of their own; none: tp divided by moe_tp."
+    )
 
 
 class EngineLimits(Section):

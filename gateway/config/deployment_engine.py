@@ -133,6 +133,9 @@ class BuildSettings(Section):
     paged_kv_cache: bool = Field(True, description="kv_cache_type paged.")
     paged_context_fmha: bool = Field(True, description="Needed by KV-cache reuse and chunked context.")
     remove_input_padding: bool = Field(True, description="Packed prompts; in-flight batching needs it.")
+    max_prompt_table_size: Period = Field(
+        0, description="Virtual tokens that the tables of a batch may have (max_prompt_embedding_table_size); p-tuning."
+    )
     weight_streaming: bool = Field(False, description="Let a part of the weights live in host memory.")
     awq_block_size: Count = Field(128, description="Group size of int4_awq and w4a8_awq.")
 

@@ -33,10 +33,10 @@ _SHAPES = {
 
 
 _PATTERNS = {
-    NAME_PATTERN: "may hold letters, digits, _, - and ., and does not begin with - or .",
+    NAME_PATTERN: "may hold letters, digits, _, - and . only, and begins with a letter, a digit or _",
     REFERENCE_PATTERN: "must be a variable such as ${NAME}",
 }
-_ALTERNATIVES = ("constrained-int", "constrained-str", "bool")  # pydantic's names for the members of a union
+_ALTERNATIVES = ("constrained-", "literal[", "bool")  # how pydantic's names for the members of a union begin
 
 
 def validate(
@@ -149,7 +149,7 @@ def _own_mistakes(errors: Sequence[Any]) -> list[Any]:
         inner = any(len(other["loc"]) > len(keys) and tuple(other["loc"][: len(keys)]) == keys for other in errors)
         if error["type"] == "too_short" and inner:
             continue
-        is_member = keys[-1:] and keys[-1] in _ALTERNATIVES
+        is_member = len(keys) > 1 and str(keys[-1]).startswith(_ALTERNATIVES)
         owner = keys[:-1] if is_member else keys
         kept.setdefault((owner, "" if is_member else error["type"]), {**error, "loc": owner})
     return list(kept.values())

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Literal
 
 from gateway.config.deployment import DeploymentSettings
 
 _HEAD = "#!/bin/sh\n# Written by `gateway repo build`; {what}\nset -eu\n"
 _OWN_CONVERSION = ("medusa", "eagle", "redrafter")
 _TOOLS = "${TRTLLM_EXAMPLES:=/app/tensorrt_llm/examples}"
+
+
+def checkpoint_tool(deployment: DeploymentSettings) -> Literal["convert_checkpoint", "quantize", "another"]:
+    """Which of TensorRT-LLM's tools makes the checkpoint that ``trtllm-build`` starts from."""
+    method = deployment.speculative.method if deployment.speculative is not None else ""
+    if method in _OWN_CONVERSION:  # its heads are a checkpoint of their own, which only the operator knows
+        return "another"
+    return "convert_checkpoint" if deployment.model.quantization in ("none", "int8_wo", "int4_wo") else "quantize"
 
 
 def build_script(deployments: Sequence[DeploymentSettings]) -> str:
@@ -25,8 +34,8 @@ def _build(deployment: DeploymentSettings) -> str:
     lines = [f"# {deployment.name}, TensorRT-LLM {deployment.trtllm}"]
     if model.source != deployment.folder:
         lines.append(_join("hf", "download", model.source, "--local-dir", deployment.folder))
-    method = deployment.speculative.method if deployment.speculative is not None else ""
-    if method in _OWN_CONVERSION:  # its heads are a checkpoint of their own, which only the operator knows
+    if checkpoint_tool(deployment) == "another":
+        method = deployment.speculative.method if deployment.speculative is not None else ""
         lines.append(
             f': "${{CHECKPOINT:?convert the model with examples/{method}, and name the folder that it wrote}}"'
         )
@@ -45,9 +54,11 @@ def _convert(deployment: DeploymentSettings, checkpoint: str) -> str:
     model, parallelism = deployment.model, deployment.parallelism
     options = ["--model_dir", deployment.folder, "--output_dir", checkpoint, "--dtype", model.dtype]
     options += ["--tp_size", str(parallelism.tp), "--pp_size", str(parallelism.pp)]
-    if model.quantization in ("none", "int8_wo", "int4_wo"):
+    if checkpoint_tool(deployment) == "convert_checkpoint":
         if model.quantization != "none":
             options += ["--use_weight_only", "--weight_only_precision", model.quantization.removesuffix("_wo")]
+        for name, size in (("--moe_tp_size", parallelism.moe_tp), ("--moe_ep_size", parallelism.moe_ep)):
+            options += [name, str(size)] if size is not None else []
         return f'python3 "{_TOOLS}/models/core/{model.family or "llama"}/convert_checkpoint.py" {_join(*options)}'
     options += ["--qformat", model.quantization]
     if model.quantization.endswith("awq"):
@@ -72,6 +83,7 @@ def _build_options(deployment: DeploymentSettings) -> list[str]:
         "max_num_tokens": limits.max_num_tokens,
         "max_beam_width": limits.max_beam_width,
         "tokens_per_block": deployment.kv_cache.tokens_per_block,
+        "max_prompt_embedding_table_size": build.max_prompt_table_size or None,
     }
     if deployment.lora is not None:
         values["lora_plugin"] = build.lora_plugin or "auto"
@@ -99,7 +111,7 @@ def _enable(*, on: bool) -> str:
 
 
 def launch_script(deployments: Sequence[DeploymentSettings]) -> str:
-    """The command that starts Triton on the repository."""
+    """The command that starts Triton on the repository; engines over several GPUs may be started by Slurm as well."""
     engines = [deployment for deployment in deployments if deployment.engine == "tensorrt"]
     head = _HEAD.format(what="starts Triton in the foreground of its image, on this repository.")
     ranks = max((one.parallelism.tp * one.parallelism.pp for one in engines), default=1)
@@ -108,18 +120,30 @@ def launch_script(deployments: Sequence[DeploymentSettings]) -> str:
         launcher = "trtllm-llmapi-launch " if _many_nodes(deployments) else ""
         command = f'exec {launcher}tritonserver --model-repository="$here" --disable-auto-complete-config "$@"'
         return f'{head}here=$(cd "$(dirname "$0")" && pwd)\n{command}\n'
+    lines = [f'{head}here=$(cd "$(dirname "$0")" && pwd)']
+    if not orchestrated:
+        lines += [
+            'if [ "${SLURM_STEP_NUM_TASKS:-1}" -gt 1 ]; then  # srun has started it for each rank',
+            '    exec tritonserver --model-repository="$here" --disable-auto-complete-config \\',
+            '        --backend-config=python,shm-region-prefix-name="prefix${SLURM_PROCID}_" "$@"',
+            "fi",
+        ]
+    nodes = max(one.parallelism.nodes for one in engines)
+    if nodes > 1:
+        how = f"srun --mpi=pmix --nodes={nodes} --ntasks={ranks} sh launch.sh"
+        return "\n".join([*lines, f'echo "{ranks} GPUs of {nodes} machines: start it with {how}" >&2', "exit 1"]) + "\n"
     options = ["--world_size", "1" if orchestrated else str(ranks)]
     if orchestrated:
         options.append("--multi-model")
     names = ",".join(one.engine_name for one in engines)
     options += ["--tensorrt_llm_model_name", names]
     script = 'python3 "${TRTLLM_SCRIPTS:=/app/scripts}/launch_triton_server.py"'
-    lines = [
+    lines += [
         f'{script} --model_repo "$here" {_join(*options)} "$@"',
         "# The launcher returns at once; a container lives as long as its first process.",
         "exec tail -f /dev/null",
     ]
-    return "\n".join([f'{head}here=$(cd "$(dirname "$0")" && pwd)', *lines]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _many_nodes(deployments: Sequence[DeploymentSettings]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.config.deployment import DeploymentSettings
 from gateway.config.document import Keys
 from gateway.contract.versions import GONE, OLDEST, parse_version
-from gateway.repository import engine_rules, model_rules, value_rules
+from gateway.repository import build_rules, engine_rules, model_rules, value_rules
 from gateway.repository.engine_rules import Found
 from gateway.repository.placement import shared_placement
 
@@ -45,6 +45,7 @@ def _of_one(deployment: DeploymentSettings) -> Iterator[Found]:
     yield from _version(deployment)
     yield from value_rules.find(deployment)
     yield from model_rules.find(deployment)
+    yield from build_rules.find(deployment)
     yield from engine_rules.find(deployment)
 
 
@@ -71,7 +72,9 @@ def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
             yield index, "engine_model", reason, "Leave it tensorrt_llm, or take another name."
             continue
         if deployment.role == "chat":
-            names += [f"{deployment.prefix}{step}" for step in _STEPS]
+            names += [
+                f"{deployment.prefix}{step}" for step in (*_STEPS, *(("tensorrt_llm_bls",) * deployment.bls.enabled))
+            ]
         for name in names:
             if name in first:
                 reason = f"the Triton model {name!r} would be made by deployment {first[name]!r} too"
@@ -99,6 +102,8 @@ def _drafts(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
         elif draft is None:
             reason = f"there is no deployment {speculative.draft!r} in this file"
             yield index, "speculative.draft", reason, "Add one with `role: draft`."
+        elif draft is deployment:
+            yield index, "speculative.draft", "a model does not guess for itself", "Name another deployment."
         elif draft.role != "draft":
             reason = f"deployment {draft.name!r} is not a draft"
             yield index, "speculative.draft", reason, f"Set `role: draft` in {draft.name!r}."

@@ -22,6 +22,14 @@ _ALWAYS = frozenset(
 
 _ASKED_FOR = frozenset({"lora", "speculative", "guided_decoding", "encoder"})
 
+# Keys of `lora`, and TensorRT-LLM's names of them in PeftCacheConfig.
+_PEFT_CACHE = {
+    "optimal_adapter_size": "optimal_adapter_size",
+    "max_adapter_size": "max_adapter_size",
+    "gpu_memory_fraction": "device_cache_percent",
+    "host_memory_bytes": "host_cache_size",
+}
+
 Parameters = dict[str, str]
 
 
@@ -52,6 +60,7 @@ def _python(deployment: DeploymentSettings) -> Mapping[str, Any]:
         "gpt_model_path": deployment.folder,
         "tokenizer_dir": deployment.folder,
         "max_seq_len": deployment.limits.max_seq_len,
+        "vocab_size": deployment.model.vocab_size,
         "gpt_model_type": deployment.scheduler.batching,
         "max_beam_width": deployment.limits.max_beam_width,
         "exclude_input_in_output": deployment.decoding.exclude_input_in_output,
@@ -65,6 +74,7 @@ def _python(deployment: DeploymentSettings) -> Mapping[str, Any]:
         values["max_batch_size"] = deployment.limits.max_batch_size or deployment.triton.max_batch_size
         values["max_queue_size"] = deployment.triton.max_queue_size or None
         values["dtype"] = deployment.model.dtype
+        values["lora_prefetch_dir"] = value_at(deployment, "lora.prefetch_dir")
         values["extra_args_file"] = LLM_ARGUMENTS_FILE if llm_arguments(deployment) else None
     else:
         values["gather_logits"] = deployment.logits.context
@@ -89,9 +99,11 @@ def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
             "dtype": None if cache.dtype == "auto" else cache.dtype,
         }
     )
-    guided = deployment.guided_decoding
+    guided, parallelism = deployment.guided_decoding, deployment.parallelism
     wanted = {
-        "pipeline_parallel_size": deployment.parallelism.pp if deployment.parallelism.pp > 1 else None,
+        "pipeline_parallel_size": parallelism.pp if parallelism.pp > 1 else None,
+        "moe_tensor_parallel_size": parallelism.moe_tp,
+        "moe_expert_parallel_size": parallelism.moe_ep,
         "max_input_len": deployment.limits.max_input_len,
         "max_num_tokens": deployment.limits.max_num_tokens,
         "max_beam_width": deployment.limits.max_beam_width if deployment.limits.max_beam_width > 1 else None,
@@ -100,11 +112,9 @@ def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
     }
     if deployment.scheduler.policy != "guaranteed_no_evict":
         wanted["scheduler_config"] = {"capacity_scheduler_policy": deployment.scheduler.policy.upper()}
-    if deployment.lora is not None:
-        wanted["lora_config"] = {
-            "lora_target_modules": list(deployment.lora.modules),
-            "max_lora_rank": deployment.lora.max_rank,
-        }
+    if deployment.lora is not None:  # what is not set stays at the LLM API's own defaults
+        given = deployment.lora.model_dump(include=set(_PEFT_CACHE), exclude_unset=True)
+        wanted["peft_cache_config"] = {_PEFT_CACHE[name]: value for name, value in given.items()}
     arguments = _set(wanted)
     if "chunked_context" in deployment.scheduler.model_fields_set:
         arguments["enable_chunked_prefill"] = deployment.scheduler.chunked_context
@@ -112,7 +122,7 @@ def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
 
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value not in (None, {}, [], 0)}
+    return {name: value for name, value in values.items() if value is False or value not in (None, {}, [], 0)}
 
 
 def value_at(deployment: DeploymentSettings, key: str) -> Any:

@@ -113,7 +113,12 @@ def _lora_and_guides(deployment: DeploymentSettings) -> Iterator[Found]:
     if lora is not None and lora.max_rank > lora.max_adapter_size:
         reason = f"an adapter of rank {lora.max_rank} is larger than max_adapter_size {lora.max_adapter_size}"
         yield "lora.max_rank", reason, "Make max_adapter_size at least max_rank."
+    if lora is not None and deployment.engine == "llmapi" and lora.prefetch_dir is None:
+        reason = "the LLM API takes no adapters from requests, only those of a folder of the server's"
+        yield "lora.prefetch_dir", reason, "Name that folder; its subfolders are named by task id."
     if guided is not None and native:
+        if "guide_types" in guided.model_fields_set:
+            yield "guided_decoding.guide_types", "the C++ backend has its own kinds of guides", "Leave it out."
         if guided.backend != "xgrammar":
             reason = f"the C++ backend knows xgrammar only, not {guided.backend}"
             yield "guided_decoding.backend", reason, "Set xgrammar."
@@ -128,6 +133,9 @@ def _speculative(deployment: DeploymentSettings, speculative: SpeculativeSetting
     if deployment.engine != "tensorrt" and method != "draft_target":
         reason = f"{method} is rendered for TensorRT engines only"
         yield "speculative.method", reason, "Set engine: tensorrt, or leave it out."
+    if deployment.engine in ("llmapi", "transformers"):
+        reason = f"the engine {deployment.engine} takes no guessed tokens"
+        yield "speculative", reason, "Set engine: tensorrt, or leave it out."
     belongs = {
         "draft": "draft_target",
         "fast_logits": "draft_target",

@@ -21,7 +21,8 @@ _SHAPE = {
 }
 # What this project's engines do without; a key that is written all the same would be dropped in silence.
 _TENSORRT_ONLY = (
-    *("engine_dir", "build", "encoder", "prompt_table_datatype", "runtime", "logits.datatype"),
+    *("engine_dir", "build", "encoder", "prompt_table_datatype", "runtime", "logits.datatype", "model.family"),
+    "triton.executor",
     *("kv_cache.cross_fraction", "speculative.fast_logits", "triton.max_queue_delay_microseconds"),
 )
 _NOT_REFERENCE = (
@@ -33,31 +34,53 @@ _NOT_REFERENCE = (
 )
 _NOT_LLMAPI = (
     *("model.quantization", "decoding.mode", "logits.context", "logits.generation", "triton.gpu_ids"),
-    "guided_decoding.tokenizer_info",
+    *("guided_decoding.tokenizer_info", "lora.modules", "lora.max_rank"),
 )
 
 
 def find(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions of one deployment with its model and its kind of engine."""
     yield from _shape(deployment)
+    yield from _encoder(deployment)
     yield from _kind(deployment)
     yield from _references(deployment)
 
 
 def shape_of(model: ModelSource) -> dict[str, int]:
     """Heads, layers and so on: as the settings say, else from ``config.json`` where it can be read here."""
-    folder = Path(model.folder or model.source).expanduser()
-    try:
-        config: Any = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        config = {}
-    config = config.get("text_config", config) if isinstance(config, dict) else {}
+    config = text_config_of(model)
     shape = {}
     for key, name in _SHAPE.items():
         value = getattr(model, key) or config.get(name)
         if isinstance(value, int) and value > 0:
             shape[key] = value
     return shape
+
+
+def text_config_of(model: ModelSource) -> dict[str, Any]:
+    """The model's ``config.json``, or the part of it about text; empty where it cannot be read here."""
+    config = _config_of(model)
+    nested = config.get("text_config")
+    return nested if isinstance(nested, dict) else config
+
+
+def _config_of(model: ModelSource) -> dict[str, Any]:
+    """The model's ``config.json``; empty where it cannot be read here."""
+    folder = Path(model.folder or model.source).expanduser()
+    try:
+        config: Any = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _encoder(deployment: DeploymentSettings) -> Iterator[Found]:
+    config = _config_of(deployment.model)
+    # Models that read images name their encoder's configuration; those with an encoder for text say so.
+    if deployment.encoder is None or not config or config.get("is_encoder_decoder") or "vision_config" in config:
+        return
+    reason = f"the model has no encoder: its config.json ({config.get('model_type', 'no model_type')}) is a decoder's"
+    yield "encoder", reason, "Leave it out, or name an encoder-decoder model in model.source."
 
 
 def _shape(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -80,7 +103,8 @@ def _shape(deployment: DeploymentSettings) -> Iterator[Found]:
     longest, positions = deployment.limits.max_seq_len, shape.get("max_positions")
     if isinstance(longest, int) and positions is not None and longest > positions:
         reason = f"it is {longest}, and the model was made for {positions} positions"
-        yield "limits.max_seq_len", reason, f"Take at most {positions}."
+        fix = f"Take at most {positions}, or write model.max_positions where rope scaling allows more."
+        yield "limits.max_seq_len", reason, fix
 
 
 def _kind(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -91,13 +115,13 @@ def _kind(deployment: DeploymentSettings) -> Iterator[Found]:
     names = list(_TENSORRT_ONLY)
     names += _NOT_LLMAPI if deployment.engine == "llmapi" else _NOT_REFERENCE
     for name in names:
-        if _is_given(deployment, name):
+        if is_given(deployment, name):
             yield name, f"the engine {deployment.engine} has no use for it", "Leave it out."
     if deployment.engine != "llmapi" and deployment.logits.context != deployment.logits.generation:
         yield "logits.generation", "this engine gathers both kinds of logits or none", "Give both the same value."
 
 
-def _is_given(deployment: DeploymentSettings, key: str) -> bool:
+def is_given(deployment: DeploymentSettings, key: str) -> bool:
     """Whether the settings file says something under a key."""
     section: Any = deployment
     for part in key.split("."):

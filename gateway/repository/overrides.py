@@ -39,7 +39,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
             parts = _split(item, ":")
             if len(parts) != 2 or not parts[0]:
                 raise OverrideError(f"{item!r} is not key:value; escape commas and colons of a value by a backslash.")
-            name, _, key = parts[0].rpartition("/")
+            name, _, key = parts[0].strip().rpartition("/")
             chosen = [entry for entry in entries if not name or entry.get("name") == name]
             if not chosen:
                 raise OverrideError(f"{item!r}: there is no deployment {name!r}.")
@@ -75,8 +75,12 @@ def _value(key: str, text: str) -> Any:
         return [group.split(",") for group in text.split(";")]
     if key in ("participant_ids", "max_attention_window_size", "kv_cache.max_attention_window", "lora.modules"):
         return text.split(",")
-    value = text if text.startswith("{") else yaml.safe_load(text)  # a tree of choices is no mapping
-    return value if isinstance(value, bool | int | float) else text
+    try:
+        value = text if text.startswith("{") else yaml.safe_load(text)  # a tree of choices is no mapping
+    except yaml.YAMLError:
+        return text
+    quoted = isinstance(value, str) and text[0] in "'\""  # text that would be a number or a truth value otherwise
+    return value if quoted or isinstance(value, bool | int | float) else text
 
 
 def _assign(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -79,6 +79,8 @@ def _read_model(path: Path) -> ModelFolder:
         return ModelFolder(path, None, "", (), versions)
     text = file.read_text(encoding="utf-8", errors="replace")
     placeholders, lines = tuple(_placeholders(text)), tuple(text.splitlines())
+    if not any(_code(line).strip() for line in lines):
+        return ModelFolder(path, None, "1:1 : there is nothing in it", placeholders, versions, lines)
     try:
         # What is not filled in must not hide the rest: outside of quotes something stands in for it.
         config = from_text(_with_stand_ins(text))

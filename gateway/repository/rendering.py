@@ -16,8 +16,6 @@ from gateway.repository.contradictions import find_draft
 from gateway.repository.engine_parameters import LLM_ARGUMENTS_FILE, llm_arguments
 from gateway.repository.text import to_text
 
-_IGNORED = ("__pycache__", ".gitkeep")
-
 
 class RenderError(Exception):
     """A repository that cannot be written; the message says why and what to do."""
@@ -77,12 +75,17 @@ def _model_files(deployment: DeploymentSettings, name: str, stock: str, python_m
     files = {
         target / path.relative_to(source): path.read_bytes()
         for path in sorted(source.rglob("*"))
-        if path.is_file() and not any(part in _IGNORED for part in path.parts)
+        if path.is_file() and not any(_is_left(part) for part in path.relative_to(source).parts)
     }
     arguments = llm_arguments(deployment) if stock == "tensorrt_llm" and deployment.engine == "llmapi" else {}
     if arguments:
         files[target / LLM_ARGUMENTS_FILE] = (json.dumps(arguments, indent=2) + "\n").encode()
     return files
+
+
+def _is_left(name: str) -> bool:
+    """Whether a file or folder is what tools leave behind."""
+    return name.startswith(".") or name == "__pycache__"
 
 
 def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:

@@ -66,4 +66,7 @@ def from_text(text: str) -> Any:
     Raises:
         google.protobuf.text_format.ParseError: it is none.
     """
-    return text_format.Parse(text, model_config_pb2.ModelConfig())
+    try:
+        return text_format.Parse(text, model_config_pb2.ModelConfig())
+    except ValueError as error:  # of some numbers that do not fit, which the parser has no words of its own for
+        raise text_format.ParseError(str(error)) from None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from gateway.config.deployment import DeploymentSettings
+from gateway.repository.engine_parameters import value_at
 from gateway.repository.engine_rules import Found
 
 # TensorRT-LLM's lora_manager.py, LORA_MODULE_IDS.
@@ -34,6 +35,7 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
         value = getattr(deployment.build, key)
         if value is not None and value not in choices:
             yield f"build.{key}", f"trtllm-build does not know {value!r}", f"Take one of {', '.join(choices)}."
+    yield from _paths(deployment)
     unknown = [module for module in deployment.lora.modules if module not in _LORA_MODULES] if deployment.lora else []
     if unknown:
         reason = f"TensorRT-LLM has no LoRA module {unknown[0]!r}"
@@ -42,6 +44,18 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
         tree = getattr(deployment.speculative, key) if deployment.speculative is not None else None
         if tree and not TREE.fullmatch(tree):
             yield f"speculative.{key}", f"{tree!r} is no tree of choices", "Write it as {0}, {0, 0}, {1}."
+
+
+def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Folders are the server's, which is started elsewhere; a source may be a Hugging Face id as well."""
+    for key in ("model.source", "model.folder", "engine_dir", "lora.prefetch_dir", "encoder.engine_dir"):
+        path = value_at(deployment, key)
+        if not isinstance(path, str) or not path:
+            continue
+        relative = path.startswith((".", "~")) if key == "model.source" else not path.startswith(("/", "${"))
+        if relative:
+            reason = f"{path!r} is relative to wherever the server is started"
+            yield key, reason, "Write an absolute path, as the server sees it."
 
 
 def _texts(section: BaseModel, path: str) -> Iterator[Found]:

@@ -128,6 +128,10 @@ PLANTED = {
         (BACK, r"max_batch_size: 16", "max_batch_size: 8"),
         ("error", "max_batch_size is 16, but 8 in postprocessing", "at least the ensemble's"),
     ),
+    "no way to cancel": (
+        (ENGINE, r'input \{ name: "stop"[^\n]*\n', ""),
+        ("warning", "It has no input stop: what a client of the ensemble breaks off", 'Declare input { name: "stop"'),
+    ),
     "not decoupled": (
         (ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
         ("error", "not decoupled, so no answer can be streamed", "decoupled: true"),
@@ -236,6 +240,14 @@ PLANTED = {
         (ENGINE, r"kind: KIND_CPU", "kind: KIND_GPU"),
         ("error", "every one loads the engine", "Write KIND_CPU"),
     ),
+    "no backend": (
+        (TEXT, r'backend: "python"', ""),
+        ("error", "It names neither a backend nor a platform", '"python" for the other models'),
+    ),
+    "negative batch size": (
+        (BLS, r"max_batch_size: 16", "max_batch_size: -1"),
+        ("error", "max_batch_size is -1; Triton refuses to load it", "Write 1 or more"),
+    ),
     "unknown backend": (
         (ENGINE, r'backend: "tensorrtllm"', 'backend: "tensorrt_llm"'),
         ("warning", "The backend 'tensorrt_llm' is none that these models run on", '"tensorrtllm" for the engine'),
@@ -259,6 +271,37 @@ def test_a_file_that_does_not_parse_is_the_only_finding(repo: Path) -> None:
     edit(repo / ENGINE, r"max_batch_size: 16", "max_batch_size 16")
     (found,) = check_repository(repo)
     assert found.what.startswith("It is no model configuration")
+
+
+def test_a_number_that_no_field_can_hold(repo: Path) -> None:
+    edit(repo / ENGINE, "data_type: TYPE_INT32", "data_type: 99999999999")
+    (found,) = check_repository(repo)
+    assert found.what == "It is no model configuration: Value out of range: 99999999999."
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but this\n"])
+def test_a_file_with_nothing_in_it_is_the_only_finding(repo: Path, text: str) -> None:
+    (repo / ENGINE).write_text(text)
+    (found,) = check_repository(repo)
+    assert (found.severity, found.what) == (
+        Severity.ERROR,
+        "It is no model configuration: there is nothing in it.",
+    )
+
+
+def test_a_step_that_is_gone_is_the_only_finding(repo: Path) -> None:
+    shutil.rmtree(repo / "preprocessing")
+    shutil.rmtree(repo / "tensorrt_llm_bls")
+    (found,) = check_repository(repo)
+    assert found.what == "A step runs the model 'preprocessing', which is not in this repository."
+    assert found.fix == "Add it."
+
+
+def test_python_that_does_not_parse(repo: Path) -> None:
+    file = repo / "preprocessing" / "1" / "text_to_tokens.py"
+    file.write_text("def f():\n    return (\n")
+    (found,) = bad(repo)
+    assert (found.where, found.what) == (f"{file}:2", "Python cannot read it: '(' was never closed.")
 
 
 def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:

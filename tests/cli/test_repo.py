@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
@@ -87,6 +89,28 @@ def test_the_schema_is_printed(folder: Path) -> None:
     schema = run("check", "--schema").stdout
     assert '"deployments"' in schema
     assert "Share of the GPU memory left after loading" in schema
+    validator = jsonschema.Draft202012Validator(json.loads(schema))
+    deployment = {"name": "a", "engine": "reference", "model": {"source": "/m"}}
+    model = {"name": "a", "triton": {"url": "triton:8001"}}
+    for right in ({"deployments": [deployment]}, {"models": [model]}, {"models": [model], "deployments": [deployment]}):
+        validator.validate(right)
+    for wrong in ({}, {"deployments": [deployment | {"engin": 1}]}, {"deployments": [deployment | {"engine": "trt"}]}):
+        assert not validator.is_valid(wrong)
+
+
+def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    (folder / "gateway.yaml").write_text(text[text.index("deployments:") :])
+    checked = run("check", "--offline")
+    assert checked.returncode == 0
+    said, summary = checked.stdout.splitlines()
+    assert said.startswith("gateway.yaml: info: It has deployments and no models")
+    assert summary == "Nothing is wrong."
+    (folder / "gateway.yaml").write_text((folder / "gateway.yaml").read_text().replace("tensorrt\n", "tensort\n", 1))
+    checked = run("check", "--offline")
+    assert checked.returncode == 1
+    assert "deployments[0].engine: input should be 'tensorrt', 'llmapi'" in checked.stdout
+    assert checked.stdout.splitlines()[-1] == "1 error"
 
 
 @pytest.mark.parametrize("key", ["name", "prefix", "engine_model"])
@@ -131,3 +155,24 @@ def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
     refused = run("repo", "build", "-o", "out")
     assert refused.returncode == 1
     assert "is not valid YAML (unacceptable character" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("grpc://", "write grpc://host:port"),
+        ("grpc://:8001", "write grpc://host:port"),
+        ("grpc://triton", "write grpc://host:port"),
+        ("grpc://triton:99999", "write grpc://host:port"),
+        ("grpc://triton:8001/v2", "write grpc://host:port"),
+        ("127.0.0.1:8001", "it is no folder; for a running Triton write grpc://"),
+        ("http://127.0.0.1:8000", "it is no folder; for a running Triton write grpc://"),
+        ("", "name a folder, or grpc://host:port"),
+        ("nowhere", "nowhere cannot be read (No such file or directory)"),
+        ("grpc://127.0.0.1:1", "127.0.0.1:1: Triton cannot be reached."),
+    ],
+)
+def test_what_cannot_be_compared_with_is_named_and_is_no_difference(folder: Path, other: str, said: str) -> None:
+    compared = run("repo", "build", "--diff", other)
+    assert compared.returncode == 2
+    assert said in compared.stderr

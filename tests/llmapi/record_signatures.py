@@ -23,6 +23,8 @@ TABLE = Path(__file__).with_name("signatures.json")
 DATA_CLASSES = {
     "SamplingParams": ("tensorrt_llm/sampling_params.py", ("SamplingParams",)),
     "KvCacheConfig": ("tensorrt_llm/llmapi/llm_args.py", ("KvCacheConfig",)),
+    "PeftCacheConfig": ("tensorrt_llm/llmapi/llm_args.py", ("PeftCacheConfig",)),
+    "SchedulerConfig": ("tensorrt_llm/llmapi/llm_args.py", ("SchedulerConfig",)),
     "TorchLlmArgs": ("tensorrt_llm/llmapi/llm_args.py", ("TorchLlmArgs", "BaseLlmArgs")),
     "CompletionOutput": ("tensorrt_llm/executor/result.py", ("CompletionOutput",)),
     "Logprob": ("tensorrt_llm/executor/result.py", ("Logprob",)),

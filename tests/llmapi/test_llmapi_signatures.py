@@ -15,6 +15,10 @@ from llmapi.options import Options, choose_sampler, llm_arguments
 from llmapi.sampling import sampling_arguments
 from reference.request import Request, Sampling
 
+from gateway.config.deployment import DeploymentSettings
+from gateway.repository.contradictions import contradictions
+from gateway.repository.engine_parameters import llm_arguments as rendered_arguments
+
 
 def versions_of(name: str) -> list[str]:
     return [version for version, entry in recorded.TABLE.items() if name in entry["signatures"]]
@@ -66,6 +70,50 @@ def test_llm_arguments_fit(sampler_type: str | None) -> None:
     known = recorded.parameters("TorchLlmArgs")
     for name, value in arguments.items():
         assert recorded.fits(value, known[name]["type"]), name
+
+
+EVERY_ARGUMENT: dict[str, Any] = {
+    "name": "all",
+    "engine": "llmapi",
+    "model": {"source": "/m"},
+    "parallelism": {"tp": 4, "pp": 2, "moe_tp": 2, "moe_ep": 2},
+    "limits": {"max_input_len": 10, "max_seq_len": 20, "max_num_tokens": 128, "max_beam_width": 2},
+    "triton": {"decoupled": False},
+    "scheduler": {"policy": "max_utilization", "chunked_context": True},
+    "kv_cache": {
+        "max_tokens": 64,
+        "max_attention_window": [16, 32],
+        "sink_tokens": 4,
+        "host_memory_bytes": 1000,
+        "onboard_blocks": False,
+        "dtype": "fp8",
+    },
+    "lora": {
+        "prefetch_dir": "/l",
+        "optimal_adapter_size": 4,
+        "max_adapter_size": 32,
+        "gpu_memory_fraction": 0.1,
+        "host_memory_bytes": 1000,
+    },
+    "guided_decoding": {"backend": "xgrammar"},
+}
+
+
+def test_arguments_of_a_deployment_fit() -> None:
+    deployment = DeploymentSettings.model_validate(EVERY_ARGUMENT)
+    assert list(contradictions([deployment])) == []
+    arguments = rendered_arguments(deployment)
+    assert (arguments["moe_tensor_parallel_size"], arguments["moe_expert_parallel_size"]) == (2, 2)
+    known = recorded.parameters("TorchLlmArgs")
+    for name, value in arguments.items():
+        assert recorded.fits(value, known[name]["type"]), name
+    for name, section in (
+        ("KvCacheConfig", "kv_cache"),
+        ("PeftCacheConfig", "peft_cache"),
+        ("SchedulerConfig", "scheduler"),
+    ):
+        assert len(arguments[f"{section}_config"]) == {"kv_cache": 6, "peft_cache": 4, "scheduler": 1}[section]
+        recorded.check_call(name, arguments[f"{section}_config"])
 
 
 def test_what_is_read_exists() -> None:

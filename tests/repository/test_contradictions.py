@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,32 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "no tree"),
         ({"engine_dir": "/x\n}"}, "engine_dir", "a line break"),
         ({"model": {"folder": ""}}, "model.folder", "it is empty"),
+        ({"parallelism": {"tp": 4, "moe_ep": 3}}, "parallelism.moe_ep", "3 times a whole number is not 4"),
+        ({"parallelism": {"tp": 4, "moe_tp": 2, "moe_ep": 4}}, "parallelism.moe_ep", "2 times 4 is not 4"),
+        (
+            {"parallelism": {"tp": 4, "moe_ep": 2}, "model": {"quantization": "fp8"}},
+            "parallelism.moe_ep",
+            "quantize.py does not take it",
+        ),
+        ({"kv_cache": {"dtype": "fp8"}}, "kv_cache.dtype", "convert_checkpoint.py does not take it"),
+        ({"build": {"awq_block_size": 64}}, "build.awq_block_size", "belongs to int4_awq"),
+        (
+            {"speculative": {"method": "medusa"}, "model": {"quantization": "fp8"}},
+            "model.quantization",
+            "converted by hand",
+        ),
+        ({"speculative": {"method": "draft_target", "draft": "small"}}, "speculative.draft", "guess for itself"),
+        (
+            {**LLMAPI, "speculative": {"method": "draft_target", "draft": "x"}},
+            "speculative",
+            "takes no guessed tokens",
+        ),
+        ({**LLMAPI, "model": {"source": "./small"}}, "model.source", "relative to wherever the server is started"),
+        ({"model": {"folder": "~/small"}}, "model.folder", "relative to wherever the server is started"),
+        ({"engine_dir": "engines/small"}, "engine_dir", "relative to wherever the server is started"),
+        ({**LLMAPI, "lora": {}}, "lora.prefetch_dir", "no adapters from requests"),
+        ({**LLMAPI, "lora": {"prefetch_dir": "/l", "max_rank": 4}}, "lora.max_rank", "has no use for it"),
+        ({**LLMAPI, "triton": {"executor": "orchestrator"}}, "triton.executor", "has no use for it"),
         ({"engine_model": "preprocessing"}, "engine_model", "another of its five models"),
     ],
 )
@@ -102,6 +129,12 @@ def test_deployments_of_one_repository_must_not_get_in_each_others_way(deploymen
     }
 
 
+def test_a_draft_must_not_have_the_name_of_another_model(deployments_of) -> None:
+    target = {"speculative": {"method": "draft_target", "draft": "guess"}}
+    found = said(deployments_of(target, {"name": "guess", "role": "draft", "engine_model": "tensorrt_llm_bls"}))
+    assert "'tensorrt_llm_bls' would be made by deployment 'small' too" in found["prefix"][0]
+
+
 def test_a_draft_must_fit_its_target(deployments_of) -> None:
     target = {"speculative": {"method": "draft_target", "draft": "guess"}, "model": {"vocab_size": 100}}
     not_a_draft = said(deployments_of(target, {"name": "guess", "prefix": "g_"}))
@@ -116,3 +149,38 @@ def test_the_models_shape_is_read_from_its_own_folder(tmp_path: Path, deployment
     found = said(deployments_of({"model": model, "parallelism": {"tp": 7}, "limits": {"max_seq_len": 10**6}}))
     assert "attention heads cannot be shared by 7 GPUs" in found["parallelism.tp"][0]
     assert "positions" in found["limits.max_seq_len"][0]
+
+
+@pytest.mark.parametrize(
+    ("config", "refused"),
+    [
+        ({"model_type": "llama"}, True),
+        ({"model_type": "t5", "is_encoder_decoder": True}, False),
+        ({"model_type": "mllama", "text_config": {}, "vision_config": {}}, False),
+        (None, False),
+    ],
+)
+def test_an_encoder_needs_a_model_with_one(
+    tmp_path: Path, deployments_of, config: dict[str, Any] | None, refused: bool
+) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    found = said(deployments_of({"model": {"source": str(tmp_path)}, "encoder": {"engine_dir": "/e"}}))
+    assert found.keys() == ({"encoder"} if refused else set())
+    if refused:
+        assert found["encoder"] == (
+            "the model has no encoder: its config.json (llama) is a decoder's",
+            "Leave it out, or name an encoder-decoder model in model.source.",
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [({"model_type": "llama"}, "no experts"), ({"num_experts": 2}, "2 experts"), ({"n_routed_experts": 64}, None)],
+)
+def test_experts_are_counted(tmp_path: Path, deployments_of, config: dict[str, Any], reason: str | None) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = said(deployments_of({"model": {"source": str(tmp_path)}, "parallelism": {"tp": 4, "moe_ep": 4}}))
+    assert [words.removeprefix("the model's config.json has ") for words, _ in found.values()] == [reason] * bool(
+        reason
+    )

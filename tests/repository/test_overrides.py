@@ -55,6 +55,22 @@ def test_variables_and_keys_reach_their_sections() -> None:
     assert DATA["deployments"][0] == {"name": "a", "kv_cache": {"reuse": True}}
 
 
+def test_spaces_after_commas_and_quotes_around_numbers() -> None:
+    changed = apply_overrides(DATA, ["limits.max_seq_len:4096, engine_dir:/engines/a", "a/model.source:'123'"])
+    assert changed["deployments"][0] | {"kv_cache": None} == {
+        "name": "a",
+        "kv_cache": None,
+        "limits": {"max_seq_len": 4096},
+        "engine_dir": "/engines/a",
+        "model": {"source": "123"},
+    }
+
+
+@pytest.mark.parametrize("value", ["[x", "*x", '"x', "!!x y", "@x", "%x", "`x`"])
+def test_a_value_that_is_no_yaml_is_text(value: str) -> None:
+    assert apply_overrides(DATA, [f"a/engine_dir:{value}"])["deployments"][0]["engine_dir"] == value
+
+
 def test_an_empty_value_unsets() -> None:
     assert apply_overrides(DATA, ["a/enable_kv_cache_reuse:"])["deployments"][0] == {"name": "a", "kv_cache": {}}
     assert apply_overrides(DATA, ["medusa_choices:"]) == DATA

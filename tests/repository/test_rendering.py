@@ -222,6 +222,49 @@ def test_python_files_come_with_it_and_scripts_say_how(tmp_path: Path, repositor
     assert b"--world_size 4" in tp4[Path("launch.sh")]
 
 
+def test_slurm_starts_a_server_for_each_rank(tmp_path: Path, deployments_of, repository: Path) -> None:
+    deployments = deployments_of({"parallelism": {"tp": 8, "pp": 2, "nodes": 2}, "model": {"layers": 32}})
+    write(render(deployments, repository), tmp_path / "out", replace=False)
+    server = tmp_path / "bin" / "tritonserver"
+    server.parent.mkdir()
+    server.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    server.chmod(0o755)
+    launch = ["sh", str(tmp_path / "out" / "launch.sh"), "--log-verbose=1"]
+    env = {"PATH": f"{server.parent}:{os.environ['PATH']}"}
+    rank = env | {"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "3"}
+    started = subprocess.run(launch, env=rank, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert started == [
+        f"--model-repository={tmp_path / 'out'}",
+        "--disable-auto-complete-config",
+        "--backend-config=python,shm-region-prefix-name=prefix3_",
+        "--log-verbose=1",
+    ]
+    alone = subprocess.run(launch, env=env, capture_output=True, text=True, check=False)
+    assert alone.returncode == 1
+    assert "srun --mpi=pmix --nodes=2 --ntasks=16 sh launch.sh" in alone.stderr
+
+
+def test_an_engine_has_room_for_prompt_tables(deployments_of, repository: Path) -> None:
+    script = render(deployments_of({"build": {"max_prompt_table_size": 640}}), repository).files
+    assert b" --max_prompt_embedding_table_size 640\n" in script[Path("build_engines.sh")]
+    assert b"prompt_embedding" not in render(deployments_of({}), repository).files[Path("build_engines.sh")]
+
+
+def test_experts_are_shared_when_the_checkpoint_is_made(deployments_of, repository: Path) -> None:
+    deployments = deployments_of({"parallelism": {"tp": 8, "moe_tp": 2, "moe_ep": 4}})
+    script = render(deployments, repository).files[Path("build_engines.sh")].decode()
+    assert "--tp_size 8 --pp_size 1 --moe_tp_size 2 --moe_ep_size 4" in script
+
+
+def test_what_tools_leave_behind_stays_out(tmp_path: Path, repository: Path) -> None:
+    python = shutil.copytree(repository, tmp_path / "triton_repo")
+    for left in (".mypy_cache/3.11/x.json", "__pycache__/model.pyc", ".model.py.swp"):
+        (python / "tensorrt_llm" / "1" / left).parent.mkdir(parents=True, exist_ok=True)
+        (python / "tensorrt_llm" / "1" / left).write_bytes(b"\xf8")
+    files = render(load(EXAMPLES / "embedded.yaml"), python).files
+    assert {path for path in files if path.suffix not in (".py", ".pbtxt", ".sh")} == {Path("ensemble/1/.gitkeep")}
+
+
 def test_heads_of_their_own_are_converted_by_the_operator(deployments_of, repository: Path) -> None:
     deployments = deployments_of({"speculative": {"method": "medusa", "max_draft_tokens": 63}})
     script = render(deployments, repository).files[Path("build_engines.sh")].decode()

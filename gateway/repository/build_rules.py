@@ -1,0 +1,56 @@
+"""Contradictions between a deployment and what makes its engine; how the experts of a model are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.config.deployment import DeploymentSettings
+from gateway.repository.commands import checkpoint_tool
+from gateway.repository.engine_rules import Found
+from gateway.repository.model_rules import is_given, text_config_of
+
+# Names of the number of experts in config.json: Mixtral's, Qwen's and DeepSeek's.
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+_MOE = ("parallelism.moe_tp", "parallelism.moe_ep")
+# What each tool is not told, and what to do.
+_UNTOLD = {
+    "convert_checkpoint": (
+        ("kv_cache.dtype",),
+        "convert_checkpoint.py does not take it",
+        "Leave it auto, or set a model.quantization that quantize.py makes, such as fp8.",
+    ),
+    "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
+    "another": (
+        ("model.dtype", "model.quantization", "kv_cache.dtype", *_MOE),
+        "the checkpoint of this speculative.method is converted by hand, which decides it",
+        "Leave it out here, and say it there.",
+    ),
+}
+
+
+def find(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Contradictions of one deployment with the tools that make its engine, and with its model's experts."""
+    yield from _experts(deployment)
+    if deployment.engine == "tensorrt":
+        keys, reason, fix = _UNTOLD[checkpoint_tool(deployment)]
+        for key in keys:
+            if is_given(deployment, key):
+                yield key, reason, fix
+        if is_given(deployment, "build.awq_block_size") and not deployment.model.quantization.endswith("awq"):
+            yield "build.awq_block_size", "it belongs to int4_awq and w4a8_awq", "Leave it out."
+
+
+def _experts(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Each GPU of a stage holds a part of the experts, a part of each of them, or both (TensorRT-LLM's mapping.py)."""
+    tp, moe_tp, moe_ep = (getattr(deployment.parallelism, name) for name in ("tp", "moe_tp", "moe_ep"))
+    if moe_tp is None and moe_ep is None:
+        return
+    key = "parallelism.moe_tp" if moe_ep is None else "parallelism.moe_ep"
+    if tp % (moe_tp or 1) or tp % (moe_ep or 1) or (moe_tp and moe_ep and moe_tp * moe_ep != tp):
+        sizes = f"{moe_tp} times {moe_ep}" if moe_tp and moe_ep else f"{moe_tp or moe_ep} times a whole number"
+        yield key, f"moe_tp times moe_ep must be tp, and {sizes} is not {tp}", f"Take divisors of {tp}."
+    config = text_config_of(deployment.model)
+    experts = next((config[name] for name in _EXPERTS if isinstance(config.get(name), int)), 0)
+    if config and experts < (moe_ep or 1):
+        fix = f"Take at most {experts}." if experts else "Leave it out."
+        yield key, f"the model's config.json has {experts or 'no'} experts", fix
