@@ -76,6 +76,8 @@ limits even where they agree; the others follow from what the extensions mean.
 | `tools` and `functions`, or the choices of both | the one is the old form of the other |
 | `tool_choice` or `function_call` that demands calls or names tools, without these tools | nothing to call |
 | `prompt_logprobs` with `stream` | they belong to the whole answer |
+| `num_draft_tokens` with a form, demanded calls, beams or `prompt_logprobs` | a draft model goes with none of them |
+| `prediction` with `use_beam_search` | a prediction is one sequence |
 | `chat_template_kwargs` with a name of the template's own | it would replace the conversation |
 
 ## Where answers differ from OpenAI's
@@ -83,6 +85,8 @@ limits even where they agree; the others follow from what the extensions mean.
 - `usage.prompt_tokens_details` is null where nobody knows how much of the prompt was cached: with engines that do not
   tell, and after answers that a stop string ended, which the gateway leaves before the engine's last word.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
+- `usage.completion_tokens_details` has no counts of predicted tokens where nobody knows them, as above. What a draft
+  model guessed is no prediction of the client's and not in `usage`.
 - `service_tier` in an answer is `default` where the request named a tier, and absent elsewhere.
 - `system_fingerprint` is null: the engine has no such mark.
 - `finish_reason` is `stop`, `length`, `tool_calls` or `function_call`.
@@ -127,7 +131,7 @@ def _by_engine(repository: Path) -> Iterator[str]:
 def _stock(view: ModelView, spec: ModelSpec) -> ModelView:
     """The model without what is this project's own."""
     own = {tensor.name for tensor in (*spec.inputs, *spec.outputs) if tensor.extension}
-    added = ("tokens_per_block", "guided_decoding_guide_types")
+    added = ("engine", "tokens_per_block", "guided_decoding_guide_types")
     parameters = {key: value for key, value in view.parameters.items() if key not in added}
     return replace(view, inputs=view.inputs - own, outputs=view.outputs - own, parameters=parameters)
 

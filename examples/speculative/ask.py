@@ -1,4 +1,4 @@
-"""Ask tensorrt_llm_bls the same with drafts of eight tokens and without."""
+"""Ask tensorrt_llm_bls the same without drafts, and with drafts of eight tokens by ids and by logits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tensor(name: str, datatype: str, value: object) -> InferInput:
     return given
 
 
-def ask(client: InferenceServerClient, drafts: int) -> str:
+def ask(client: InferenceServerClient, drafts: int, *, by_logits: bool = False) -> str:
     """The answer, and how many guesses were right."""
     answers: queue.Queue = queue.Queue()
     inputs = [
@@ -29,7 +29,7 @@ def ask(client: InferenceServerClient, drafts: int) -> str:
         tensor("return_perf_metrics", "BOOL", True),
     ]
     if drafts:
-        inputs.append(tensor("num_draft_tokens", "INT32", drafts))
+        inputs += [tensor("num_draft_tokens", "INT32", drafts), tensor("use_draft_logits", "BOOL", by_logits)]
     client.start_stream(lambda result, error: answers.put((result, error)))
     client.async_stream_infer("tensorrt_llm_bls", inputs)
     result, error = answers.get(timeout=60)
@@ -40,9 +40,11 @@ def ask(client: InferenceServerClient, drafts: int) -> str:
     if result.as_numpy("total_draft_tokens") is None:
         return f"without drafts: {text!r}"
     total, right = (result.as_numpy(name).item() for name in ("total_draft_tokens", "total_accepted_draft_tokens"))
-    return f"with drafts:    {text!r}, {right} of {total} guesses accepted"
+    how = "by logits:     " if by_logits else "with drafts:   "
+    return f"{how} {text!r}, {right} of {total} guesses accepted"
 
 
 with InferenceServerClient(sys.argv[1]) as server:
     print(ask(server, 0))
     print(ask(server, 8))
+    print(ask(server, 8, by_logits=True))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from gateway.config.section import Section, split_commas
 
 Policy = Literal["strict", "warn", "ignore"]
+
+MOST_DRAFT_TOKENS = 256
+"""That a draft model may guess at a time: more are seldom right, and the answer waits for them."""
 
 
 class TritonSettings(Section):
@@ -90,6 +93,29 @@ class LoraSettings(Section):
     folder: Path | None = None
 
 
+class DraftSettings(Section):
+    """Speculative decoding: tokens are guessed and checked together, which saves steps of the engine.
+
+    Attributes:
+        num_draft_tokens: tokens that the draft model of a BLS model guesses at a time, for requests that do not say and
+            that go with it; None: only requests that ask for it.
+        use_draft_logits: whether guesses are accepted by the probabilities that both models give them; it wants a draft
+            model that gathers its logits.
+        max_draft_tokens: tokens that the engine takes as a draft at most, as it was built. Engines of TensorRT-LLM are
+            given a ``prediction`` only where it is set.
+    """
+
+    num_draft_tokens: int | None = Field(default=None, ge=1, le=MOST_DRAFT_TOKENS)
+    use_draft_logits: bool = False
+    max_draft_tokens: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _fit(self) -> DraftSettings:
+        if self.max_draft_tokens is not None and (self.num_draft_tokens or 0) > self.max_draft_tokens:
+            raise ValueError("num_draft_tokens must be at most max_draft_tokens")
+        return self
+
+
 class ModelSettings(Section):
     """One served model.
 
@@ -123,6 +149,7 @@ class ModelSettings(Section):
         lora: the adapter that every request carries; None is the model as it is.
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
             by the name under which requests put them before their prompts (``prompt_table``).
+        speculative: how drafts are used, where the engine takes them.
         policies: what becomes of parameters without effect.
         defaults: values for what requests leave out.
     """
@@ -150,6 +177,7 @@ class ModelSettings(Section):
     structured_output_without_guidance: Literal["refuse", "validate"] = "refuse"
     lora: LoraSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)
+    speculative: DraftSettings = DraftSettings()
     policies: PolicySettings = PolicySettings()
     defaults: SamplingDefaults = SamplingDefaults()
 

@@ -38,7 +38,7 @@ CLIENTS = (
     Row("--request-id", "Triton's ids are fresh; a client's own is `x-request-id`", "clients/test_keys.py::test_the_access_log_is_json_without_prompt_text_and_with_the_request_id"),
     Row("--lora-path, --lora-task-id", "`model`: a served model with `lora`", f"{_ADDITIONS}test_adapters_by_model_name_survive_eviction"),
     Row("--prompt-embedding-table, --prompt_table_extra_id", "`prompt_table`, by the name of a configured table", f"{_ADDITIONS}test_a_table_of_a_text_acts_like_the_text"),
-    Row("--draft-input-ids, --return-draft-model-draft-logits", "not in the OpenAI API; `tensorrt_llm_bls` drafts, by ids alone", f"{_ADDITIONS}test_drafts_do_not_change_a_greedy_answer_and_save_steps"),
+    Row("--draft-input-ids, --return-draft-model-draft-logits", "`prediction`; the logits between the models of `tensorrt_llm_bls`", "integration/test_drafts.py::test_a_prediction_saves_steps_and_changes_nothing"),
     Row("--guided-decoding-guide-type, --guided-decoding-guide", "`response_format`, tools", "integration/test_guided.py::test_answers_keep_to_their_guides"),
-    Row("--check-output, --correctness-threshold", "no counterpart: a test of the script's own", status="missing"),
+    Row("--check-output, --correctness-threshold", "a test that the script makes of itself: run it against the model `tensorrt_llm`, not through the gateway", status="documented"),
 )  # fmt: skip

@@ -23,6 +23,8 @@ _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
 _OPTION_TEST = "repository/test_options.py::test_an_option_reaches_its_configuration"
 _REFUSED_TEST = "repository/test_overrides.py::test_what_cannot_be_set_says_why"
 
+_STATUSES = ("served", "rendered", "refused", "documented", "missing")
+
 _HEAD = """\
 # Coverage of the TensorRT-LLM backend
 
@@ -36,6 +38,7 @@ here, and the test that shows it.
 - **rendered**: it is written into configurations and scripts as upstream wants it, and TensorRT-LLM itself does it. Nothing
   of TensorRT-LLM was run: its engines and NVIDIA's images need hardware that the tests do not have.
 - **refused**: an error names it.
+- **documented**: nothing here does it or stands in its way; the row says what to do.
 - **missing**: not there yet.
 """
 
@@ -60,20 +63,21 @@ def render(tests: Path) -> str:
     }
     known = _known_tests(tests)
     rows = [row for section in sections.values() for row in section]
-    wrong = [row for row in rows if (row.test not in known) != (row.status == "missing" and not row.test)]
+    untested = ("documented", "missing")
+    wrong = [row for row in rows if (row.test not in known) != (row.status in untested and not row.test)]
     if wrong:
         raise LookupError(f"rows without their test: {', '.join(f'{row.name} ({row.test})' for row in wrong)}")
     parts = [_HEAD, *_summary(rows)]
     for title, section in sections.items():
         parts += [f"## {title}\n", *_table(section)]
-    missing = [row for row in rows if row.status == "missing" or row.where.endswith(" yet")]
-    parts += ["## Not there yet\n", *(f"- {row.name}: {row.where}" for row in missing), ""]
+    if missing := [row for row in rows if row.status == "missing" or row.where.endswith(" yet")]:
+        parts += ["## Not there yet\n", *(f"- {row.name}: {row.where}" for row in missing), ""]
     return "\n".join(parts)
 
 
 def _summary(rows: list[Row]) -> Iterator[str]:
-    counts = [f"{sum(row.status == status for row in rows)} {status}" for status in ("served", "rendered", "refused")]
-    yield f"{len(rows)} rows: {', '.join(counts)}, {sum(row.status == 'missing' for row in rows)} missing.\n"
+    counts = [f"{sum(row.status == status for row in rows)} {status}" for status in _STATUSES]
+    yield f"{len(rows)} rows: {', '.join(counts)}.\n"
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:

@@ -14,6 +14,7 @@ _TABLES = "repository/test_rendering.py::test_the_tables_of_a_version_are_what_u
 _PERF = "integration/test_kv_reuse.py::test_a_second_turn_reuses_the_first"
 
 _ADDITIONS = "integration/test_additions.py::"
+_DRAFTS = "integration/test_drafts.py::"
 _LORA = f"{_ADDITIONS}test_adapters_by_model_name_survive_eviction"
 _TABLE = f"{_ADDITIONS}test_a_table_of_a_text_acts_like_the_text"
 
@@ -34,9 +35,9 @@ INPUTS: dict[str, Entry] = {
     "top_p": served(f"{_CONTRACT}test_top_p_keeps_the_shortest_nucleus", "`top_p`"),
     "length_penalty": served(f"{_REQUEST}test_beams_where_the_engine_has_them_do_not_stream", "`length_penalty`, with beams"),
     "stream": served("integration/test_triton_repo_text.py::test_streamed_text_is_the_whole_text", "`stream`"),
-    "prompt_table_extra_id": rendered(_TABLES, "passed on to the engine; this project's is told by the table itself"),
-    "num_draft_tokens": served(f"{_ADDITIONS}test_drafts_do_not_change_a_greedy_answer_and_save_steps", "`tensorrt_llm_bls` with a draft model; not by the OpenAI API"),
-    "use_draft_logits": refused(_BLS_REFUSED, "drafts are checked by their ids alone"),
+    "prompt_table_extra_id": rendered(_TABLES, "passed on to the engine as `prompt_table_extra_ids`"),
+    "num_draft_tokens": served(f"{_DRAFTS}test_a_chat_is_drafted_for_and_stays_the_targets_own", "`num_draft_tokens` of a request, `speculative.num_draft_tokens` of a served model; needs a draft model"),
+    "use_draft_logits": served(f"{_DRAFTS}test_a_chat_is_drafted_for_and_stays_the_targets_own", "`speculative.use_draft_logits` of a served model; the draft model gathers its logits"),
     # token ids
     "input_ids": served(f"{_REQUEST}test_a_direct_request_holds_what_the_engine_needs_and_nothing_else", "the prompt, tokenized once"),
     "input_lengths": served(f"{_REQUEST}test_a_direct_request_holds_what_the_engine_needs_and_nothing_else", "its length"),
@@ -56,9 +57,9 @@ INPUTS: dict[str, Entry] = {
     "beam_search_diversity_rate": rendered(_TABLES, "declared; no API parameter"),
     "stop": served("integration/test_triton_repo_control.py::test_stop_by_request_id_ends_the_answer", "a client that leaves, a stop string"),
     "streaming": served(f"{_CONTRACT}test_log_probs_are_cumulative_when_streaming", "always, but for beams"),
-    "draft_input_ids": served("engine/test_engine_drafts.py::test_a_right_draft_saves_a_step_for_each_token", "sent by `tensorrt_llm_bls`"),
-    "draft_logits": refused(_REFUSED, "this project's engines check drafts by their ids alone"),
-    "draft_acceptance_threshold": refused(_REFUSED, "goes with `draft_logits`"),
+    "draft_input_ids": served(f"{_DRAFTS}test_a_prediction_saves_steps_and_changes_nothing", "`prediction`; sent by `tensorrt_llm_bls` too; this project's reference engine takes it"),
+    "draft_logits": served("engine/test_engine_drafts.py::test_sampled_answers_by_logits_have_the_target_s_distribution", "sent by `tensorrt_llm_bls`; this project's reference engine takes them"),
+    "draft_acceptance_threshold": served("engine/test_engine_drafts.py::test_a_threshold_decides_alone", "this project's reference engine takes it; no API parameter"),
     "decoder_input_ids": refused(_REFUSED, "encoder-decoder models"),
     "decoder_input_lengths": rendered(_TABLES, "declared; encoder-decoder models"),
     "encoder_input_features": refused(_REFUSED, "encoder-decoder models"),
@@ -67,7 +68,7 @@ INPUTS: dict[str, Entry] = {
     "skip_cross_attn_blocks": refused(_REFUSED, "images"),
     "mrope_rotary_cos_sin": refused(_REFUSED, "images"),
     "mrope_position_deltas": refused(_REFUSED, "images"),
-    "prompt_table_extra_ids": served("engine/test_engine_prompt_table.py::test_cached_blocks_are_not_shared_between_tables", "not sent by the gateway"),
+    "prompt_table_extra_ids": served("engine/test_engine_prompt_table.py::test_cached_blocks_are_not_shared_between_tables", "the gateway sends a number made of the table for each virtual token, 0 for the others"),
     "context_phase_params": refused(_REFUSED, "disaggregated serving"),
     "retention_token_range_starts": refused(_REFUSED, "KV retention"),
     "retention_token_range_ends": refused(_REFUSED, "KV retention"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["served", "refused", "rendered", "missing"]
+Status = Literal["served", "refused", "rendered", "documented", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +15,10 @@ class Row:
     Attributes:
         name: of the option, tensor, mode or client argument, as upstream has it.
         where: where it is here, in a few words; why not, where it is not.
-        test: ``file::function`` below ``tests/``; empty only where it is missing.
+        test: ``file::function`` below ``tests/``; empty only where there is nothing to test.
         status: ``served``: it works here, in the real Triton or in this project's engines. ``rendered``: it is written
             into configurations or scripts, and only TensorRT-LLM itself can do it. ``refused``: an error names it.
-            ``missing``: not there yet.
+            ``documented``: nothing here does it, and the row says what to do instead. ``missing``: not there yet.
     """
 
     name: str

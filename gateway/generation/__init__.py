@@ -3,7 +3,7 @@
 Pure: no I/O, no web framework, no gRPC.
 """
 
-from gateway.generation.assembler import Piece, SequenceAssembler, Usage
+from gateway.generation.assembler import SequenceAssembler
 from gateway.generation.engine import (
     Capability,
     Describing,
@@ -15,6 +15,7 @@ from gateway.generation.engine import (
     Pushing,
 )
 from gateway.generation.logprobs import TokenLogprob
+from gateway.generation.pieces import Piece, Predicted, Usage
 from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
 from gateway.generation.request import GenerationRequest, Guide, GuideKind, Prompt, Sampling
 from gateway.generation.seeds import engine_seed
@@ -32,6 +33,7 @@ __all__ = [
     "Guide",
     "GuideKind",
     "Piece",
+    "Predicted",
     "Prompt",
     "PromptLogprob",
     "Pushing",

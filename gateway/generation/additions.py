@@ -50,9 +50,11 @@ class PromptTable:
 
     Attributes:
         embeddings: float16, a row for each virtual token.
+        extra_id: tells this table from others in the engine's KV cache, unsigned 64-bit and not 0.
     """
 
     embeddings: Matrix
+    extra_id: int
 
     @property
     def length(self) -> int:

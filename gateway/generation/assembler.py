@@ -7,46 +7,16 @@ engine groups its tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind
 from gateway.generation.logprobs import EntryQueue, TokenLogprob, make_entry
+from gateway.generation.pieces import Piece, Predicted, Usage
 from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
 from gateway.generation.request import GenerationRequest
 from gateway.generation.stop import Reader, Search, StopMatcher
 from gateway.generation.textual import TextCounter
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
-
-
-@dataclass(slots=True)
-class Piece:
-    """What one event shows.
-
-    Attributes:
-        text: new text; may be empty when only log-prob entries are left to show.
-        logprobs: entries of the tokens whose text became complete with this event; empty when not asked for.
-    """
-
-    text: str
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts.
-
-    Attributes:
-        prompt_tokens: ids that the engine was given.
-        completion_tokens: ids generated up to and including the one that completed a stop string, or that is a stop id;
-            neither EOS nor a trimmed end id is counted.
-        cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
-            when the gateway ends the answer before the engine's last response, which carries it.
-    """
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int | None = None
 
 
 class SequenceAssembler:
@@ -78,6 +48,7 @@ class SequenceAssembler:
     """
 
     __slots__ = (
+        "_accepted",
         "_cached_tokens",
         "_characters",
         "_completion",
@@ -139,8 +110,9 @@ class SequenceAssembler:
         self._keep = keep_token_ids
         watched = request.stop or request.logprobs or request.stop_ids or request.min_tokens or keep_token_ids
         self._plain = not watched and reader is None
-        self._extras = request.cached_tokens or request.prompt_logprobs is not None
+        self._extras = request.cached_tokens or request.prompt_logprobs is not None or bool(request.draft)
         self._cached_tokens: int | None = None
+        self._accepted: int | None = None if request.draft[: request.draft_limit] else 0
         self._textual: TextCounter | None = None
         self._recent: list[int] = []  # where the tokens begin that came since text last became complete
         self._characters = 0  # shown so far
@@ -216,9 +188,10 @@ class SequenceAssembler:
     def usage(self) -> Usage:
         """Token counts so far; final after ``finish``."""
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
-        if self._textual is not None:
-            return Usage(prompt, self._textual.completion_tokens(self._stops), self._cached_tokens)
-        return Usage(prompt, self._completion, self._cached_tokens)
+        completion = self._completion if self._textual is None else self._textual.completion_tokens(self._stops)
+        accepted = self._accepted
+        predicted = None if accepted is None else Predicted(accepted, len(self._request.draft) - accepted)
+        return Usage(prompt, completion, self._cached_tokens, predicted)
 
     def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptLogprob]:
         """The prompt's tokens with their log-probs, once they came: see ``prompt_entries`` of the room.
@@ -239,6 +212,8 @@ class SequenceAssembler:
     def _take_extras(self, chunk: EngineChunk) -> None:
         if chunk.cached_tokens is not None:
             self._cached_tokens = chunk.cached_tokens
+        if chunk.accepted_draft_tokens is not None:
+            self._accepted = chunk.accepted_draft_tokens
         if chunk.prompt_logprobs is not None and self.prompt_logprobs is None:
             self.prompt_logprobs = chunk.prompt_logprobs
             self.prompt_top_logprobs = chunk.prompt_top_logprobs or ()

@@ -29,6 +29,8 @@ class EngineChunk:
         prompt_logprobs: log-prob of each prompt token but the first, once, on the first chunk that has it; length
             ``len(prompt.ids) - 1``.
         prompt_top_logprobs: for each of these its alternatives as (token id, log-prob), best first.
+        accepted_draft_tokens: tokens of the request's draft that the engine accepted, where it says so; on the last
+            chunk.
     """
 
     ids: Sequence[int] = ()
@@ -42,6 +44,7 @@ class EngineChunk:
     cached_tokens: int | None = None
     prompt_logprobs: Sequence[float] | None = None
     prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
+    accepted_draft_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class EngineFeatures:
         warnings: one sentence each on what this deployment costs or gets wrong; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
         guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
+        max_draft_tokens: tokens of a request's draft that are sent at most, and for which the context must have room; 0
+            where drafts are not taken, None where any number is, without room of its own.
     """
 
     path: Literal["tokens", "ensemble"]
@@ -92,6 +97,7 @@ class EngineFeatures:
     warnings: tuple[str, ...] = ()
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     guide_types: frozenset[str] = frozenset()
+    max_draft_tokens: int | None = 0
 
 
 class Engine(Protocol):
@@ -181,3 +187,7 @@ class GuideRefusedError(EngineError):
 
 class AdapterNotHeldError(EngineError):
     """The engine does not hold the adapter of a request that came without its weights; with them it would be served."""
+
+
+class AdapterRefusedError(EngineError):
+    """The engine cannot use the adapter that a request came with: a mistake of the deployment, not of the client."""

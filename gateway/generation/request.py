@@ -103,6 +103,11 @@ class GenerationRequest:
         guide: what the answer is held to; None leaves it free.
         lora: the adapter that is added to the model.
         prompt_table: virtual tokens that go before the prompt.
+        draft: tokens that are thought to follow the prompt: those that the engine would draw itself cost it fewer
+            steps, and the answer is the same.
+        draft_limit: tokens of the draft that are sent; None is all of them.
+        num_draft_tokens: tokens that the engine's draft model guesses at a time, 0 is none.
+        use_draft_logits: whether its guesses are accepted by the probabilities that both models give them.
     """
 
     id: str
@@ -128,3 +133,7 @@ class GenerationRequest:
     guide: Guide | None = None
     lora: LoraAdapter | None = None
     prompt_table: PromptTable | None = None
+    draft: tuple[int, ...] = ()
+    draft_limit: int | None = None
+    num_draft_tokens: int = 0
+    use_draft_logits: bool = False

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from gateway.openai.errors import OpenAIError
 
 _MOST_LEVELS = 64  # nesting; real requests have fewer than 20
+_MOST_FIELDS = 131072  # of all objects together; each one is work, whatever the body's size
 # Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
 _SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
@@ -44,14 +45,16 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object.
 
     Refused are, besides anything that is not JSON: invalid UTF-8, duplicate keys, NaN and infinite numbers, nesting
-    deeper than 64 levels, lone surrogates and NUL characters.
+    deeper than 64 levels, more than 131072 fields in all, lone surrogates and NUL characters.
 
     Raises:
         OpenAIError: 400.
     """
     try:
         text = body.decode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite_float)
+        value = json.loads(
+            text, object_pairs_hook=_Objects().make, parse_constant=_no_constant, parse_float=_finite_float
+        )
     except UnicodeDecodeError:
         _refuse("the body is not valid UTF-8")
     except RecursionError:
@@ -75,13 +78,22 @@ def _refuse(reason: str, param: str | None = None) -> NoReturn:
     raise OpenAIError(400, f"We could not parse the JSON body of your request: {reason}.", param=param) from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        doubled = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        shown = doubled[:64].encode("ascii", "backslashreplace").decode()
-        raise _ParseError(f"the key {shown!r} is given twice", shown)
-    return mapping
+class _Objects:
+    """Makes the objects of one body, and counts their fields."""
+
+    def __init__(self) -> None:
+        self._fields = 0
+
+    def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(pairs)
+        if len(mapping) != len(pairs):
+            doubled = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            shown = doubled[:64].encode("ascii", "backslashreplace").decode()
+            raise _ParseError(f"the key {shown!r} is given twice", shown)
+        self._fields += len(mapping)
+        if self._fields > _MOST_FIELDS:
+            raise _ParseError(f"its objects, messages among them, have more than {_MOST_FIELDS} fields")
+        return mapping
 
 
 def _no_constant(name: str) -> NoReturn:

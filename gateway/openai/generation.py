@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from gateway.config.model import SamplingDefaults
+from gateway.config.model import MOST_DRAFT_TOKENS, SamplingDefaults
 from gateway.generation import Sampling, engine_seed
 from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.errors import OpenAIError
@@ -92,6 +92,9 @@ class GenerationFields(BaseModel):
     skip_special_tokens: bool = Field(default=True, description="Extension.")
     prompt_logprobs: int | None = Field(default=None, ge=0, le=20, description="Extension.")
     return_token_ids: bool = Field(default=False, description="Extension.")
+    num_draft_tokens: int | None = Field(
+        default=None, ge=0, le=MOST_DRAFT_TOKENS, description="Extension: guessed by a draft model; 0: none."
+    )
     prompt_table: str | None = Field(default=None, min_length=1, max_length=256, description="Extension: by its name.")
     structured_outputs: StructuredOutputs | None = Field(default=None, description="Extension: one form of the answer.")
     guided_json: dict[str, Any] | str | None = Field(default=None, description="Extension: structured_outputs.json.")
@@ -125,6 +128,7 @@ class GenerationFields(BaseModel):
             prompt_logprobs=self.prompt_logprobs,
             token_ids=self.return_token_ids,
             prompt_table=self.prompt_table,
+            num_draft_tokens=self.num_draft_tokens,
         )
 
     def _sampling(self, defaults: SamplingDefaults) -> Sampling:

@@ -7,10 +7,6 @@ from typing import Any
 
 from gateway.generation import Usage
 
-# No token is ever of these kinds here: text only, and nothing predicted.
-_OTHERS = {"audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
-_COMPLETION_DETAILS = {"reasoning_tokens": 0, **_OTHERS}
-
 
 @dataclass(frozen=True, slots=True)
 class ReasonedUsage(Usage):
@@ -27,13 +23,14 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     """OpenAI's ``usage``.
 
     ``prompt_tokens_details`` is null where nobody knows how much of the prompt was cached,
-    ``completion_tokens_details`` where nobody knows how much of the answer was reasoning.
+    ``completion_tokens_details`` where nobody knows how much of the answer was reasoning. The latter has no counts of
+    predicted tokens where nobody knows what became of them.
     """
     cached = usage.cached_tokens
-    details: dict[str, int] | None = _COMPLETION_DETAILS
-    if isinstance(usage, ReasonedUsage):
-        reasoning = usage.reasoning_tokens
-        details = None if reasoning is None else {"reasoning_tokens": reasoning, **_OTHERS}
+    reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
+    details = None if reasoning is None else {"reasoning_tokens": reasoning, "audio_tokens": 0}
+    if details is not None and usage.predicted is not None:
+        details["accepted_prediction_tokens"], details["rejected_prediction_tokens"] = usage.predicted
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -40,6 +40,8 @@ def _answer(finding: Any) -> OpenAIError:
         return _missing(param)
     if kind in {"role", "content_part"}:
         return _unknown_branch(kind, param, given, finding["msg"])
+    if kind == "too_long":
+        return _too_long(param, finding["ctx"])
     if kind in _RANGE:
         code = _RANGE[kind]
         if any(isinstance(bound, float) for bound in finding.get("ctx", {}).values()):
@@ -75,6 +77,12 @@ def _unknown_branch(kind: str, param: str, given: Any, message: str) -> OpenAIEr
         param = f"{param}.role"
         return OpenAIError(400, f"Invalid value for '{param}': {shown}. {message}.", param=param, code="invalid_value")
     return OpenAIError(400, f"{message}: {shown}.", param=param, code="unsupported_content_part")
+
+
+def _too_long(param: str, context: Mapping[str, Any]) -> OpenAIError:
+    code = "object_above_max_properties" if context["field_type"] == "Dictionary" else "array_above_max_length"
+    message = f"Invalid value for '{param}': it may have at most {context['max_length']} items."
+    return OpenAIError(400, message, param=param, code=code)
 
 
 def _missing(param: str) -> OpenAIError:

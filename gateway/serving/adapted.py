@@ -8,7 +8,16 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from gateway.generation.additions import LoraAdapter
-from gateway.generation.engine import AdapterNotHeldError, Describing, Engine, EngineChunk, EngineFeatures
+from gateway.generation.engine import (
+    AdapterNotHeldError,
+    AdapterRefusedError,
+    Describing,
+    Engine,
+    EngineChunk,
+    EngineError,
+    EngineFeatures,
+    ErrorKind,
+)
 from gateway.generation.request import GenerationRequest
 
 
@@ -17,11 +26,13 @@ class AdapterState:
 
     Attributes:
         adapter: with its weights, unless the engine has them from elsewhere.
+        model: the served model's name, for messages.
         held: whether the engine has answered with it.
     """
 
-    def __init__(self, adapter: LoraAdapter) -> None:
+    def __init__(self, adapter: LoraAdapter, model: str) -> None:
         self.adapter = adapter
+        self.model = model
         self.held = adapter.weights is None
 
 
@@ -49,6 +60,10 @@ class AdaptedEngine:
         """Generate one sequence; see ``gateway.generation.engine.Engine``.
 
         A request that finds the adapter gone is sent once more with the weights; its client notices nothing.
+
+        Raises:
+            AdapterRefusedError: naming the adapter, which the engine cannot use or does not have.
+            EngineError: other failures of the engine.
         """
         began = False
         try:
@@ -56,17 +71,27 @@ class AdaptedEngine:
                 async for chunk in chunks:
                     began = self._state.held = True
                     yield chunk
-        except AdapterNotHeldError:
+        except AdapterRefusedError as error:
+            raise self._named(error) from None
+        except AdapterNotHeldError as error:
             if began or self._state.adapter.weights is None:
-                raise
+                raise self._named(error) from None
         else:
             return
         self._state.held = False
         again = dataclasses.replace(request, id=f"{request.id}-again")
-        async with contextlib.aclosing(self._engine.generate(self._with(again))) as chunks:
-            async for chunk in chunks:
-                self._state.held = True
-                yield chunk
+        try:
+            async with contextlib.aclosing(self._engine.generate(self._with(again))) as chunks:
+                async for chunk in chunks:
+                    self._state.held = True
+                    yield chunk
+        except (AdapterRefusedError, AdapterNotHeldError) as error:
+            raise self._named(error) from None
+
+    def _named(self, error: EngineError) -> AdapterRefusedError:
+        fault = "does not have" if isinstance(error, AdapterNotHeldError) else "cannot use"
+        adapter = f"the LoRA adapter of the model {self._state.model!r} (task {self._state.adapter.task_id})"
+        return AdapterRefusedError(ErrorKind.INTERNAL, f"This deployment's engine {fault} {adapter}.", error.detail)
 
     def _with(self, request: GenerationRequest) -> GenerationRequest:
         state = self._state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -13,17 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.generation.additions import LoraAdapter, Matrix, PromptTable
+from gateway.serving.adapter_fit import MODULES, ModelSize, pair_misfit, row_misfit
 
-# TensorRT-LLM's numbers of the modules of decoder-only models, by Hugging Face's names.
-MODULES = {
-    "q_proj": 1,
-    "k_proj": 2,
-    "v_proj": 3,
-    "o_proj": 4,
-    "gate_proj": 5,
-    "down_proj": 6,
-    "up_proj": 7,
-}
 _KEY = re.compile(r"\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+)\.lora_([AB])(?:\.default)?\.weight$")
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 ADAPTER_FILES = (
@@ -43,13 +35,14 @@ class AdapterFileError(ValueError):
     """A file cannot be used; the message says which one and why, in one sentence without its end."""
 
 
-def read_adapter(folder: Path, task_id: int) -> LoraAdapter:
+def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> LoraAdapter:
     """Read an adapter's folder.
 
     Args:
         folder: either ``model.lora_weights.npy`` and ``model.lora_config.npy``, as TensorRT-LLM's
             ``hf_lora_convert.py`` writes them, or ``adapter_config.json`` and ``adapter_model.safetensors``.
         task_id: by which the engine shall keep it.
+        size: that it must fit; None where the model does not say it.
 
     Raises:
         AdapterFileError: naming what cannot be used.
@@ -57,16 +50,23 @@ def read_adapter(folder: Path, task_id: int) -> LoraAdapter:
     if (folder / "model.lora_weights.npy").is_file():
         weights, rows = _read_npy(folder / "model.lora_weights.npy"), _read_npy(folder / "model.lora_config.npy")
     else:
-        weights, rows = _convert(folder)
-    if weights.ndim != 2 or rows.ndim != 2 or len(weights) != len(rows):
+        weights, rows = _convert(folder, size)
+    if weights.ndim != 2 or rows.ndim != 2 or len(weights) != len(rows) or rows.shape[1] < 3:
         raise AdapterFileError(f"{folder} holds weights {weights.shape} and a configuration {rows.shape}")
     if rows.shape[1] != 3 and rows[:, 3:].any():
         raise AdapterFileError(f"{folder} is a DoRA adapter, which is not supported")
+    if size is not None:
+        for values, (module, layer, rank) in zip(weights, rows[:, :3].astype(int).tolist(), strict=True):
+            _refuse(folder, row_misfit(size, layer, module, rank, values))
     return LoraAdapter(task_id, _halves(weights, folder), _matrix(rows[:, :3].astype("<i4")))
 
 
-def read_prompt_table(path: Path) -> PromptTable:
+def read_prompt_table(path: Path, size: ModelSize | None = None) -> PromptTable:
     """Read a prompt table: an ``.npy`` file with the embeddings [virtual tokens, hidden] or [1, tokens, hidden].
+
+    Args:
+        path: of the file.
+        size: that it must fit; None where the model does not say it.
 
     Raises:
         AdapterFileError: naming what cannot be used.
@@ -74,7 +74,17 @@ def read_prompt_table(path: Path) -> PromptTable:
     table = _read_npy(path)
     if table.ndim != 2 or not table.size:
         raise AdapterFileError(f"{path} must have the shape [virtual tokens, hidden], not {list(table.shape)}")
-    return PromptTable(_halves(table, path))
+    if size is not None and table.shape[1] != size.hidden:
+        raise AdapterFileError(
+            f"{path} has rows of {table.shape[1]}, but by {size.source} an embedding has {size.hidden}"
+        )
+    embeddings = _halves(table, path)
+    return PromptTable(embeddings, int.from_bytes(hashlib.sha256(embeddings.values).digest()[:8], "little") or 1)
+
+
+def _refuse(folder: Path, misfit: str | None) -> None:
+    if misfit is not None:
+        raise AdapterFileError(f"{folder} is for another model: {misfit}")
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
@@ -87,7 +97,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
     return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
-def _convert(folder: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+def _convert(folder: Path, size: ModelSize | None) -> tuple[NDArray[Any], NDArray[Any]]:
     """Weights [rows, width] and configuration [rows, 3] of a PEFT folder; the scale goes into B."""
     config = _read_config(folder / "adapter_config.json")
     pairs = _pairs(folder / "adapter_model.safetensors")
@@ -95,6 +105,8 @@ def _convert(folder: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     for (layer, module), pair in sorted(pairs.items()):
         if pair.keys() != {"A", "B"} or pair["A"].shape[0] != pair["B"].shape[1]:
             raise AdapterFileError(f"{folder}: layer {layer} has no matching pair of lora_A and lora_B")
+        if size is not None:
+            _refuse(folder, pair_misfit(size, layer, module, pair["A"].shape[1], pair["B"].shape[0]))
         rank = pair["A"].shape[0]
         scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
         rows.append(np.concatenate([pair["A"].ravel(), (pair["B"] * scale).ravel()]))

@@ -89,6 +89,8 @@ class Options:
         end_ids: ids that end an answer besides the model's own end ids.
         prompt_table: name of the model's prompt table that goes before the prompt.
         visible: special tokens that leave their text, whatever ``skip_special_tokens`` says.
+        num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
+        prediction: how the answer is thought to begin; None is no prediction.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -113,3 +115,5 @@ class Options:
     end_ids: tuple[int, ...] = ()
     prompt_table: str | None = None
     visible: frozenset[int] = frozenset()
+    num_draft_tokens: int | None = None
+    prediction: str | None = None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from types import TracebackType
 
-from gateway.generation import EngineError, Piece, Usage
+from gateway.generation import EngineError, Piece, Predicted, Usage
 from gateway.serving.running import Forward, RunningGeneration
 
 Ready = list[tuple[int, list[Piece], bool]]
@@ -145,14 +145,18 @@ class Choices:
     def usage(self) -> Usage:
         """Token counts so far over all choices; each prompt counts once, however many choices share it.
 
-        ``cached_tokens`` are those of the first choice of each prompt, None where an engine told none.
+        ``cached_tokens`` are those of the first choice of each prompt, None where an engine told none; ``predicted``
+        counts what each choice took over of the same prediction.
         """
         if len(self.generations) == 1:
             return self.generations[0].assembler.usage
         prompts = [each.assembler.usage for each in self._prompts]
         cached = [usage.cached_tokens for usage in prompts if usage.cached_tokens is not None]
+        usages = [each.assembler.usage for each in self.generations]
+        known = [usage.predicted for usage in usages if usage.predicted is not None]
         return Usage(
             sum(usage.prompt_tokens for usage in prompts),
-            sum(each.assembler.usage.completion_tokens for each in self.generations),
+            sum(usage.completion_tokens for usage in usages),
             sum(cached) if len(cached) == len(prompts) else None,
+            Predicted(*map(sum, zip(*known, strict=True))) if len(known) == len(usages) else None,
         )

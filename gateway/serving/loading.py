@@ -16,6 +16,7 @@ from gateway.generation import EngineFeatures
 from gateway.generation.additions import LoraAdapter, PromptTable
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
 from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table
+from gateway.serving.adapter_fit import read_size
 from gateway.serving.defaults import sampling_defaults
 from gateway.tokens import Tokenizer, TokenizerError
 
@@ -106,8 +107,8 @@ def load_parts(
         defaults=sampling_defaults(settings.defaults, folder, key),
         family=_family(tokenizer, (tool_template or template).source, settings, key),
         tool_template=tool_template,
-        lora=_lora(settings, key),
-        prompt_tables=_prompt_tables(settings, key),
+        lora=_lora(settings, folder, key),
+        prompt_tables=_prompt_tables(settings, folder, key),
     )
 
 
@@ -128,22 +129,22 @@ def _family(tokenizer: Tokenizer, template: str, settings: ModelSettings, key: s
         raise ConfigError(f"{key}.family: {error}") from None
 
 
-def _lora(settings: ModelSettings, key: str) -> LoraAdapter | None:
+def _lora(settings: ModelSettings, model: Path, key: str) -> LoraAdapter | None:
     if settings.lora is None:
         return None
     if settings.lora.folder is None:
         return LoraAdapter(settings.lora.task_id)
     try:
-        return read_adapter(settings.lora.folder, settings.lora.task_id)
+        return read_adapter(settings.lora.folder, settings.lora.task_id, read_size(model))
     except AdapterFileError as error:
         raise ConfigError(f"{key}.lora.folder: {error}.") from None
 
 
-def _prompt_tables(settings: ModelSettings, key: str) -> Mapping[str, PromptTable]:
+def _prompt_tables(settings: ModelSettings, model: Path, key: str) -> Mapping[str, PromptTable]:
     tables = {}
     for name, path in settings.prompt_tables.items():
         try:
-            tables[name] = read_prompt_table(path)
+            tables[name] = read_prompt_table(path, read_size(model))
         except AdapterFileError as error:  # noqa: PERF203 - few
             raise ConfigError(f"{key}.prompt_tables.{name}: {error}.") from None
     return tables

@@ -17,7 +17,7 @@ from gateway.config import ConfigError, ModelSettings, TimeoutSettings
 from gateway.families import Turn
 from gateway.generation import Capability, Engine, EngineError, EngineFeatures, ErrorKind, Prompt, SequenceAssembler
 from gateway.generation.stop import Reader
-from gateway.serving import prompts
+from gateway.serving import drafts, prompts
 from gateway.serving.adapted import AdaptedEngine, AdapterState
 from gateway.serving.ask import Options, PromptSource
 from gateway.serving.backend import Backend
@@ -186,9 +186,12 @@ class ServedModel:
             RefusedError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
+        tokenize = functools.partial(drafts.tokenize_prediction, options, parts)
+        predicted = await anyio.to_thread.run_sync(tokenize) if drafts.is_long(options) else tokenize()
         requests = plan(
-            prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id
-        )
+            prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
+            predicted=predicted,
+        )  # fmt: skip
         generations = [
             RunningGeneration(
                 engine,
@@ -223,7 +226,7 @@ class ServedModel:
         if adapter is None:
             return engine
         if self._adapter is None or self._adapter.adapter is not adapter:
-            self._adapter = AdapterState(adapter)
+            self._adapter = AdapterState(adapter, self.name)
         return AdaptedEngine(engine, self._adapter)
 
     def abort(self, error: EngineError) -> None:
@@ -260,8 +263,14 @@ class ServedModel:
 
 def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> str | None:
     """What the settings give to the model and its engine has no place for, in one sentence."""
-    for name, given in (("lora", settings.lora), ("prompt_table", settings.prompt_tables)):
+    speculative = settings.speculative
+    for name, given, where in (
+        ("lora", settings.lora, "lora"),
+        ("prompt_table", settings.prompt_tables, "prompt_tables"),
+        ("num_draft_tokens", speculative.num_draft_tokens, "speculative.num_draft_tokens"),
+        ("use_draft_logits", speculative.use_draft_logits, "speculative.use_draft_logits"),
+    ):
         how = features.capabilities.get(name)
         if given and how is not None and how.how == "impossible":
-            return f"{key}.{name if name == 'lora' else 'prompt_tables'}: {how.note}"
+            return f"{key}.{where}: {how.note}"
     return None

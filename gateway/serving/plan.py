@@ -11,6 +11,7 @@ from gateway.config import ModelSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import PromptTable
 from gateway.serving.ask import Options
+from gateway.serving.drafts import draft_length, fit_draft
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 from gateway.serving.prompts import check_ids
@@ -30,20 +31,46 @@ def plan(
     features: EngineFeatures,
     settings: ModelSettings,
     request_id: str,
+    predicted: tuple[int, ...] = (),
 ) -> list[GenerationRequest]:
     """The ``options.n`` requests for one prompt, which they share; request ``i`` has the seed plus ``i``.
+
+    ``predicted`` are the ids of ``options.prediction``.
 
     Raises:
         EngineError: CONTEXT_LENGTH when the prompt leaves no room for an answer.
         RefusedError: when the engine or the operator's limits do not allow what is asked.
     """
     _check(options, parts, features, settings)
+    first = _base(prompt, options, parts, features, settings, predicted)
+    seed = options.sampling.seed
+    return [
+        dataclasses.replace(
+            first,
+            id=f"{request_id}-{uuid.uuid4().hex}",
+            sampling=dataclasses.replace(options.sampling, seed=(seed + index) % _SEEDS) if index else options.sampling,
+        )
+        for index in range(options.n)
+    ]
+
+
+def _base(
+    prompt: Prompt,
+    options: Options,
+    parts: ModelParts,
+    features: EngineFeatures,
+    settings: ModelSettings,
+    predicted: tuple[int, ...],
+) -> GenerationRequest:
+    """What the requests for one prompt have in common."""
     table = _table(options, parts)
+    length = parts.max_seq_len - (table.length if table else 0)
+    draft = fit_draft(predicted, options, features, length - len(prompt.ids))
     end_ids = () if options.ignore_eos else tuple(dict.fromkeys(parts.end_ids + options.end_ids))
-    first = GenerationRequest(
+    return GenerationRequest(
         id="",
         prompt=prompt,
-        max_tokens=_room(prompt, options, parts.max_seq_len - (table.length if table else 0), settings),
+        max_tokens=_room(prompt, options, length - draft.reserved, settings),
         sampling=options.sampling,
         end_ids=end_ids,
         end_texts=tuple(map(parts.tokenizer.token_text, end_ids)),
@@ -63,16 +90,11 @@ def plan(
         vocab_size=parts.tokenizer.logits_size,
         guide=options.guide,
         prompt_table=table,
+        draft=draft.ids,
+        draft_limit=draft.limit,
+        num_draft_tokens=draft_length(options, settings),
+        use_draft_logits=settings.speculative.use_draft_logits,
     )
-    seed = options.sampling.seed
-    return [
-        dataclasses.replace(
-            first,
-            id=f"{request_id}-{uuid.uuid4().hex}",
-            sampling=dataclasses.replace(options.sampling, seed=(seed + index) % _SEEDS) if index else options.sampling,
-        )
-        for index in range(options.n)
-    ]
 
 
 def _check(options: Options, parts: ModelParts, features: EngineFeatures, settings: ModelSettings) -> None:

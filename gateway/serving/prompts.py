@@ -12,17 +12,26 @@ from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 
-_LONG = 4096  # characters or ids; rendering and tokenizing more than this would hold up other requests' tokens
+LONG = 4096
+"""Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
+_FRAME = 16  # characters that a template writes around a message or a call
 
 
 def is_long(source: PromptSource) -> bool:
     """Whether the prompt is better built off the event loop."""
     if isinstance(source, TextPrompt):
-        return len(source.text) > _LONG
+        return len(source.text) > LONG
     if isinstance(source, IdsPrompt):
-        return len(source.ids) > _LONG
+        return len(source.ids) > LONG
     extras = source.template or source.documents or source.tools or source.variables
-    return bool(extras) or sum(len(message["content"]) for message in source.messages) > _LONG
+    return bool(extras) or sum(map(_weight, source.messages)) > LONG
+
+
+def _weight(message: Mapping[str, Any]) -> int:
+    """Roughly the characters that a template makes of a message; it writes something for an empty one as well."""
+    calls = message.get("tool_calls", ())
+    texts = len(message["content"]) + len(message.get("reasoning", ""))
+    return _FRAME + texts + sum(_FRAME + len(call["function"]["arguments"]) for call in calls)
 
 
 def build(source: PromptSource, parts: ModelParts, settings: ModelSettings, *, as_ids: bool) -> Prompt:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from gateway.generation import (
     Pushing,
     SequenceAssembler,
 )
+from gateway.serving.waiting import Waiter
 from gateway.telemetry.batched import BatchedHistogram
 from gateway.telemetry.metrics import ModelMetrics
 
@@ -122,10 +122,7 @@ class RunningGeneration:
         self._complete = False
         self._error: EngineError | None = None
         self._gaps = BatchedHistogram(metrics.inter_token)
-        self._waiter: asyncio.Future[bool] | None = None
-        self._silence: asyncio.TimerHandle | None = None
-        self._timeout = math.inf
-        self._heard = 0.0
+        self._waiter = Waiter()
         self._forward: Forward | None = None
         self._wait_for_room: Callable[[], Awaitable[None]] | None = None
         self._room = asyncio.Event()
@@ -178,7 +175,7 @@ class RunningGeneration:
         while not self._responded:
             if self._finished:
                 await self._check_outcome()
-            if not await self._wait(timeout):
+            if not await self._waiter.wait(timeout):
                 break
         return self._responded
 
@@ -200,7 +197,7 @@ class RunningGeneration:
             # Only while this waits: whoever called it is not writing then, so that nothing is overtaken.
             self._forward = forward
             try:
-                if not await self._wait(timeout):
+                if not await self._waiter.wait(timeout):
                     return []
             finally:
                 self._forward = None
@@ -240,41 +237,8 @@ class RunningGeneration:
         if not self._complete:
             await self._task  # a defect of ours surfaces here
 
-    async def _wait(self, timeout: float | None) -> bool:
-        """Wait until something changed; False after ``timeout``. Only one caller waits at a time."""
-        loop = asyncio.get_running_loop()
-        waiter = self._waiter = loop.create_future()
-        if timeout is not None:
-            self._timeout, self._heard = timeout, time.perf_counter()
-            if self._silence is None or self._silence.when() > loop.time() + timeout:
-                self._watch_silence(loop, timeout)
-        try:
-            changed: bool = await waiter
-        finally:
-            self._waiter = None
-            self._timeout = math.inf
-        return changed
-
-    def _watch_silence(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        """Look again when the patience of who waits ends: one timer for many waits, most of which end before it."""
-        if self._silence is not None:
-            self._silence.cancel()
-        self._silence = loop.call_later(seconds, self._end_silence, loop)
-
-    def _end_silence(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._silence = None
-        if self._waiter is None or self._timeout == math.inf:
-            return
-        left = self._heard + self._timeout - time.perf_counter()
-        if left > 0:
-            self._watch_silence(loop, left)
-        else:
-            _resolve(self._waiter, changed=False)
-
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
-            _resolve(waiter, changed=True)
+        self._waiter.wake()
         if self.on_change is not None:
             self.on_change()
 
@@ -295,9 +259,7 @@ class RunningGeneration:
         self._finished = True
         for timer in self._timers:
             timer.cancel()
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+        self._waiter.stop()
         self._gaps.flush()
         self._metrics.in_flight.dec()
         if self._responded:
@@ -353,7 +315,7 @@ class RunningGeneration:
             if text:
                 pieces.append(Piece(text))
         if pieces:
-            self._heard = self._last
+            self._waiter.heard = self._last
             self._wait_for_room = forward(pieces)
         return taken
 
@@ -366,7 +328,7 @@ class RunningGeneration:
             if self._keep_ids:
                 piece = self._with_ids(piece)
             if self._forward is not None and not ended and not self._ready:
-                self._heard = self._last
+                self._waiter.heard = self._last
                 return piece
             self._ready.append(piece)
         elif self._responded and not ended:
@@ -405,8 +367,3 @@ class RunningGeneration:
         else:
             self._gaps.observe((now - self._last) / tokens)
         self._last = now
-
-
-def _resolve(waiter: asyncio.Future[bool], *, changed: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(changed)

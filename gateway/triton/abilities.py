@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_types
 from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import is_own_bls
 
 MAX_TOP_LOGPROBS = 20
 
@@ -25,12 +26,33 @@ class EngineOptions:
         generation_logits: whether alternatives may be computed from ``generation_logits``: the engine was built to
             gather them, and 4 bytes per vocabulary entry and token may travel (contract section 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
+        max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
     """
 
     vocab_size: int | None = None
     tokens_per_block: int | None = None
     generation_logits: bool = False
     context_logits_tokens: int = 0
+    max_draft_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModel:
+    """A model that guesses for the engine behind a BLS model.
+
+    Attributes:
+        name: in Triton.
+        taken: whether the engine takes its guesses.
+        logits: whether it may be asked for the logits that it guessed by.
+        most: tokens that it may guess at a time; None is any number.
+        streams: whether an answer that it helped with may be streamed.
+    """
+
+    name: str
+    taken: bool
+    logits: bool
+    most: int | None
+    streams: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +70,8 @@ class Abilities:
         cached_tokens: ``tokens`` has an exact output, ``blocks`` one in blocks, None has neither.
         tokens_per_block: tokens in a block of the KV cache.
         guide_types: kinds of ``Guide`` that may be sent.
+        max_draft_tokens: tokens of a request's own draft that may be sent: 0 are none, None is any number.
+        draft_model: the model that guesses; None where there is none.
     """
 
     token_ids: bool = True
@@ -60,6 +84,8 @@ class Abilities:
     cached_tokens: Literal["tokens", "blocks"] | None = "tokens"
     tokens_per_block: int = 0
     guide_types: frozenset[str] = frozenset()
+    max_draft_tokens: int | None = 0
+    draft_model: DraftModel | None = None
 
 
 def read_abilities(
@@ -69,6 +95,8 @@ def read_abilities(
     *,
     token_ids: bool = True,
     guided: bool = True,
+    draft: ModelView | None = None,
+    drafted: bool = True,
 ) -> Abilities:
     """Read them from the configuration of the model that is called and of the engine behind it.
 
@@ -77,7 +105,9 @@ def read_abilities(
         engine: the engine model, which has the parameters; the same as ``called`` on the tokens path.
         options: what the operator adds.
         token_ids: whether answers carry token ids; without them nothing can be told per token.
-        guided: False where the engine was asked and said that it has no guided decoder, whatever its configuration.
+        guided: False where the engine was asked and has no guided decoder, whatever its configuration says.
+        draft: the model that guesses for it.
+        drafted: False where it was asked and refused a draft.
     """
     tensor = _pair(called, "return_log_probs", "output_log_probs")
     alternatives = tensor and _pair(called, "num_top_log_probs", "top_log_probs")
@@ -97,6 +127,8 @@ def read_abilities(
         cached_tokens=_cached_tokens(called, block),
         tokens_per_block=block,
         guide_types=declared_guide_types(called, engine) if guided else frozenset(),
+        max_draft_tokens=_max_draft_tokens(called, options) if drafted else 0,
+        draft_model=None if draft is None else _draft_model(called, draft, options, taken=drafted),
     )
 
 
@@ -118,6 +150,22 @@ def _beams(called: ModelView, engine: ModelView | None) -> int:
     if not excludes and "exclude_input_in_output" not in called.inputs:
         return 1
     return hints.number(engine, "max_beam_width") or 1
+
+
+def _max_draft_tokens(called: ModelView, options: EngineOptions) -> int | None:
+    if "draft_input_ids" not in called.inputs:
+        return 0
+    # A TensorRT engine takes what it was built for, and its configuration does not say it; this project's tell when
+    # they are asked.
+    return options.max_draft_tokens if "engine" in called.parameters else options.max_draft_tokens or 0
+
+
+def _draft_model(called: ModelView, draft: ModelView, options: EngineOptions, *, taken: bool) -> DraftModel:
+    # Whether a TensorRT engine gathers logits, its configuration does not say.
+    refuses = "engine" in draft.parameters and draft.parameters.get("gather_logits", "false").lower() == "false"
+    return DraftModel(
+        name=draft.name, taken=taken, logits=not refuses, most=options.max_draft_tokens, streams=is_own_bls(called)
+    )
 
 
 def _cached_tokens(called: ModelView, block: int) -> Literal["tokens", "blocks"] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
+from gateway.contract import BLS, TENSORRT_LLM, ModelSpec
 from gateway.generation.engine import EngineFeatures
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, EngineOptions, read_abilities
@@ -14,7 +14,7 @@ from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.ensemble import EnsembleEngine
 from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Pipeline, is_bls, is_llmapi
+from gateway.triton.pipeline import Pipeline, is_llmapi, is_own_bls
 
 Path = Literal["auto", "tokens", "ensemble"]
 
@@ -38,6 +38,9 @@ class Models:
         pipeline: the ensemble's steps; None when the entry is an engine model itself.
         names: every model that must be ready.
         guided: False once the engine has said that it has no guided decoder.
+        draft: the draft model of a BLS model.
+        bls: whether the entry is a BLS model.
+        drafted: False once the engine has refused a draft.
     """
 
     entry: ModelView
@@ -46,6 +49,9 @@ class Models:
     pipeline: Pipeline | None
     names: tuple[str, ...]
     guided: bool = True
+    draft: ModelView | None = None
+    bls: bool = False
+    drafted: bool = True
 
 
 def check(models: Models, path: Path) -> None:
@@ -56,14 +62,11 @@ def check(models: Models, path: Path) -> None:
     """
     entry, engine = models.entry, models.engine
     name = entry.name
-    if models.pipeline is None:
+    if models.bls:
+        _check_bls(entry, path)
+    elif models.pipeline is None:
         if is_llmapi(entry):
             raise DiscoveryError(f"model {name!r} takes LLM API tensors (sampling_param_*), which is not supported yet")
-        if is_bls(entry):
-            raise DiscoveryError(
-                f"model {name!r} is a BLS model, which is not supported: its requests cannot be cancelled; "
-                "configure the ensemble or the engine model"
-            )
         if engine is None:
             raise DiscoveryError(
                 f"model {name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM"
@@ -72,10 +75,21 @@ def check(models: Models, path: Path) -> None:
             raise DiscoveryError(f"path: ensemble is configured, but model {name!r} is an engine model")
     elif path == "tokens" and engine is None:
         raise DiscoveryError(f"path: tokens is configured, but not exactly one step of {name!r} takes token ids")
-    if engine is not None and not engine.decoupled:
+    for model in (engine, entry if models.bls else None):
+        if model is not None and not model.decoupled:
+            raise DiscoveryError(
+                f"model {model.name!r} is not decoupled, so it cannot stream; "
+                "set model_transaction_policy { decoupled: true } in its config.pbtxt"
+            )
+
+
+def _check_bls(model: ModelView, path: Path) -> None:
+    if path == "tokens":
+        raise DiscoveryError(f"path: tokens is configured, but {model.name!r} is a BLS model, which takes text")
+    accumulates = (hints.parameter(model, "accumulate_tokens") or "false").lower() == "true"
+    if accumulates and "output_ids" not in model.outputs:
         raise DiscoveryError(
-            f"model {engine.name!r} is not decoupled, so it cannot stream; "
-            "set model_transaction_policy { decoupled: true } in its config.pbtxt"
+            f"the BLS model {model.name!r} streams the text so far, not what is new; set accumulate_tokens to false"
         )
 
 
@@ -98,7 +112,7 @@ def tokens_engine(
     engine = models.engine
     assert engine is not None  # noqa: S101
     _check_required(engine, TENSORRT_LLM, _ALWAYS_TOKENS)
-    abilities = read_abilities(engine, engine, options, guided=models.guided)
+    abilities = read_abilities(engine, engine, options, guided=models.guided, drafted=models.drafted)
     features = EngineFeatures(
         path="tokens",
         reason=reason,
@@ -113,26 +127,35 @@ def tokens_engine(
         warnings=hints.warnings(engine),
         capabilities=capabilities(engine, engine, abilities, prompt_ids=True),
         guide_types=abilities.guide_types,
+        max_draft_tokens=abilities.max_draft_tokens,
     )
     return TokensEngine(connection, engine, features, abilities)
+
+
+def _text_warnings(models: Models, *, stoppable: bool, tokens: bool) -> tuple[str, ...]:
+    warnings = list(hints.warnings(models.engine))
+    if models.bls and not is_own_bls(models.entry):
+        warnings.append("the BLS model passes on no cancel: a cancelled request runs to its end in the engine")
+    elif not models.bls and not stoppable:
+        warnings.append("the ensemble's engine takes no stop requests: a cancelled request runs to its end there")
+    if not tokens:
+        warnings.append("the ensemble answers text only: usage is the server's where given, and there are no log-probs")
+    return tuple(warnings)
 
 
 def ensemble_engine(
     connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
 ) -> EnsembleEngine:
-    """Make the engine that calls the ensemble with text."""
+    """Make the engine that calls the ensemble, or a BLS model, with text."""
     entry, engine = models.entry, models.engine
-    _check_required(entry, ENSEMBLE, _ALWAYS_ENSEMBLE)
+    _check_required(entry, BLS, _ALWAYS_ENSEMBLE)
     tokens = {"output_ids", "sequence_length"} <= entry.outputs
     if "text_output" not in entry.outputs:
         raise DiscoveryError(f"ensemble {entry.name!r} has no output text_output")
-    abilities = read_abilities(entry, engine, options, token_ids=tokens, guided=models.guided)
-    stoppable = engine is not None and "stop" in engine.inputs
-    warnings = list(hints.warnings(engine))
-    if not stoppable:
-        warnings.append("the ensemble's engine takes no stop requests: a cancelled request runs to its end there")
-    if not tokens:
-        warnings.append("the ensemble answers text only: usage is the server's where given, and there are no log-probs")
+    abilities = read_abilities(
+        entry, engine, options, token_ids=tokens, guided=models.guided, draft=models.draft, drafted=models.drafted
+    )
+    stoppable = engine is not None and "stop" in engine.inputs and not models.bls
     features = EngineFeatures(
         path="ensemble",
         reason=reason,
@@ -144,7 +167,7 @@ def ensemble_engine(
         max_seq_len=hints.max_seq_len(engine),
         tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
         vocab_size=abilities.vocab_size,
-        warnings=tuple(warnings),
+        warnings=_text_warnings(models, stoppable=stoppable, tokens=tokens),
         capabilities=capabilities(entry, engine, abilities, prompt_ids=False),
         guide_types=abilities.guide_types,
     )

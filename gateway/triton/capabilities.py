@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.contract import ENSEMBLE, TENSORRT_LLM
+from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import Capability
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
@@ -23,6 +23,7 @@ _GUIDES: dict[str, tuple[str, ...]] = {
     "tool_choice": ("json_schema",),
     "function_call": ("json_schema",),
 }
+_NO_DRAFTS = "The engine takes no draft tokens."
 _COUNTS_PROMPT = "the engine counts the tokens of the prompt too, which OpenAI does not"
 
 
@@ -65,6 +66,7 @@ def capabilities(
         **table.answers(),
         **table.guides(),
         **table.additions(),
+        **table.drafts(),
         **table.refused(),
     }
 
@@ -73,7 +75,7 @@ class _Table:
     def __init__(self, called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool) -> None:
         self._model = called.name
         self._engine = engine
-        self._encoder = RequestEncoder(called, TENSORRT_LLM if prompt_ids else ENSEMBLE)
+        self._encoder = RequestEncoder(called, TENSORRT_LLM if prompt_ids else BLS)
         self._names = _TOKENS if prompt_ids else _TEXT
         self._abilities = abilities
         self._prompt_ids = prompt_ids
@@ -245,6 +247,36 @@ class _Table:
         else:
             table = _impossible("Virtual tokens cannot travel as text; set `path: tokens` for this model.")
         return {"lora": self._by("lora_task_id"), "prompt_table": table}
+
+    def drafts(self) -> dict[str, Capability]:
+        return {"prediction": self._prediction(), **self._draft_model()}
+
+    def _prediction(self) -> Capability:
+        most = self._abilities.max_draft_tokens
+        if most != 0:
+            length = "" if most is None else f", of its first {most}"
+            note = f"tokens that the engine would draw itself cost it fewer steps, up to the first other one{length}"
+            return self._by("draft_input_ids", f"{note}; the answer is the same")
+        if not self._prompt_ids:
+            return _impossible("Draft tokens do not travel with text; set `path: tokens` for this model.")
+        if not self._encoder.declares("draft_input_ids"):
+            return self._by("draft_input_ids")
+        if self._engine is not None and "engine" in self._engine.parameters:
+            return _impossible(_NO_DRAFTS)
+        return _impossible("It is not known that the engine takes draft tokens; set `speculative.max_draft_tokens`.")
+
+    def _draft_model(self) -> dict[str, Capability]:
+        draft = self._abilities.draft_model
+        if draft is None or not draft.taken:
+            why = _NO_DRAFTS if draft else f"The Triton model {self._model!r} has no draft model; see `speculative`."
+            return dict.fromkeys(("num_draft_tokens", "use_draft_logits"), _impossible(why))
+        guesses = self._by(
+            "num_draft_tokens", f"{draft.name!r} guesses them, and the answer stays the engine's own", draft.most
+        )
+        by_logits = self._by("use_draft_logits", "greedy answers stay the same, sampled ones as probable")
+        if not draft.logits:
+            by_logits = _impossible(f"The draft model {draft.name!r} does not gather its logits.")
+        return {"num_draft_tokens": guesses, "use_draft_logits": by_logits}
 
     def refused(self) -> dict[str, Capability]:
         return {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gateway.generation.engine import Engine, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Guide, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.assembly import Models, Path, check, ensemble_engine, tokens_engine
 from gateway.triton.client import TritonClient
@@ -15,7 +16,7 @@ from gateway.triton.dialects.connection import Connection
 from gateway.triton.errors import NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import is_engine, read_pipeline
+from gateway.triton.pipeline import is_bls, is_engine, read_bls, read_pipeline
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -53,13 +54,15 @@ async def discover(
     asked = make(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe", options)
     if asked.features.guide_types and not await has_guided_decoder(asked):
         models = replace(models, guided=False)
+    if (models.draft or asked.features.max_draft_tokens != 0) and not await takes_drafts(asked, models):
+        models = replace(models, drafted=False)
     return Discovered(make(connection, models, reason, options), models.names)
 
 
 async def _choose(connection: Connection, models: Models, path: Path) -> tuple[_Make, str]:
     """How to make the engine, and why so."""
     if models.pipeline is None:
-        return tokens_engine, f"{models.entry.name!r} is an engine model"
+        return _single(models)
     if path == "tokens":
         return tokens_engine, "path: tokens is configured"
     if path == "ensemble":
@@ -74,9 +77,19 @@ async def _choose(connection: Connection, models: Models, path: Path) -> tuple[_
     return tokens_engine, f"the ensemble's steps are stock and {step!r} answers token ids"
 
 
+def _single(models: Models) -> tuple[_Make, str]:
+    """As above, for what is no ensemble."""
+    if not models.bls:
+        return tokens_engine, f"{models.entry.name!r} is an engine model"
+    drafting = f", for which {models.draft.name!r} drafts" if models.draft else ""
+    return ensemble_engine, f"{models.entry.name!r} is a BLS model{drafting}"
+
+
 async def read_models(client: TritonClient, model: str) -> Models:
     """Read the configuration of a model and of its steps."""
     entry = await _read_model(client, model)
+    if is_bls(entry):
+        return await _read_bls(client, entry)
     if not entry.steps:
         return Models(entry, entry if is_engine(entry) else None, None, None, (model,))
     pipeline = read_pipeline(entry)
@@ -85,6 +98,22 @@ async def read_models(client: TritonClient, model: str) -> Models:
     engine = views[pipeline.engine.model] if pipeline.engine else None
     preprocessing = views[pipeline.text.model] if pipeline.text else None
     return Models(entry, engine, preprocessing, pipeline, (model, *steps))
+
+
+async def _read_bls(client: TritonClient, entry: ModelView) -> Models:
+    steps = read_bls(entry)
+    names = dict.fromkeys(filter(None, (steps.text, steps.engine, steps.detokenize, steps.draft)))
+    views = {name: await _read_model(client, name) for name in names}
+    engine = views[steps.engine]
+    return Models(
+        entry,
+        engine if is_engine(engine) else None,
+        views[steps.text],
+        None,
+        (entry.name, *names),
+        draft=views[steps.draft] if steps.draft else None,
+        bls=True,
+    )
 
 
 async def _read_model(client: TritonClient, model: str) -> ModelView:
@@ -104,7 +133,7 @@ async def probe(engine: Engine) -> str | None:
     Raises:
         EngineError: Triton is not available, which says nothing of the engine.
     """
-    error = await _ask(engine, None)
+    error = await _ask(engine)
     return None if error is None or error.kind is ErrorKind.QUEUE_FULL else error.message.rstrip(".")
 
 
@@ -117,17 +146,29 @@ async def has_guided_decoder(engine: Engine) -> bool:
     Raises:
         EngineError: Triton is not available.
     """
-    error = await _ask(engine, smallest_guide(engine.features.guide_types))
+    error = await _ask(engine, guide=smallest_guide(engine.features.guide_types))
     return error is None or error.message != NO_GUIDED_DECODING
 
 
-async def _ask(engine: Engine, guide: Guide | None) -> EngineError | None:
+async def takes_drafts(engine: Engine, models: Models) -> bool:
+    """Generate two tokens with a draft of one: what an engine declares, it does not always take.
+
+    Returns:
+        False where the engine refuses it. A full queue or a late answer says nothing of that.
+
+    Raises:
+        EngineError: Triton is not available.
+    """
+    error = await _ask(engine, max_tokens=2, **({"num_draft_tokens": 1} if models.draft else {"draft": (0,)}))
+    return error is None or error.kind not in (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
+
+
+async def _ask(engine: Engine, **more: Any) -> EngineError | None:
     request = GenerationRequest(
         id=f"probe-{uuid.uuid4()}",
         prompt=Prompt(text="a", ids=(0,)),
-        max_tokens=1,
         sampling=Sampling(temperature=0.0),
-        guide=guide,
+        **{"max_tokens": 1, **more},
     )
     try:
         async for _ in engine.generate(request):

@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gateway.generation.engine import AdapterNotHeldError, EngineError, ErrorKind, GuideRefusedError
+from gateway.generation.engine import (
+    AdapterNotHeldError,
+    AdapterRefusedError,
+    EngineError,
+    ErrorKind,
+    GuideRefusedError,
+)
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
 _CONTEXT = re.compile(
@@ -17,6 +23,12 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 _NOT_HELD = re.compile(r"lora task \d+ not found in cache", re.IGNORECASE)
+# TensorRT-LLM's loraUtils.cpp, on an adapter that does not fit the engine.
+_BAD_ADAPTER = re.compile(
+    r"lora_(?:weights|keys|config)\b|\blora module .{0,80}not enabled|expected (?:layerid|adaptersize) to be"
+    r"|invalid low_rank|(?:not|without).{0,40}lora plugin",
+    re.IGNORECASE,
+)
 _GUIDE = re.compile(r"guided decoding error|xgrammar|ebnf (?:lexer|parser) error", re.IGNORECASE)
 _NUMBER = re.compile(r"\((\d+)\)")
 # What our engines say of an input that they have no use for; the name is that of a tensor, never of anything secret.
@@ -41,12 +53,25 @@ _BAD_GUIDE = "The engine cannot hold an answer to this guide (schema, regular ex
 _NOT_LOADED = "The model is not loaded in Triton at the moment."
 _NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
 _NO_ADAPTER = "This deployment's engine does not have that adapter."
+_BAD_FIT = "The engine cannot use the adapter that the gateway sent with the request."
 _IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
+
+# What serving treats by its class.
+_BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str], ...] = (
+    (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER),
+    (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT),
+    (_GUIDE, GuideRefusedError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE),
+)
 
 # The first match wins. A status does not take part: errors inside a stream come without one.
 _BY_TEXT = (
     _rule(r"maximum queue size", ErrorKind.QUEUE_FULL, _QUEUE_FULL),
+    _rule(
+        r"peft cache is full|no done tasks to evict",
+        ErrorKind.QUEUE_FULL,
+        "The engine's cache of adapters has no room for this one; try again later.",
+    ),
     _rule(r"request timeout expired", ErrorKind.UNAVAILABLE, "The request waited too long in Triton's queue."),
     _rule(
         r"request for unknown model|has no available versions|is not at ready state|is not ready|is not found",
@@ -112,10 +137,9 @@ def engine_error(status: str | None, text: str) -> EngineError:
     words = _PREFIX.sub("", text)
     if _CONTEXT.search(words):
         return EngineError(ErrorKind.CONTEXT_LENGTH, _context_message(words), detail)
-    if _NOT_HELD.search(words):
-        return AdapterNotHeldError(ErrorKind.INVALID_REQUEST, _NO_ADAPTER, detail)
-    if _GUIDE.search(words):
-        return GuideRefusedError(ErrorKind.INVALID_REQUEST, _BAD_GUIDE, detail)
+    for pattern, error, kind, message in _BY_CLASS:
+        if pattern.search(words):
+            return error(kind, message, detail)
     if found := _NO_USE.search(words):
         what = _PARAMETERS.get(found[1], found[1])
         return EngineError(ErrorKind.INVALID_REQUEST, f"This deployment's engine does not support {what}.", detail)

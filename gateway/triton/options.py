@@ -13,4 +13,5 @@ def engine_options(settings: ModelSettings) -> EngineOptions:
         tokens_per_block=settings.tokens_per_block,
         generation_logits=settings.logits_for_logprobs,
         context_logits_tokens=settings.max_logits_tokens if settings.logits_for_logprobs else 0,
+        max_draft_tokens=settings.speculative.max_draft_tokens,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.triton import hints
 from gateway.triton.model_view import ModelView, Step
 
 _ENGINE_INPUTS = frozenset({"input_ids", "input_lengths", "request_output_len"})
@@ -22,8 +23,41 @@ def is_llmapi(model: ModelView) -> bool:
 
 
 def is_bls(model: ModelView) -> bool:
-    """Whether a model takes an ensemble's inputs without being one (contract section 1.6)."""
-    return not model.steps and {"text_input", "max_tokens"} <= model.inputs
+    """Whether a model does an ensemble's work by calling the steps itself (contract section 1.6)."""
+    takes_text = not model.steps and {"text_input", "max_tokens"} <= model.inputs
+    return takes_text and "accumulate_tokens" in model.parameters and not is_llmapi(model)
+
+
+def is_own_bls(model: ModelView) -> bool:
+    """Whether it is this project's, which streams drafted answers and ends a request whose call was cancelled."""
+    return is_bls(model) and "max_concurrent_requests" in model.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class BlsSteps:
+    """The models that a BLS model calls, by what they do; upstream's own names where it says nothing.
+
+    Attributes:
+        text: turns text into token ids.
+        engine: generates.
+        detokenize: turns token ids into text.
+        draft: guesses for the engine; None where it has none.
+    """
+
+    text: str
+    engine: str
+    detokenize: str
+    draft: str | None
+
+
+def read_bls(model: ModelView) -> BlsSteps:
+    """Find them by its parameters."""
+    return BlsSteps(
+        text=hints.parameter(model, "preprocessing_model_name") or "preprocessing",
+        engine=hints.parameter(model, "tensorrt_llm_model_name") or "tensorrt_llm",
+        detokenize=hints.parameter(model, "postprocessing_model_name") or "postprocessing",
+        draft=hints.parameter(model, "tensorrt_llm_draft_model_name"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

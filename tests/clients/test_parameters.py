@@ -205,6 +205,23 @@ def test_bad_words_are_not_written(asker: Asker, tokenizer: Tokenizer) -> None:
     assert asker.text(bad_words=[]) == asker.text()
 
 
+@covers("prediction")
+def test_a_prediction_changes_no_answer(asker: Asker) -> None:
+    plain = asker.chat()
+    for content in ("Something else", [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}]):
+        predicted = asker.chat(prediction={"type": "content", "content": content})
+        assert predicted["choices"] == plain["choices"]
+        details = predicted["usage"]["completion_tokens_details"]
+        assert details["accepted_prediction_tokens"] == 0 < details["rejected_prediction_tokens"]
+    twice = asker.chat(n=2, prediction={"type": "content", "content": "in parts"})["usage"]["completion_tokens_details"]
+    assert twice["rejected_prediction_tokens"] == 2 * details["rejected_prediction_tokens"]
+    assert asker.chat(prediction={"type": "content", "content": ""})["choices"] == plain["choices"]
+    assert asker.refused(model=TEXT, prediction={"type": "content", "content": "x"})["param"] == "prediction"
+    for wrong in ({"type": "content"}, {"type": "content", "content": []}, {"type": "guess", "content": "x"}, "x"):
+        assert asker.refused(prediction=wrong)["param"].startswith("prediction")
+    assert asker.refused(prediction={"type": "content", "content": "x" * 100_000})["param"] == "prediction"
+
+
 @covers("prompt_table")
 def test_a_prompt_table_that_the_model_has_not_is_named(asker: Asker) -> None:
     error = asker.refused(prompt_table="pirate")
@@ -451,7 +468,7 @@ UNSERVED: dict[str, tuple[Any, Any]] = {
     "tools": ([{"type": "function", "function": {"name": "f"}}], []),
     "audio": ({"voice": "alloy", "format": "wav"}, None),
     "modalities": (["text", "audio"], ["text"]),
-    "prediction": ({"type": "content", "content": "x"}, None),
+    "num_draft_tokens": (4, 0),
     "moderation": ({"model": "m"}, None),
     "verbosity": ("low", "medium"),
     "web_search_options": ({}, None),

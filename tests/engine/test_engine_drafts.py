@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from reference.llama import BLOCK, Llama
-from reference.request import RefusedError, Request, Response, Sampling
+from reference.request import Draft, RefusedError, Request, Response, Sampling
+from reference.sampling import Guess, Sampler
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]
 PROMPT = [20, 21, 22, 23]
+LOGITS = {"draft_input_ids": np.array([[8]], np.int32), "draft_logits": np.ones((1, 1, 4), np.float32)}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def _ask(
 ) -> tuple[Response, int]:
     """The last response and the steps it took."""
     before = engine.stats().iteration
-    request = Request("", PROMPT, count, draft=tuple(draft), perf_metrics=True, **more)  # type: ignore[arg-type]
+    request = Request("", PROMPT, count, draft=Draft(tuple(draft)), perf_metrics=True, **more)  # type: ignore[arg-type]
     responses = generate(request, engine)
     return responses[-1], engine.stats().iteration - before
 
@@ -71,7 +73,7 @@ def test_an_accepted_token_may_end_the_answer(make_engine: MakeEngine, generate:
 
 
 def test_streaming_sends_what_a_step_accepted(generate: Generate, greedy: list[int]) -> None:
-    responses = generate(Request("", PROMPT, 6, draft=tuple(greedy[:3]), streaming=True, log_probs=True))
+    responses = generate(Request("", PROMPT, 6, draft=Draft(tuple(greedy[:3])), streaming=True, log_probs=True))
     assert [response.ids for response in responses] == [greedy[:4], greedy[4:5], greedy[5:6]]
     assert [len(response.log_probs) for response in responses] == [4, 5, 6]
 
@@ -79,7 +81,7 @@ def test_streaming_sends_what_a_step_accepted(generate: Generate, greedy: list[i
 def test_log_probs_are_those_without_a_draft(generate: Generate, greedy: list[int]) -> None:
     more = {"log_probs": True, "top_log_probs": 3, "prompt_log_probs": 2, "context_logits": True}
     (plain,) = generate(Request("", PROMPT, 12, **more))
-    (drafted,) = generate(Request("", PROMPT, 12, draft=tuple(greedy[:5]), **more))
+    (drafted,) = generate(Request("", PROMPT, 12, draft=Draft(tuple(greedy[:5])), **more))
     assert drafted.log_probs == pytest.approx(plain.log_probs, abs=1e-4)
     assert [[token for token, _ in top] for top in drafted.top_log_probs] == [
         [token for token, _ in top] for top in plain.top_log_probs
@@ -93,7 +95,7 @@ def test_log_probs_are_those_without_a_draft(generate: Generate, greedy: list[in
 def test_a_prompt_longer_than_a_step_with_a_draft(make_engine: MakeEngine, generate: Generate) -> None:
     prompt = [(11 * place) % 250 + 5 for place in range(2 * PREFILL_TOKENS - 3)]
     (plain,) = generate(Request("", prompt, 20))
-    (drafted,) = generate(Request("", prompt, 20, draft=tuple(plain.ids[:10])))
+    (drafted,) = generate(Request("", prompt, 20, draft=Draft(tuple(plain.ids[:10]))))
     assert drafted.ids == plain.ids
 
 
@@ -102,7 +104,7 @@ def test_rejected_tokens_leave_nothing_in_the_cache(tiny: Llama, generate: Gener
     (plain,) = generate(Request("", prompt, BLOCK + 8))
     engine = ReferenceEngine(tiny, Limits(2048, kv_reuse_blocks=32))
     wrong = [(token + 1) % 250 for token in plain.ids]
-    (drafted,) = generate(Request("", prompt, 2, draft=(plain.ids[0], *wrong[1:])), engine)
+    (drafted,) = generate(Request("", prompt, 2, draft=Draft((plain.ids[0], *wrong[1:]))), engine)
     assert drafted.ids == plain.ids[:2]
     longer = prompt + plain.ids[:BLOCK]
     (again,) = generate(Request("", longer, 8, perf_metrics=True), engine)
@@ -116,7 +118,7 @@ def test_sampled_answers_are_the_same_with_any_draft(make_engine: MakeEngine, da
     sampling = Sampling(temperature=1.5, top_p=0.95, seed=data.draw(st.integers(0, 2**32)), frequency_penalty=0.3)
 
     def run(draft: tuple[int, ...]) -> list[int]:
-        engine.submit(Request("", PROMPT, 10, sampling=sampling, draft=draft))
+        engine.submit(Request("", PROMPT, 10, sampling=sampling, draft=Draft(draft)))
         responses: list[Response] = []
         while engine.busy:
             responses += engine.step()
@@ -130,7 +132,7 @@ def test_sampled_answers_are_the_same_with_any_draft(make_engine: MakeEngine, da
 
 def test_a_draft_beyond_the_vocabulary_is_refused(generate: Generate) -> None:
     with pytest.raises(RefusedError, match="draft_input_ids must be within the vocabulary"):
-        generate(Request("", PROMPT, 5, draft=(267,)))
+        generate(Request("", PROMPT, 5, draft=Draft((267,))))
 
 
 def test_the_tensors_of_a_draft() -> None:
@@ -143,15 +145,90 @@ def test_the_tensors_of_a_draft() -> None:
     }
     takes = frozenset({"draft"})
     request, wanted = wire.parse(inputs, request_id="r", exclude_input=True, takes=takes)
-    assert request.draft == (8, 9)
-    with pytest.raises(RefusedError, match="draft_logits"):
-        wire.parse(
-            inputs | {"draft_logits": np.zeros((1, 2, 4), np.float32)},
-            request_id="r",
-            exclude_input=True,
-            takes=takes,
-        )
+    assert request.draft.ids == (8, 9)
     assert wanted == wire.Wanted()
+    more = {"draft_logits": np.ones((1, 2, 4), np.float32), "draft_acceptance_threshold": np.array([[0.5]], np.float32)}
+    request, _ = wire.parse(inputs | more, request_id="r", exclude_input=True, takes=takes)
+    assert request.draft.logits is not None
+    assert (request.draft.logits.shape, request.draft.threshold) == ((2, 4), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"draft_logits": np.ones((1, 2, 4), np.float32)}, "draft_logits must be given together with draft_input_ids"),
+        ({"draft_acceptance_threshold": np.array([[0.5]], np.float32)}, "together with draft_logits"),
+        ({**LOGITS, "draft_acceptance_threshold": np.array([[0.0]], np.float32)}, "must be above 0, to 1"),
+        ({**LOGITS, "draft_logits": np.full((1, 1, 4), np.nan, np.float32)}, "must not hold NaN"),
+    ],
+)
+def test_a_draft_that_cannot_be_is_named(wrong: dict[str, np.ndarray], message: str) -> None:
+    inputs = {
+        "input_ids": np.array([[5]], np.int32),
+        "input_lengths": np.array([[1]], np.int32),
+        "request_output_len": np.array([[9]], np.int32),
+    }
+    with pytest.raises(RefusedError, match=message):
+        wire.parse(inputs | wrong, request_id="r", exclude_input=True, takes=frozenset({"draft"}))
+
+
+def test_logits_of_another_shape_are_refused(generate: Generate) -> None:
+    with pytest.raises(RefusedError, match=r"draft_logits must have shape \[1, 2, 267\]"):
+        generate(Request("", PROMPT, 5, draft=Draft((5, 6), np.zeros((1, 267), np.float32))))
+
+
+def test_greedy_answers_are_the_target_s_own_by_logits_too(
+    make_engine: MakeEngine, generate: Generate, greedy: list[int]
+) -> None:
+    engine = make_engine()
+    half = (*greedy[:3], greedy[3] + 1, *greedy[4:8])
+    for threshold in (None, 0.01):
+        before = engine.stats().iteration
+        logits = np.random.default_rng(1).normal(size=(8, engine.vocab_size)).astype(np.float32)
+        (answer,) = generate(Request("", PROMPT, 12, draft=Draft(half, logits, threshold), perf_metrics=True), engine)
+        assert (answer.ids, engine.stats().iteration - before) == (greedy, 12 - 3)
+        assert answer.perf is not None
+        assert answer.perf.drafts == (8, 3)
+
+
+OWN = np.array([2.0, 1.0, 0.5, -1.0, 0.0, -3.0], np.float32)
+DRAFTED = np.array([0.0, 1.5, 0.5, 0.5, -2.0, 2.0], np.float32)
+
+
+def _share(scores: np.ndarray) -> np.ndarray:
+    mass = np.exp(scores.astype(np.float64))
+    return mass / mass.sum()
+
+
+def _checked(seed: int, threshold: float | None = None, **sampling: float) -> tuple[int, int]:
+    """A token of `OWN` after a guess that was drawn from `DRAFTED` with the same seed, and the guess."""
+    given = Sampling(**{"top_p": 1.0, **sampling}, seed=seed)  # type: ignore[arg-type]
+    guess = Sampler(Request("", [0], 9, sampling=given), len(OWN), normalize_log_probs=False).draw(DRAFTED, [0]).token
+    draft = Draft((guess,), DRAFTED[None], threshold)
+    sampler = Sampler(Request("", [0], 9, sampling=given, draft=draft), len(OWN), normalize_log_probs=False)
+    return sampler.draw(OWN, [0], Guess(guess, DRAFTED, threshold)).token, guess
+
+
+def test_sampled_answers_by_logits_have_the_target_s_distribution() -> None:
+    count = 6000
+    tokens, guesses = np.transpose([_checked(seed) for seed in range(count)])
+    seen = np.bincount(tokens, minlength=len(OWN)) / count
+    np.testing.assert_allclose(seen, _share(OWN), atol=0.02)
+    # As many guesses are right as the two distributions have in common.
+    assert np.mean(tokens == guesses) == pytest.approx(np.minimum(_share(OWN), _share(DRAFTED)).sum(), abs=0.02)
+
+
+def test_the_sampling_of_the_request_holds_for_both_sides() -> None:
+    tokens = {_checked(seed, top_k=2, temperature=0.7)[0] for seed in range(300)}
+    assert tokens == {0, 1}  # the two best of OWN; the draft draws 5 and 1
+
+
+def test_a_threshold_decides_alone() -> None:
+    accepted = _share(OWN) >= 0.5 * _share(DRAFTED)
+    assert sorted(np.flatnonzero(~accepted)) == [3, 5]
+    for seed in range(200):
+        token, guess = _checked(seed, threshold=0.5)
+        assert (token == guess) == accepted[guess]
 
 
 def test_acceptance_is_told(make_engine: MakeEngine, generate: Generate, greedy: list[int]) -> None:

@@ -98,11 +98,16 @@ def test_cached_blocks_are_not_shared_between_tables(
         assert answer.perf is not None
         return answer.ids, answer.perf.cached_tokens
 
-    first, reused = ask(PromptTable(rows))
+    extra = (7, *[0] * (len(prompt) - 1))
+    first, reused = ask(PromptTable(rows, extra))
     assert reused == 0
-    assert ask(PromptTable(rows)) == (first, 2 * BLOCK)
-    assert ask(PromptTable(-rows))[1] == 0
+    assert ask(PromptTable(rows, extra)) == (first, 2 * BLOCK)
+    assert ask(PromptTable(-rows, extra))[1] == 0
     assert ask(PromptTable(rows, (1,) * len(prompt)))[1] == 0
+    prompt.append(9)
+    assert ask(PromptTable(rows, (*extra, 0)))[1] == 2 * BLOCK
+    with pytest.raises(RefusedError, match="extra ids must be provided"):
+        ask(PromptTable(rows))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
-"""Adapters, prompt tables and drafts on a real Triton, through the gateway where it has a part; the examples."""
+"""Adapters and prompt tables on a real Triton through the gateway; the examples."""
 
 from __future__ import annotations
 
 import ast
-import re
 import runpy
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import httpx
 import numpy as np
 import pytest
 import yaml
-from kserve import Kserve
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
@@ -26,20 +24,6 @@ from tests.stack import GatewayProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATEWAY = Path(sys.executable).with_name("gateway")
-BLS = "tensorrt_llm_bls"
-
-
-@pytest.fixture(scope="module")
-def draft_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A draft model that is right at times: the target's weights, a little astray."""
-    folder = tmp_path_factory.mktemp("draft")
-    write_tiny_model(folder)
-    weights = load_file(folder / "model.safetensors")
-    rng = np.random.default_rng(3)
-    for name, value in weights.items():
-        weights[name] = value + rng.normal(0, 0.04 * value.std(), value.shape).astype(np.float32)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -53,37 +37,26 @@ def adapters(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def triton(
-    repository: Path, tiny_model_dir: Path, draft_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TritonServer]:
-    """The example's target and draft; its engine holds one of the example's adapters at a time."""
-    folder = tmp_path_factory.mktemp("speculative")
-    text = (EXAMPLES / "speculative" / "deployment.yaml").read_text()
-    (folder / "deployment.yaml").write_text(
-        text.replace("TARGET", str(tiny_model_dir)).replace("DRAFT", str(draft_dir))
-    )
+def triton(repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """Its configurations name the model's folder; its engine holds one of the example's adapters at a time."""
+    folder = tmp_path_factory.mktemp("additions")
+    deployment = {"name": "target", "engine": "reference", "model": {"source": str(tiny_model_dir)}}
+    (folder / "deployment.yaml").write_text(yaml.safe_dump({"deployments": [deployment]}))
     build = [GATEWAY, "repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", str(repository)]
     subprocess.run(build, cwd=folder, check=True)
     env = {"ENGINE_LORA_CACHE_BYTES": "40000"}
     with TritonServer(
         folder / "repository", model_dir=None, engine=None, env=env, log_path=folder / "triton.log"
     ) as server:
-        server.wait_ready(["ensemble", BLS, "tensorrt_llm_draft"])
+        server.wait_ready()
         yield server
 
 
-@pytest.fixture(scope="module")
-def client(triton: TritonServer) -> Iterator[Kserve]:
-    kserve = Kserve(triton.grpc_url)
-    yield kserve
-    kserve.close()
-
-
-def serve(folder: Path, example: str, triton: TritonServer) -> GatewayProcess:
+def serve(folder: Path, example: str, triton: TritonServer, model_dir: Path) -> GatewayProcess:
     """The gateway with an example's settings, on this Triton."""
-    settings = yaml.safe_load((EXAMPLES / example / "gateway.yaml").read_text())
-    for model in settings["models"]:
-        model["triton"]["url"] = triton.grpc_url
+    text = (EXAMPLES / example / "gateway.yaml").read_text()
+    text = text.replace("127.0.0.1:PORT", triton.grpc_url).replace("MODEL_DIR", str(model_dir))
+    settings = yaml.safe_load(text)
     by_text = [{**model, "name": f"{model['name']}-by-text", "path": "ensemble"} for model in settings["models"]]
     settings["models"] += by_text if example == "lora" else []
     (folder / "gateway.yaml").write_text(yaml.safe_dump(settings))
@@ -91,8 +64,8 @@ def serve(folder: Path, example: str, triton: TritonServer) -> GatewayProcess:
 
 
 @pytest.fixture(scope="module")
-def adapted(adapters: Path, triton: TritonServer) -> Iterator[GatewayProcess]:
-    with serve(adapters, "lora", triton) as process:
+def adapted(adapters: Path, triton: TritonServer, tiny_model_dir: Path) -> Iterator[GatewayProcess]:
+    with serve(adapters, "lora", triton, tiny_model_dir) as process:
         yield process
 
 
@@ -198,43 +171,66 @@ def run_example(script: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_an_adapter_that_cannot_be_read_is_a_start_error(adapters: Path, triton: TritonServer, tmp_path: Path) -> None:
-    settings = {
-        "models": [{"name": "a", "triton": {"url": triton.grpc_url}, "lora": {"task_id": 1, "folder": "nowhere"}}]
-    }
-    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
-    done = subprocess.run(
-        [GATEWAY, "serve"],
-        env={"GATEWAY_CONFIG": str(tmp_path / "gateway.yaml"), "PATH": str(GATEWAY.parent), "GATEWAY_PORT": "0"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert "models[0].lora.folder" in done.stdout + done.stderr
-    assert "nowhere" in done.stdout + done.stderr
+def settings_with(folder: Path, triton: TritonServer, adapter: Path) -> Path:
+    """Settings with a model as it is, and one with an adapter."""
+    triton_of = {"triton": {"url": triton.grpc_url}}
+    odd = {"name": "odd", **triton_of, "lora": {"task_id": 77, "folder": str(adapter)}}
+    file = folder / "gateway.yaml"
+    file.write_text(yaml.safe_dump({"models": [{"name": "base", **triton_of}, odd]}))
+    return file
 
 
-def test_an_adapter_of_another_model_is_refused_and_the_others_go_on(
-    adapters: Path, triton: TritonServer, tmp_path: Path
+@pytest.mark.parametrize("half", [False, True])
+def test_an_adapter_that_cannot_be_served_is_a_start_error(
+    adapters: Path, triton: TritonServer, tmp_path: Path, half: bool
 ) -> None:
+    if half:  # of a model that is half as wide
+        adapter, named = tmp_path / "half", "its q_proj of layer 0 is 32 -> 32, but 64 -> 64"
+        write_adapter(adapters, adapter, lambda key, value: value[:, ::2] if "lora_A" in key else value[::2])
+    else:
+        adapter, named = tmp_path / "nowhere", "nowhere"
+    file = settings_with(tmp_path, triton, adapter)
+    env = {"GATEWAY_CONFIG": str(file), "PATH": str(GATEWAY.parent), "GATEWAY_PORT": "0"}
+    for command in ([GATEWAY, "serve"], [GATEWAY, "check", str(file)]):
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0
+        said = " ".join((done.stdout + done.stderr).split())
+        assert "lora.folder" in said or "gateway.yaml:6" in said
+        assert named in said
+
+
+def write_adapter(
+    adapters: Path, target: Path, change: Callable[[str, Any], Any], modules: tuple[str, ...] = ("_proj",)
+) -> None:
+    """Write one of the adapters with other tensors, or with some modules only."""
     source = adapters / "adapters" / "french"
     weights = load_file(source / "adapter_model.safetensors")
-    cut = {key: value[:, ::2] if "lora_A" in key else value[::2] for key, value in weights.items()}
-    target = tmp_path / "adapters" / "french"
     target.mkdir(parents=True)
-    save_file({key: np.ascontiguousarray(value) for key, value in cut.items()}, target / "adapter_model.safetensors")
+    kept = {key: value for key, value in weights.items() if any(module in key for module in modules)}
+    changed = {key: np.ascontiguousarray(change(key, value)) for key, value in kept.items()}
+    save_file(changed, target / "adapter_model.safetensors")
     (target / "adapter_config.json").write_text((source / "adapter_config.json").read_text())
-    triton_of = {"triton": {"url": triton.grpc_url}}
-    odd = {"name": "odd", **triton_of, "lora": {"task_id": 77, "folder": str(target)}}
-    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump({"models": [{"name": "base", **triton_of}, odd]}))
-    with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml")) as process:
-        answer = complete(process, "odd", [5])
-        assert answer.status_code == 500  # the operator's mistake, not the client's
-        assert answer.json()["error"]["message"]
-        assert "Traceback" not in answer.text
+
+
+def test_an_adapter_that_the_engine_refuses_is_named_and_the_others_go_on(
+    adapters: Path, triton: TritonServer, tmp_path: Path
+) -> None:
+    # Of rank 68, which only the engine knows to be too large.
+    def wider(key: str, value: Any) -> Any:
+        return np.repeat(value, 17, axis=0 if "lora_A" in key else 1)
+
+    write_adapter(adapters, tmp_path / "wide", wider, modules=("layers.0.self_attn.q_proj",))
+    file = settings_with(tmp_path, triton, tmp_path / "wide")
+    with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file)) as process:
+        for more in ({}, {"stream": True}):
+            answer = complete(process, "odd", [5], **more)
+            assert answer.status_code == 500  # the operator's mistake, not the client's
+            error = answer.json()["error"]
+            assert error["code"] == "adapter_unusable"
+            assert "LoRA adapter of the model 'odd' (task 77)" in error["message"]
+            assert "low_rank" not in answer.text
         assert complete(process, "base", [5]).status_code == 200
+        assert "Invalid low_rank (68)" in (tmp_path / "log").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +240,7 @@ def tuned(
     folder = tmp_path_factory.mktemp("tuned")
     make_table = runpy.run_path(str(EXAMPLES / "p-tuning" / "make_table.py"))["make_table"]
     make_table(tiny_model_dir, folder / "table.npy", "Arr, matey! ")
-    with serve(folder, "p-tuning", triton) as process:
+    with serve(folder, "p-tuning", triton, tiny_model_dir) as process:
         yield process
 
 
@@ -280,48 +276,3 @@ def steps(triton: TritonServer, model: str) -> float:
         if line.startswith("nv_trt_llm_general_metrics{") and f'model="{model}"' in line:
             return float(line.rpartition(" ")[2])
     raise AssertionError(text)
-
-
-def test_drafts_do_not_change_a_greedy_answer_and_save_steps(client: Kserve, triton: TritonServer) -> None:
-    request = {"text_input": "Once upon a time", "max_tokens": 40, "end_id": -1, "exclude_input_in_output": True}
-    taken, texts = [], []
-    for drafts in ({}, {"num_draft_tokens": 5}):
-        before = steps(triton, "tensorrt_llm")
-        (answer,) = client.stream(BLS, **request, **drafts, return_perf_metrics=True, return_log_probs=True)
-        assert not answer.error
-        taken.append(steps(triton, "tensorrt_llm") - before)
-        texts.append(answer)
-    plain, drafted = texts
-    assert drafted.text == plain.text
-    assert drafted.final
-    np.testing.assert_allclose(drafted.tensors["output_log_probs"], plain.tensors["output_log_probs"], atol=1e-3)
-    total, accepted = (int(drafted.tensors[f"total_{kind}draft_tokens"].item()) for kind in ("", "accepted_"))
-    assert 0 < accepted < total
-    assert drafted.tensors["acceptance_rate"].item() == pytest.approx(accepted / total)
-    assert taken[1] < 0.8 * taken[0]
-    assert "total_draft_tokens" not in plain.tensors
-
-
-def test_drafts_stream_the_same_text(client: Kserve) -> None:
-    request = {"text_input": "Once upon a time", "max_tokens": 30, "num_draft_tokens": 4}
-    (whole,) = client.stream(BLS, **request, exclude_input_in_output=True)
-    streamed = client.stream(BLS, **request, stream=True)
-    assert "".join(answer.text for answer in streamed) == whole.text
-    assert len(streamed) > 1
-    assert streamed[-1].final
-
-
-@pytest.mark.parametrize(("name", "value"), [("beam_width", 2), ("return_context_logits", True)])
-def test_what_drafts_do_not_go_with_is_refused_by_name(client: Kserve, name: str, value: object) -> None:
-    (answer,) = client.stream(BLS, text_input="hi", max_tokens=5, num_draft_tokens=2, **{name: value})
-    assert answer.error.startswith(f"{name} is not supported")
-
-
-def test_the_speculative_example(triton: TritonServer) -> None:
-    without, with_drafts = run_example("speculative/ask.py", triton.grpc_url)
-    text = re.compile(r"^with(?:out)? drafts:\s+('.*?'|\".*?\")(?:, (\d+) of (\d+) guesses accepted)?$")
-    plain, drafted = text.match(without), text.match(with_drafts)
-    assert plain is not None
-    assert drafted is not None
-    assert ast.literal_eval(plain[1]) == ast.literal_eval(drafted[1])
-    assert 0 < int(drafted[2]) <= int(drafted[3])

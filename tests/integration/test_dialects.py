@@ -212,11 +212,21 @@ async def test_an_unknown_model(triton: TritonServer) -> None:
         assert "no_such_model" in backend.status.reason
 
 
-async def test_a_bls_model_is_refused_by_name(triton: TritonServer) -> None:
-    async with TritonBackend(triton.grpc_url, "tensorrt_llm_bls") as backend:
-        with pytest.raises(EngineError):
-            await backend.wait_ready(0.5)
-        assert "BLS" in backend.status.reason
+async def test_a_bls_model_answers_as_the_ensemble_does(triton: TritonServer, ask: Any) -> None:
+    async with (
+        TritonBackend(triton.grpc_url, "tensorrt_llm_bls") as bls,
+        TritonBackend(triton.grpc_url, "ensemble", "ensemble") as ensemble,
+    ):
+        for backend in (bls, ensemble):
+            await backend.wait_ready(30)
+        chunks = await collect(bls.engine, ask(12))
+        assert ids_of(chunks) == ids_of(await collect(ensemble.engine, ask(12)))
+        assert chunks[-1].finish_reason == "length"
+        before = metric(triton.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter")
+        async with aclosing(bls.engine.generate(ask(1500))) as left:
+            await anext(left)
+        await until(lambda: not metric(triton.metrics_url, "nv_trt_llm_request_metrics", "active"))
+        assert metric(triton.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter") - before < 1200
 
 
 async def test_a_triton_that_dies_and_comes_back(mortal_triton: TritonServer, ask: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import LoraAdapter, Matrix
-from gateway.generation.engine import AdapterNotHeldError
+from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError
 from gateway.serving.adapted import AdaptedEngine, AdapterState
 
 ADAPTER = LoraAdapter(3, Matrix(b"ab", 1, 1), Matrix(bytes(12), 1, 3))
@@ -50,7 +50,7 @@ async def ids(engine: AdaptedEngine) -> list[int]:
 
 async def test_weights_go_first_and_again_after_a_loss() -> None:
     inner = Holding()
-    engine = AdaptedEngine(inner, AdapterState(ADAPTER))
+    engine = AdaptedEngine(inner, AdapterState(ADAPTER, "french"))
     for lost in (False, False, True, False):
         if lost:
             inner.held.clear()
@@ -61,7 +61,7 @@ async def test_weights_go_first_and_again_after_a_loss() -> None:
 
 
 async def test_one_state_serves_all_requests() -> None:
-    inner, state = Holding(), AdapterState(ADAPTER)
+    inner, state = Holding(), AdapterState(ADAPTER, "french")
     await ids(AdaptedEngine(inner, state))
     await ids(AdaptedEngine(inner, state))
     assert [request.lora == ADAPTER.by_id() for request in inner.seen] == [False, True]
@@ -69,8 +69,8 @@ async def test_one_state_serves_all_requests() -> None:
 
 async def test_an_adapter_that_only_the_engine_has_is_an_error_when_it_has_not() -> None:
     inner = Holding()
-    with pytest.raises(AdapterNotHeldError):
-        await ids(AdaptedEngine(inner, AdapterState(LoraAdapter(3))))
+    with pytest.raises(AdapterRefusedError, match=r"does not have the LoRA adapter of the model 'french' \(task 3\)"):
+        await ids(AdaptedEngine(inner, AdapterState(LoraAdapter(3), "french")))
     assert len(inner.seen) == 1
 
 
@@ -78,13 +78,25 @@ async def test_other_errors_are_passed_on_and_not_tried_again() -> None:
     inner = Holding()
     inner.failure = EngineError(ErrorKind.INTERNAL, "broken")
     with pytest.raises(EngineError, match="broken"):
-        await ids(AdaptedEngine(inner, AdapterState(ADAPTER)))
+        await ids(AdaptedEngine(inner, AdapterState(ADAPTER, "french")))
     assert len(inner.seen) == 1
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_an_adapter_that_the_engine_cannot_use_is_named(held: bool) -> None:
+    inner = Holding()
+    state = AdapterState(ADAPTER, "french")
+    state.held = held  # lost since: its weights go once more, and are refused then
+    inner.failure = AdapterRefusedError(ErrorKind.INTERNAL, "not this one", "lora_weights has to few values")
+    with pytest.raises(AdapterRefusedError) as error:
+        await ids(AdaptedEngine(inner, state))
+    assert error.value.message == "This deployment's engine cannot use the LoRA adapter of the model 'french' (task 3)."
+    assert error.value.detail == "lora_weights has to few values"
 
 
 async def test_leaving_early_closes_the_engine_s_generation() -> None:
     inner = Holding()
-    chunks = AdaptedEngine(inner, AdapterState(ADAPTER)).generate(REQUEST)
+    chunks = AdaptedEngine(inner, AdapterState(ADAPTER, "french")).generate(REQUEST)
     await chunks.__anext__()
     await chunks.aclose()
     assert inner.closed == 1

@@ -14,7 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from gateway.deployment.tiny_model import write_tiny_model
 from gateway.generation.additions import LoraAdapter, Matrix
-from gateway.serving.adapter_files import MODULES, AdapterFileError, read_adapter, read_prompt_table
+from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table
+from gateway.serving.adapter_fit import MODULES, read_size
 
 make_adapter = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lora" / "make_adapter.py"))["make_adapter"]
 KEY = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -133,11 +134,65 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         read_adapter(tmp_path, 1)
 
 
+def cut(folder: Path, *, layer: int = 0) -> None:
+    """Make the adapter one of a model that is half as wide, or has more layers."""
+    tensors = load_file(folder / "adapter_model.safetensors")
+    tensors = {key.replace("layers.1.", f"layers.{1 + layer}."): value for key, value in tensors.items()}
+    if not layer:
+        halves = {key: value[:, ::2] if "lora_A" in key else value[::2] for key, value in tensors.items()}
+        tensors = {key: np.ascontiguousarray(value) for key, value in halves.items()}
+    save_file(tensors, folder / "adapter_model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("layer", "named"),
+    [(0, r"another model: its q_proj of layer 0 is 32 -> 32, but 64 -> 64 by .*config\.json"), (1, "changes layer 2")],
+)
+def test_an_adapter_of_another_model_is_named(folder: Path, layer: int, named: str) -> None:
+    size = read_size(folder.parent / "model")
+    assert read_adapter(folder, 1, size) == read_adapter(folder, 1)
+    cut(folder, layer=layer)
+    with pytest.raises(AdapterFileError, match=named):
+        read_adapter(folder, 1, size)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_packed_adapter_of_another_model_is_named(folder: Path, more: int) -> None:
+    weights, config = arrays(read_adapter(folder, 1))
+    size, packed = read_size(folder.parent / "model"), folder.parent / "packed"
+    packed.mkdir()
+    np.save(packed / "model.lora_config.npy", config[None])
+    np.save(packed / "model.lora_weights.npy", np.pad(weights, ((0, 0), (0, 3)))[None])
+    assert read_adapter(packed, 1, size).config == read_adapter(folder, 1).config
+    wrong = weights[:, :more] if more < 0 else np.pad(weights, ((0, 0), (0, 1)), constant_values=1)
+    np.save(packed / "model.lora_weights.npy", wrong[None])
+    with pytest.raises(AdapterFileError, match=r"another model: its row for .* values that rank 4 has by"):
+        read_adapter(packed, 1, size)
+
+
+def test_a_prompt_table_of_another_model_is_named(folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "table.npy", np.zeros((2, 65), np.float32))
+    with pytest.raises(AdapterFileError, match=r"rows of 65, but by .* an embedding has 64"):
+        read_prompt_table(tmp_path / "table.npy", read_size(folder.parent / "model"))
+
+
+@pytest.mark.parametrize(
+    "config", [None, "{", '{"model_type": "deepseek_v3", "hidden_size": 64}', '{"model_type": "llama"}', "[]"]
+)
+def test_a_model_that_does_not_say_its_size_refuses_nothing(folder: Path, config: str | None) -> None:
+    path = folder.parent / "model" / "config.json"
+    path.unlink() if config is None else path.write_text(config)
+    assert read_size(path.parent) is None
+
+
 def test_a_prompt_table(tmp_path: Path) -> None:
     rows = np.arange(8, dtype=np.float32).reshape(2, 4)
     np.save(tmp_path / "table.npy", rows)
     table = read_prompt_table(tmp_path / "table.npy")
     assert (table.length, table.embeddings) == (2, Matrix(rows.astype("<f2").tobytes(), 2, 4))
+    assert table.extra_id == read_prompt_table(tmp_path / "table.npy").extra_id
+    np.save(tmp_path / "table.npy", -rows)
+    assert table.extra_id != read_prompt_table(tmp_path / "table.npy").extra_id
     np.save(tmp_path / "table.npy", rows[0])
     with pytest.raises(AdapterFileError, match="virtual tokens, hidden"):
         read_prompt_table(tmp_path / "table.npy")

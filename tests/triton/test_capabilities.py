@@ -50,7 +50,7 @@ NATIVE = {
     "guided_regex", "guided_choice", "guided_grammar", "tool_choice", "function_call", "lora",
 }  # fmt: skip
 EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids", "skip_special_tokens"}
-NEVER = {"priority", "suffix", "early_stopping"}
+NEVER = {"priority", "suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
 
 
 def test_this_projects_engine_by_tokens() -> None:
@@ -60,6 +60,7 @@ def test_this_projects_engine_by_tokens() -> None:
         "stop_token_ids",
         "prompt_token_ids",
         "prompt_table",
+        "prediction",
     }
     assert {name for name, how in found.items() if how == "emulated"} == EMULATED
     assert NEVER | {"use_beam_search", "length_penalty"} <= {name for name, how in found.items() if how == "impossible"}
@@ -69,7 +70,8 @@ def test_this_projects_engine_through_the_ensemble() -> None:
     found = hows(capabilities("ensemble"))
     assert {name for name, how in found.items() if how == "native"} == NATIVE
     assert {name for name, how in found.items() if how == "emulated"} == EMULATED | {"stop_token_ids"}
-    assert found["logit_bias"] == found["prompt_token_ids"] == found["prompt_table"] == "impossible"
+    for name in ("logit_bias", "prompt_token_ids", "prompt_table", "prediction"):
+        assert found[name] == "impossible"
     assert set(found) == set(capabilities("tokens"))
 
 

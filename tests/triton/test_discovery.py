@@ -49,11 +49,12 @@ async def test_a_stock_ensemble_gives_its_engine_step() -> None:
     assert found.engine.features.path == "tokens"
     assert found.engine.features.model == "tensorrt_llm"
     assert set(found.models) == {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"}
-    # Two probes asked for one token: whether it answers, and whether it knows guides.
+    # Three probes asked for a token or two: whether it answers, and whether it takes guides and drafts.
     for probe in server.requests:
-        assert inputs_of(probe)["request_output_len"][2] == b"\x01\0\0\0"
+        assert inputs_of(probe)["request_output_len"][2] in (b"\x01\0\0\0", b"\x02\0\0\0")
         assert inputs_of(probe)["input_ids"][1] == [1, 1]
-    assert ["guided_decoding_guide_type" in inputs_of(probe) for probe in server.requests] == [False, True]
+    asked = [{"guided_decoding_guide_type", "draft_input_ids"} & set(inputs_of(probe)) for probe in server.requests]
+    assert asked == [set(), {"guided_decoding_guide_type"}, {"draft_input_ids"}]
 
 
 @pytest.mark.parametrize("name", ["my_engine", "llama"])
@@ -237,14 +238,13 @@ def with_a_required_image() -> dict[str, Any]:
     ("configs", "model", "path", "words"),
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "not supported yet"),
-        ({"tensorrt_llm_bls": stock_config("tensorrt_llm_bls")}, "tensorrt_llm_bls", "auto", "BLS"),
         ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (not_decoupled(), "ensemble", "auto", "not decoupled"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
     ],
-    ids=["llmapi", "bls", "another", "engine as ensemble", "not decoupled", "no text", "required input"],
+    ids=["llmapi", "another", "engine as ensemble", "not decoupled", "no text", "required input"],
 )
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str

@@ -410,7 +410,7 @@ def test_beams_are_not_guided() -> None:
 
 
 ADAPTER = LoraAdapter(2**64 - 1, Matrix(b"abcd", 1, 2), Matrix(int32(1, 0, 1), 1, 3))
-TABLE = PromptTable(Matrix(b"abcdef", 3, 1))
+TABLE = PromptTable(Matrix(b"abcdef", 3, 1), 2**64 - 1)
 
 
 @pytest.mark.parametrize("by_text", [False, True])
@@ -437,6 +437,7 @@ def test_virtual_tokens_follow_the_vocabulary_and_go_first() -> None:
     assert sent["prompt_vocab_size"] == ("INT32", [1, 1], int32(3))
     assert sent["input_ids"] == ("INT32", [1, 5], int32(100, 101, 102, 5, 6))
     assert sent["input_lengths"] == ("INT32", [1, 1], int32(5))
+    assert sent["prompt_table_extra_ids"] == ("UINT64", [1, 5], b"\xff" * 24 + bytes(16))
 
 
 def test_where_virtual_tokens_cannot_go() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.generation.engine import AdapterNotHeldError, ErrorKind
+from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, ErrorKind
 from gateway.triton.errors import engine_error
 
 K = ErrorKind
@@ -111,8 +111,7 @@ def test_what_an_engine_has_no_use_for_is_named(text: str, named: str) -> None:
             1,
         ),
         ("in ensemble 'e', LoRA task 7 not found in cache. Please send LoRA weights with request", 1),
-        ("lora: the engine was not built with the LoRA plugin", 0),
-        ("lora module attn_qkv not enabled for this model", 0),
+        ("This model has no lora", 0),
     ],
 )
 def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, again: int) -> None:
@@ -120,3 +119,25 @@ def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, agai
     assert isinstance(error, AdapterNotHeldError) == bool(again)
     assert error.kind is ErrorKind.INVALID_REQUEST
     assert "7" not in error.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lora: the engine was not built with the LoRA plugin",
+        "lora module attn_qkv not enabled for this model",
+        "[TensorRT-LLM][ERROR] Assertion failed: lora_weights has to few values for attn_q (/src/loraUtils.cpp:128)",
+        "Assertion failed: Invalid low_rank (65). low_rank must be smaller than mMaxLowRank (64)",
+        "in ensemble 'e', lora_config: Expected layerId to be in the range [0, numModelLayers)",
+        "lora_weights is not supported by the engine: it has the adapters of its own folder alone",
+    ],
+)
+def test_an_adapter_that_does_not_fit_is_the_deployment_s_mistake(text: str) -> None:
+    error = engine_error(None, text)
+    assert isinstance(error, AdapterRefusedError)
+    assert error.kind is ErrorKind.INTERNAL
+    assert error.detail == text
+
+
+def test_a_full_cache_of_adapters_is_worth_another_try() -> None:
+    assert engine_error(None, "PEFT Cache is full. Could not store taskId=5").kind is ErrorKind.QUEUE_FULL

@@ -54,6 +54,11 @@ class Engine:
         if draft:
             answer["total_draft_tokens"] = np.array([[len(draft)]], np.int32)
             answer["total_accepted_draft_tokens"] = np.array([[accepted]], np.int32)
+        if "return_generation_logits" in inputs:
+            # Zeros follow the last token, as an engine's do.
+            rows = np.zeros((1, 1, inputs["request_output_len"].item(), 23), np.float32)
+            rows[0, 0, range(len(new)), new] = 9
+            answer["generation_logits"] = rows
         if self.tells_finish:
             answer["finish_reason"] = np.array([[finish]], np.object_)
         return answer
@@ -110,6 +115,46 @@ def test_a_good_draft_saves_the_target_s_steps(speculation: ModuleType) -> None:
     assert answer["acceptance_rate"].item() == 1
 
 
+@given(limit=st.integers(2, 30), drafts=st.integers(1, 9), wrong=st.integers(0, 6))
+def test_the_target_is_given_the_logits_of_the_draft(
+    speculation: ModuleType, limit: int, drafts: int, wrong: int
+) -> None:
+    target, draft = Engine(), Engine(wrong)
+    inputs = asked([4], limit, use_draft_logits=True, num_draft_tokens=drafts)
+    (answer,) = speculation.Speculation(inputs, draft, target, drafts).answers()
+    assert answer["output_ids"].reshape(-1).tolist() == plain([4], limit)
+    assert all("return_generation_logits" in call and "use_draft_logits" not in call for call in draft.calls)
+    for call in target.calls:
+        assert "return_generation_logits" not in call
+        assert ("draft_logits" in call) == ("draft_input_ids" in call)
+        if "draft_logits" in call:
+            ids = call["draft_input_ids"]
+            assert call["draft_logits"].shape == (*ids.shape, 23)
+            assert (call["draft_logits"].argmax(axis=-1) == ids).all()
+
+
+def test_a_draft_that_gives_up_leaves_the_answer_to_the_target(speculation: ModuleType) -> None:
+    target, draft, left = Engine(), Engine(), [1, 1]
+
+    def tiring(inputs: Tensors) -> Tensors | None:
+        return draft(inputs) if left and left.pop() else None
+
+    answers = list(speculation.Speculation(asked([1], 22, end=-1, streaming=True), tiring, target, 4).answers())
+    assert [token for answer in answers for token in answer["output_ids"].reshape(-1)] == plain([1], 22, end=-1)
+    assert [answer["sequence_length"].item() for answer in answers] == [5, 5, 5, 5, 2]
+    assert (target.steps, len(draft.calls)) == (1 + 1 + 5 + 5 + 2, 2)
+
+
+def test_what_is_told_of_the_prompt_is_of_the_first_round(speculation: ModuleType) -> None:
+    engine, rounds = Engine(), iter(range(10))
+
+    def target(inputs: Tensors) -> Tensors:
+        return engine(inputs) | {"num_cached_tokens": np.array([[next(rounds)]], np.int32)}
+
+    (answer,) = speculation.Speculation(asked([1, 2], 9, end=-1), Engine(), target, 2).answers()
+    assert answer["num_cached_tokens"].item() == 0
+
+
 def test_an_engine_without_finish_reasons_ends_too(speculation: ModuleType) -> None:
     for limit in (3, 40):
         (answer,) = speculation.Speculation(
@@ -139,7 +184,7 @@ def test_rounds_go_on_where_the_last_one_ended(speculation: ModuleType) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("num_return_sequences", 2), ("beam_width", 2), ("return_context_logits", True), ("use_draft_logits", True)],
+    [("num_return_sequences", 2), ("beam_width", 2), ("return_context_logits", True)],
 )
 def test_what_drafts_do_not_go_with_is_named(speculation: ModuleType, name: str, value: object) -> None:
     assert speculation.refusal(asked([1], 5, **{name: value})).startswith(f"{name} is not supported")

@@ -56,7 +56,9 @@ class ChatAnswer:
         counts = [choice.reasoning_tokens for choice in self.read]
         known = [count for count in counts if count is not None]
         reasoning = sum(known) if len(known) == len(counts) else None
-        return ReasonedUsage(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, reasoning)
+        return ReasonedUsage(
+            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.predicted, reasoning
+        )
 
     def failure(self, index: int, text: str) -> OpenAIError | None:
         """Why a candidate that has ended is not what was asked for; a cut one is never held against that.

@@ -45,10 +45,13 @@ _CONTENT_DISCRIMINATOR = Discriminator(
     text_or_list, custom_error_type="content", custom_error_message="A string or an array of content parts is expected"
 )
 _Text = Annotated[TextPart, Tag(BRANCH + "text")]
-_TextParts = Annotated[list[Annotated[_Text, _PART_DISCRIMINATOR]], Tag(BRANCH + "parts"), Field(min_length=1)]
+_TextParts = Annotated[
+    list[Annotated[_Text, _PART_DISCRIMINATOR]], Tag(BRANCH + "parts"), Field(min_length=1, fail_fast=True)
+]
 _AnyParts = Annotated[
     list[Annotated[_Text | Annotated[RefusalPart, Tag(BRANCH + "refusal")], _PART_DISCRIMINATOR]],
     Tag(BRANCH + "parts"),
+    Field(fail_fast=True),
 ]
 _String = Annotated[str, Tag(BRANCH + "text")]
 TextContent = Annotated[_String | _TextParts, _CONTENT_DISCRIMINATOR]
@@ -101,13 +104,28 @@ class ToolCall(BaseModel):
     function: CalledFunction
 
 
+class Prediction(BaseModel):
+    """How the answer is thought to begin."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    type: Literal["content"]
+    content: TextContent
+
+    @property
+    def text(self) -> str:
+        """The predicted text."""
+        content = self.content
+        return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
 class AssistantMessage(_Message):
     """What the assistant said."""
 
     role: Literal["assistant"]
     content: AssistantContent | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
     function_call: CalledFunction | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -142,6 +160,9 @@ Message = Annotated[
         custom_error_message="The role must be one of 'system', 'developer', 'user', 'assistant', 'tool', 'function'",
     ),
 ]
+
+# However short they are: each one is checked, rendered and tokenized before anybody can tell that they do not fit.
+Messages = Annotated[list[Message], Field(min_length=1, max_length=16384, fail_fast=True)]
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:

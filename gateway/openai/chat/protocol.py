@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.config.model import SamplingDefaults
 from gateway.openai.body import parse_object
-from gateway.openai.chat.messages import AssistantMessage, Message, conversation, for_template
+from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template
 from gateway.openai.chat.tool_checks import check_parameters_of, history_conflicts, tool_conflicts
 from gateway.openai.chat.tools import (
     MOST_TOOLS,
@@ -56,7 +56,7 @@ class ChatCompletionRequest(GenerationFields):
     Null means absent. What becomes of parameters that are not listed here, docs/parameters.md tells.
     """
 
-    messages: list[Message] = Field(min_length=1, description="The conversation so far.")
+    messages: Messages = Field(description="The conversation so far.")
     max_completion_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, description="As max_tokens.")
     logprobs: bool = False
     top_logprobs: int | None = Field(default=None, ge=0, le=20, description="Needs logprobs.")
@@ -66,13 +66,14 @@ class ChatCompletionRequest(GenerationFields):
     parallel_tool_calls: bool = Field(default=True, description="Whether more than one call may be made.")
     functions: list[FunctionDefinition] = Field(default_factory=list, max_length=MOST_TOOLS, description="Old tools.")
     function_call: FunctionCallChoice | None = Field(default=None, description="Old tool_choice.")
+    prediction: Prediction | None = Field(default=None, description="How the answer is thought to begin.")
     response_format: ResponseFormat | None = Field(default=None, description="text when absent.")
     echo: bool = Field(default=False, description="Extension: repeats the message that is continued.")
     add_generation_prompt: bool | None = Field(default=None, description="Extension; true when absent.")
     continue_final_message: bool = Field(default=False, description="Extension.")
     chat_template: str | None = Field(default=None, min_length=1, max_length=65536, description="Extension.")
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, max_length=64, description="Extension.")
-    documents: list[dict[str, Any]] = Field(default_factory=list, description="Extension.")
+    documents: list[dict[str, Any]] = Field(default_factory=list, fail_fast=True, description="Extension.")
     metadata: dict[_MetadataKey, _MetadataValue] = Field(default_factory=dict, max_length=16)
     store: bool = False
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
@@ -125,6 +126,7 @@ class ChatCompletionRequest(GenerationFields):
             n=self.candidates,
             logprobs=self.logprobs or ranked,
             top_logprobs=self.top_logprobs or 0,
+            prediction=None if self.prediction is None else self.prediction.text,
         )
 
     def echoed(self) -> str:
@@ -169,7 +171,7 @@ def parse_chat_request(body: bytes) -> ChatCompletionRequest:
 def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     """Null means absent: in the request and in the objects of its own; never inside a schema, where it is a value."""
     data = {key: value for key, value in data.items() if value is not None}
-    for key in ("stream_options", "structured_outputs"):
+    for key in ("stream_options", "structured_outputs", "prediction"):
         data |= {key: _pruned(data[key])} if key in data else {}
     if isinstance(data.get("response_format"), dict):
         data["response_format"] = _pruned_inside(data["response_format"], "json_schema")
@@ -212,6 +214,9 @@ def _conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
             yield message, "continue_final_message", invalid
         if not for_template(request.messages[-1])["content"]:
             yield "'continue_final_message' needs a last message with text.", "messages", invalid
+    if request.prediction is not None and request.use_beam_search:
+        message = "'prediction' and 'use_beam_search' exclude each other: a prediction is one sequence."
+        yield message, "prediction", invalid
     if request.echo:
         yield from _echo_conflicts(request)
     yield from _tool_conflicts(request)

@@ -27,12 +27,12 @@ def _form(value: Any) -> str | None:
     return None
 
 
-_Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(min_length=1)]
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(min_length=1, fail_fast=True)]
 PromptField = Annotated[
     Annotated[str, Tag(BRANCH + "text")]
-    | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS), Tag(BRANCH + "texts")]
+    | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True), Tag(BRANCH + "texts")]
     | Annotated[_Ids, Tag(BRANCH + "ids")]
-    | Annotated[list[_Ids], Field(min_length=1, max_length=MOST_PROMPTS), Tag(BRANCH + "lists")],
+    | Annotated[list[_Ids], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True), Tag(BRANCH + "lists")],
     Discriminator(
         _form,
         custom_error_type="prompt_type",

@@ -98,6 +98,22 @@ _ADDITIONS = (
     ),
 )
 
+_DRAFTS = (
+    Parameter(
+        "num_draft_tokens",
+        "engine",
+        "integer 0 to 256",
+        "lets the draft model guess so many tokens at a time, which the engine checks together; 0 switches it off",
+        source="extension",
+        neutral=(0,),
+        how=_UNDECLARED,
+        asks_engine=True,
+        openai="What it is where a request does not say, the operator sets (`speculative`). Above 0 it does not go with"
+        " a form of the answer, demanded calls, `use_beam_search` and `prompt_logprobs`: 400. See"
+        " [configuration.md](configuration.md#drafts).",
+    ),
+)
+
 _ENDS = (
     _engine("min_tokens", "integer from 0", "is the number of tokens before which nothing ends the answer", 0),
     _gateway("ignore_eos", "boolean", "goes on after the model's end tokens", False, how="by sending no end id"),
@@ -203,5 +219,5 @@ _PROMPT = (
     ),
 )
 
-EXTENSIONS: tuple[Parameter, ...] = (*_SAMPLING, *_ADDITIONS, *_ENDS, *_OUTPUT, *_PROMPT)
+EXTENSIONS: tuple[Parameter, ...] = (*_SAMPLING, *_ADDITIONS, *_DRAFTS, *_ENDS, *_OUTPUT, *_PROMPT)
 """Extensions that are served wherever the engine can."""

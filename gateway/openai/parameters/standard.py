@@ -135,6 +135,21 @@ _LENGTH = (
     ),
 )
 
+_PREDICTION = (
+    Parameter(
+        "prediction",
+        "engine",
+        "object of type and content",
+        "is how the answer is thought to begin: what the engine would say itself costs it fewer steps",
+        CHAT,
+        how=Capability("impossible", "this model's engine takes no draft tokens."),
+        asks_engine=True,
+        openai="The answer is the same with any prediction. It helps up to the first token that differs, while OpenAI's"
+        " servers find back into it further on. `usage` counts accepted and rejected tokens where the engine tells"
+        " them, and rejected ones are no `completion_tokens`.",
+    ),
+)
+
 _LOGPROBS = (
     Parameter(
         "logprobs",
@@ -236,5 +251,13 @@ _ANNOTATIONS = tuple(
     )
 )
 
-STANDARD: tuple[Parameter, ...] = (*_REQUEST, *_SAMPLING, *_LENGTH, *_LOGPROBS, *_TEMPLATE, *_ANNOTATIONS)
+STANDARD: tuple[Parameter, ...] = (
+    *_REQUEST,
+    *_SAMPLING,
+    *_LENGTH,
+    *_PREDICTION,
+    *_LOGPROBS,
+    *_TEMPLATE,
+    *_ANNOTATIONS,
+)
 """OpenAI's parameters with an effect here, and its annotations."""

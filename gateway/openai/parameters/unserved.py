@@ -27,9 +27,6 @@ _TEXT = "the model reads and writes text only."
 _OPENAI = (
     _row("audio", "mapping of voice and format", "asks for speech", _TEXT),
     _row("modalities", "array of strings", "chooses text or speech", _TEXT, ["text"]),
-    _row(
-        "prediction", "mapping of type and content", "predicts much of the answer", "the engine takes no predictions."
-    ),
     _row("moderation", "mapping", "asks for moderation", "there is no moderation model here."),
     _row("verbosity", "string: low, medium or high", "asks for length", "ask for a length in a message.", "medium"),
     _row("web_search_options", "mapping", "lets the model search the web", "there is no search here."),

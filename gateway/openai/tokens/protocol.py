@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.openai.body import parse_object
-from gateway.openai.chat.messages import Message, conversation
+from gateway.openai.chat.messages import Messages, conversation
 from gateway.openai.chat.tool_checks import history_conflicts
 from gateway.openai.errors import OpenAIError
 from gateway.openai.generation import refuse_conflicts
@@ -32,7 +32,7 @@ class TokenizeRequest(_Request):
     """Text or a conversation, to be turned into token ids as a completion or a chat would be."""
 
     prompt: str | None = None
-    messages: list[Message] | None = Field(default=None, min_length=1)
+    messages: Messages | None = None
     add_special_tokens: bool | None = Field(
         default=None,
         description="Whether BOS is added where the text has none. Default: true for text, false for chat.",
@@ -61,7 +61,7 @@ class TokenizeRequest(_Request):
 class DetokenizeRequest(_Request):
     """Token ids to be turned into text."""
 
-    tokens: list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]]
+    tokens: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(fail_fast=True)]
 
 
 def parse_tokenize_request(body: bytes) -> TokenizeRequest:

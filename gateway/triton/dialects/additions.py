@@ -35,6 +35,9 @@ def put_prompt_table(
 ) -> tuple[int, ...]:
     """Add the prompt table.
 
+    Each virtual token carries the table's extra id, the others 0: TensorRT-LLM refuses tables without them where it
+    reuses KV-cache blocks, since all tables have the same token ids.
+
     Returns:
         The ids of its virtual tokens, which go before the prompt: those that follow the vocabulary.
 
@@ -51,4 +54,5 @@ def put_prompt_table(
         raise EngineError(ErrorKind.INVALID_REQUEST, "prompt_logprobs does not go together with prompt_table.")
     encoder.put_raw(wire, "prompt_embedding_table", table.embeddings.values, shape=table.embeddings.shape)
     encoder.put(wire, "prompt_vocab_size", table.length)
+    encoder.put(wire, "prompt_table_extra_ids", *[table.extra_id] * table.length, *[0] * len(request.prompt.ids))
     return tuple(range(vocab, vocab + table.length))

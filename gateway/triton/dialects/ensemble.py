@@ -1,4 +1,4 @@
-"""Text to the ensemble; token ids back where it exposes them, else text (contract sections 1.1, 1.2 and 4)."""
+"""Text to the ensemble or a BLS model; token ids back where it exposes them, else text (contract 1.1, 1.2, 1.6, 4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import ENSEMBLE
+from gateway.contract import BLS
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton.abilities import Abilities
@@ -16,6 +16,7 @@ from gateway.triton.dialects.answers import TextReader, TokenReader
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.constraints import put_beams, put_guide, put_min_tokens
 from gateway.triton.dialects.describe import describe_tensors
+from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder
 from gateway.triton.dialects.pump import ResponsePump
 from gateway.triton.dialects.returns import put_returns
@@ -32,15 +33,15 @@ _TOKEN_OUTPUTS = ("text_output", "output_ids", "sequence_length")
 
 
 class EnsembleEngine:
-    """An Engine that calls an ensemble with text.
+    """An Engine that calls an ensemble with text, or a BLS model, which has its tensors and a few more.
 
     Args:
         connection: the way to Triton.
-        model: the ensemble.
+        model: the ensemble or BLS model.
         features: what was discovered of it.
         abilities: which of its tensors give what.
-        engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does, and a
-            cancelled request then runs to its end in the engine.
+        engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does: a
+            request is then left by a gRPC cancel, which an ensemble does not pass on.
         adds_special_tokens: whether preprocessing adds BOS to every prompt.
     """
 
@@ -55,7 +56,7 @@ class EnsembleEngine:
         adds_special_tokens: bool,
     ) -> None:
         self._connection = connection
-        self._encoder = RequestEncoder(model, ENSEMBLE)
+        self._encoder = RequestEncoder(model, BLS)
         self._features = features
         self._abilities = abilities
         self._stopper = StopSender(connection, engine) if engine is not None else None
@@ -116,7 +117,8 @@ class EnsembleEngine:
         wire = encoder.request(request.id, _TOKEN_OUTPUTS if tokens else _TEXT_OUTPUTS)
         encoder.put(wire, "text_input", self._prompt_text(request.prompt))
         encoder.put(wire, "max_tokens", request.max_tokens)
-        encoder.put(wire, "stream", request.beam_width == 1)
+        draft = self._abilities.draft_model if request.num_draft_tokens else None
+        encoder.put(wire, "stream", request.beam_width == 1 and (draft is None or draft.streams))
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
@@ -124,6 +126,8 @@ class EnsembleEngine:
         put_min_tokens(encoder, wire, request)
         put_guide(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
+        put_draft(encoder, wire, request)
+        put_draft_model(encoder, wire, request)
         put_beams(encoder, wire, request, self._abilities, length_penalty="length_penalty")
         if request.logit_bias:
             raise unsupported("logit_bias", encoder.model.name)

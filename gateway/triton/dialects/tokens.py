@@ -16,6 +16,7 @@ from gateway.triton.dialects.answers import TokenReader
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.constraints import put_beams, put_guide, put_logit_bias, put_min_tokens
 from gateway.triton.dialects.describe import describe_tensors
+from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder, pack_words
 from gateway.triton.dialects.returns import put_returns
 from gateway.triton.dialects.sampling import put_end_id, put_sampling
@@ -109,6 +110,8 @@ class TokensEngine:
         put_guide(encoder, wire, request, self._abilities)
         put_logit_bias(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
+        put_draft(encoder, wire, request)
+        put_draft_model(encoder, wire, request)
         put_beams(encoder, wire, request, self._abilities, length_penalty="len_penalty")
         for name in put_returns(encoder, wire, request, self._abilities):
             wire.outputs.add(name=name)

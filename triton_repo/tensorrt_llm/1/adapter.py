@@ -17,6 +17,8 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # With tritonserver 2.51, an answer sent at once after learning of a cancel was at times never acknowledged, and the
 # model hung for ever. Why is not known. With this pause, three runs of 12,500 cancels each had no failure.
 _AFTER_CANCEL_S = 0.002
+# The question costs as much as an answer, several switches between processes: an engine may ask it for every token.
+_CANCEL_CHECK_S = 0.02
 
 
 class Handle:
@@ -32,24 +34,44 @@ class Handle:
         self._sender = sender
         self._ended = False
         self._lock = threading.Lock()
+        self._next_check = 0.0
+        self._sent: dict[str, tuple[Any, Any]] = {}  # constants and their tensors, by name
 
     def is_cancelled(self) -> bool:
-        """Whether the client is gone; False once the last answer is out."""
+        """Whether the client is gone, as of at most 20 ms ago; False once the last answer is out."""
+        now = time.monotonic()
         # Under the lock: asked beside or after the final flag, the question crashes tritonserver.
         with self._lock:
-            if self._ended or not self._sender.is_cancelled():
+            if self._ended or now < self._next_check:
+                return False
+            if not self._sender.is_cancelled():
+                self._next_check = now + _CANCEL_CHECK_S
                 return False
         time.sleep(_AFTER_CANCEL_S)
         return True
 
     def send(self, tensors: wire.Tensors, *, final: bool) -> None:
         """Answer with tensors by name; nothing follows the final answer."""
-        outputs = [pb_utils.Tensor(name, array) for name, array in tensors.items()]
         with self._lock:
             if self._ended:
                 return
+            outputs = [self._tensor(name, array) for name, array in tensors.items()]
             self._sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=_FINAL if final else 0)
             self._ended = final
+
+    def _tensor(self, name: str, array: Any) -> Any:
+        """A constant that comes again (`wire` makes them read-only) keeps its tensor, which lies in shared memory then.
+
+        The lock is held: no two threads may send one tensor for the first time.
+        """
+        if array.flags.writeable:
+            return pb_utils.Tensor(name, array)
+        before = self._sent.get(name)
+        if before is not None and before[0] is array:
+            return before[1]
+        tensor = pb_utils.Tensor(name, array)
+        self._sent[name] = (array, tensor)
+        return tensor
 
     def refuse(self, error: RefusedError) -> None:
         """Answer that a request is not taken."""

@@ -17,6 +17,7 @@ import ctypes
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from reference.safetensors import ModelError
 from wire_additions import DRAFT, LORA, PROMPT_TABLE
 
 _LOG = logging.getLogger("tensorrt_llm")
+_METRICS_S = 0.1  # a gauge's new value costs as much as an answer: those that change with each step are told that often
 
 
 class Adapter(BaseAdapter):
@@ -134,6 +136,8 @@ class _Metrics:
         self._families: list[Any] = []  # a family must outlive its metrics
         self._gauges: dict[str, Any] = {}
         self._last: dict[str, float] = {}
+        self._requests: tuple[int, ...] = ()
+        self._due = 0.0
         families = {
             "request": ("nv_trt_llm_request_metrics", "request_type", "TRT LLM request metrics"),
             "kv": ("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", "TRT LLM KV cache block metrics"),
@@ -151,7 +155,12 @@ class _Metrics:
                 self._gauges[f"{group}.{kind}"] = family.Metric(labels={**labels, label: kind})
 
     def publish(self, stats: Stats) -> None:
-        """Set every gauge that changed."""
+        """Set every gauge that changed: at once when requests come, go or move on, else every 0.1 s."""
+        now = time.monotonic()
+        requests = (stats.active, stats.scheduled, stats.context, stats.waiting)
+        if requests == self._requests and now < self._due:
+            return
+        self._requests, self._due = requests, now + _METRICS_S
         values: dict[str, float] = {
             "request.active": stats.active,
             "request.max": stats.max_active,

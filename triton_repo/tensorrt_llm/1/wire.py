@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from reference.request import (
     GUIDE_KINDS,
+    NO_DRAFT,
     NO_GUIDED_DECODER,
     Guide,
     Perf,
@@ -34,10 +36,6 @@ MAX_TOP_LOG_PROBS = 20
 
 # Absent, empty, zero or false they mean nothing; anything else this engine cannot do, and says so.
 _REFUSED = {
-    **dict.fromkeys(
-        ("draft_logits", "draft_acceptance_threshold"),
-        "draft_logits: the engine accepts draft tokens by their ids alone",
-    ),
     **dict.fromkeys(
         ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"),
         "lookahead decoding is not supported by the engine",
@@ -228,7 +226,7 @@ def parse(
         guide=_parse_guide(read, guided=guided),
         lora=parse_lora(read) if LORA in takes else None,
         prompt_table=parse_prompt_table(read) if PROMPT_TABLE in takes else None,
-        draft=parse_draft(read) if DRAFT in takes else (),
+        draft=parse_draft(read) if DRAFT in takes else NO_DRAFT,
         is_cancelled=is_cancelled,
     )
     wanted = Wanted(
@@ -315,7 +313,7 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
     request = response.request
     tensors: Tensors = {
         "output_ids": np.asarray(response.ids, np.int32).reshape(1, 1, -1),
-        "sequence_length": np.array([[len(response.ids)]], np.int32),
+        "sequence_length": _count(len(response.ids)),
     }
     if request.log_probs:
         tensors["output_log_probs"] = np.asarray(response.log_probs, np.float32).reshape(1, 1, -1)
@@ -326,9 +324,9 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
         rows = response.logits[:, None] if request.streaming else response.logits[None]
         tensors["generation_logits"] = rows[None]
     if wanted.num_input_tokens:
-        tensors["num_input_tokens"] = np.array([[len(request.prompt)]], np.int32)
+        tensors["num_input_tokens"] = _count(len(request.prompt))
     if wanted.num_output_tokens:
-        tensors["num_output_tokens"] = np.array([[len(response.ids)]], np.int32)
+        tensors["num_output_tokens"] = _count(len(response.ids))
     if wanted.finish_reason and response.finish:
         tensors["finish_reason"] = np.array([[response.finish.encode()]], np.object_)
     if response.prompt is not None:
@@ -336,6 +334,14 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
     if response.perf is not None:
         tensors |= _perf_tensors(response.perf)
     return tensors
+
+
+@lru_cache(1024)
+def _count(value: int) -> NDArray[np.int32]:
+    """The same array for the same value, INT32 [1, 1]: what does not change from token to token is made once."""
+    array = np.array([[value]], np.int32)
+    array.setflags(write=False)
+    return array
 
 
 def _alternatives(name: str, tokens: Sequence[Sequence[tuple[int, float]]], k: int) -> Tensors:

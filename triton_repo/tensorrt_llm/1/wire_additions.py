@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from reference.request import LoraTask, PromptTable, RefusedError
+from reference.request import Draft, LoraTask, PromptTable, RefusedError
 
 LORA, PROMPT_TABLE, DRAFT = "lora", "prompt_table", "draft"
 _EVERY = frozenset((LORA, PROMPT_TABLE, DRAFT))
@@ -18,7 +18,10 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
         ("prompt_embedding_table", "prompt_vocab_size", "prompt_table_extra_ids"),
         "prompt_embedding_table: the engine was not built with a prompt table",
     ),
-    DRAFT: (("draft_input_ids",), "draft_input_ids: the engine does not accept draft tokens"),
+    DRAFT: (
+        ("draft_input_ids", "draft_logits", "draft_acceptance_threshold"),
+        "draft_input_ids: the engine does not accept draft tokens",
+    ),
 }
 
 
@@ -86,10 +89,29 @@ def parse_prompt_table(read: Reader) -> PromptTable | None:
     return PromptTable(table.astype(np.float32), extra_ids)
 
 
-def parse_draft(read: Reader) -> tuple[int, ...]:
-    """The draft: ``draft_input_ids`` INT32 [1, tokens]."""
-    row = read.row("draft_input_ids")
-    return () if row is None else tuple(row.reshape(-1).tolist())
+def parse_draft(read: Reader) -> Draft:
+    """The draft.
+
+    Its tensors are ``draft_input_ids`` INT32 [1, tokens], ``draft_logits`` FP32 [1, tokens, vocabulary] and
+    ``draft_acceptance_threshold`` FP32 [1, 1].
+
+    Raises:
+        RefusedError: a part without those that it belongs to, or a value that no draft can have.
+    """
+    ids, logits, threshold = (
+        read.row("draft_input_ids"),
+        read.row("draft_logits"),
+        read.scalar("draft_acceptance_threshold"),
+    )
+    if logits is not None and ids is None:
+        raise RefusedError("draft_logits must be given together with draft_input_ids")
+    if threshold is not None and logits is None:
+        raise RefusedError("draft_acceptance_threshold must be given together with draft_logits")
+    if threshold is not None and not 0 < threshold <= 1:
+        raise RefusedError("draft_acceptance_threshold must be above 0, to 1")
+    if logits is not None and np.isnan(logits).any():
+        raise RefusedError("draft_logits must not hold NaN")
+    return Draft(() if ids is None else tuple(ids.reshape(-1).tolist()), _copy(logits), threshold)
 
 
 def _copy(array: NDArray[Any] | None) -> NDArray[Any] | None:

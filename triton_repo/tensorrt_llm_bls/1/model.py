@@ -223,17 +223,28 @@ class TritonPythonModel:
             raise _RequestError(refusal)
         return speculation.Speculation(
             inputs,
-            draft=lambda asked: self._ask(job, self._draft, asked),
+            draft=lambda asked: self._ask_draft(job, asked),
             target=lambda asked: self._ask(job, self._engine, asked),
             drafts=speculation.draft_length(inputs),
         ).answers()
+
+    def _ask_draft(self, job: _Job, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        """The one answer of the draft; None where it refuses, for instance since its context is full."""
+        try:
+            return self._ask(job, self._draft, inputs)
+        except _RequestError as error:
+            pb_utils.Logger.log_warn(f"tensorrt_llm_bls: going on without {self._draft}: {error}")
+            return None
 
     def _ask(self, job: _Job, model: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The one answer of an engine."""
         if job.stopped:
             return {"output_ids": np.zeros((1, 1, 0), np.int32), "sequence_length": np.zeros((1, 1), np.int32),
                     "finish_reason": np.array([[b"cancelled"]], np.object_)}  # fmt: skip
-        outputs = self._engine_outputs if model == self._engine else ["output_ids", "sequence_length"]
+        outputs = self._engine_outputs
+        if model != self._engine:
+            logits = ["generation_logits"] if "return_generation_logits" in inputs else []
+            outputs = ["output_ids", "sequence_length", *logits]
         answers = []
         for response in self._stream(_request(model, job.request_id, inputs, outputs)):
             job.heard_at = time.monotonic()

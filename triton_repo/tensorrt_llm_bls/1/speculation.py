@@ -1,6 +1,7 @@
 """Speculative decoding with a draft model: it guesses some tokens, the target checks them in one step.
 
-Only what the target itself draws becomes part of an answer, so that a greedy answer is the target's own.
+The target takes a guess where it draws the same token, so that an answer is its own. With ``use_draft_logits`` it
+compares what both models think of the guess: a greedy answer is still its own, a sampled one as probable as ever.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ _REFUSED = {
     "beam_width": "beams cannot be drafted for",
     "return_context_logits": "context logits are not supported with speculative decoding",
     "return_generation_logits": "generation logits are not supported with speculative decoding",
-    "use_draft_logits": "drafts are checked by their token ids alone",
     "guided_decoding_guide_type": "a guide would begin anew at each draft",
     "prompt_embedding_table": "the draft model has no prompt table",
     "num_prompt_log_probs": "prompt log-probs are not supported with speculative decoding",
 }
 _ONES = ("num_return_sequences", "beam_width")  # 1 is their neutral value
+_OWN = ("num_draft_tokens", "use_draft_logits")
 _TARGET_ONLY = ("lora_task_id", "lora_weights", "lora_config", "return_perf_metrics", "return_log_probs")
 _TARGET_ONLY += ("num_top_log_probs", "return_num_input_tokens", "return_num_output_tokens", "return_finish_reason")
 _JOINED = {"output_log_probs": 2, "top_log_probs": 1, "top_log_probs_ids": 1}  # along which axis
-_FIRST = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "num_input_tokens")
+_FIRST = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "num_input_tokens", "num_cached_tokens")
+_FIRST += ("kv_cache_reused_blocks", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks")
 _SUMMED = ("cum_log_probs", "total_draft_tokens", "total_accepted_draft_tokens")
 
 Call = Callable[[Tensors], Tensors]
+DraftCall = Callable[[Tensors], "Tensors | None"]
 
 
 def draft_length(inputs: Tensors) -> int:
@@ -58,15 +61,16 @@ class Speculation:
 
     Attributes:
         inputs: of the engine, with everything that was asked for.
-        draft: calls the draft model's engine, for one response.
+        draft: calls the draft model's engine, for one response; None: it cannot go on, and the target does alone.
         target: calls the target's.
         drafts: tokens guessed at a time.
     """
 
     inputs: Tensors
-    draft: Call
+    draft: DraftCall
     target: Call
     drafts: int
+    _drafting: bool = True
 
     def answers(self) -> Iterator[Tensors]:
         """What the target answers, round by round; when not streaming, everything in the last one.
@@ -95,10 +99,13 @@ class Speculation:
     def _round(self, tokens: list[int], room: int, done: int) -> tuple[list[int], Tensors, bytes]:
         """One guess and its check: the new tokens, the target's answer, and why the generation has ended, if it has."""
         common = self._continue(tokens, done)
-        guessed = self._guess(common, min(self.drafts, room - 1))
-        asked = {**common, "request_output_len": _scalar(len(guessed) + 1)}
+        guessed, logits = self._guess(common, min(self.drafts, room - 1))
+        count = len(guessed) + 1 if self._drafting else min(self.drafts + 1, room)
+        asked = {**common, "request_output_len": _scalar(count)}
         if guessed:
             asked["draft_input_ids"] = np.array([guessed], np.int32)
+        if logits is not None:
+            asked["draft_logits"] = logits
         if done:  # the target has them from the first round
             asked = {name: value for name, value in asked.items() if name not in ("lora_weights", "lora_config")}
         answer = self.target(asked)
@@ -113,25 +120,37 @@ class Speculation:
         # An engine without finish reasons: it ended by itself where nothing came, or just what was guessed.
         return new, answer, b"stop" if not new or new == guessed else b""
 
-    def _guess(self, common: Tensors, count: int) -> list[int]:
-        if count < 1:
-            return []
+    def _guess(self, common: Tensors, count: int) -> tuple[list[int], np.ndarray | None]:
+        """The draft's tokens, and [1, tokens, vocabulary] logits of them where the target shall have these."""
+        if count < 1 or not self._drafting:
+            return [], None
         asked = {name: value for name, value in common.items() if name not in _TARGET_ONLY}
-        answer = self.draft({**asked, "request_output_len": _scalar(count)})
+        asked["request_output_len"] = _scalar(count)
+        with_logits = _flag(self.inputs, "use_draft_logits")
+        if with_logits:
+            asked["return_generation_logits"] = np.array([[True]])
+        answer = self.draft(asked)
+        if answer is None:
+            self._drafting = False
+            return [], None
         ids: list[int] = answer["output_ids"].reshape(-1)[: int(answer["sequence_length"].reshape(-1)[0])].tolist()
-        return ids
+        if not with_logits or not ids:
+            return ids, None
+        logits = answer["generation_logits"]
+        return ids, logits.reshape(1, -1, logits.shape[-1])[:, : len(ids)]
 
     def _continue(self, tokens: list[int], done: int) -> Tensors:
         """The inputs of a call that goes on after the tokens."""
-        inputs = {name: value for name, value in self.inputs.items() if name not in ("num_draft_tokens", *_REFUSED)}
+        inputs = {name: value for name, value in self.inputs.items() if name not in (*_OWN, *_REFUSED)}
         inputs["input_ids"] = np.array([tokens], np.int32)
         inputs["input_lengths"] = _scalar(len(tokens))
         inputs["streaming"] = np.array([[False]])
         inputs["exclude_input_in_output"] = np.array([[True]])
         if "min_tokens" in inputs:
             inputs["min_tokens"] = _scalar(max(0, int(inputs["min_tokens"].reshape(-1)[0]) - done))
-        if "seed" in inputs:  # else every round would draw with the same random numbers
-            inputs["seed"] = np.array([[(int(inputs["seed"].reshape(-1)[0]) + done) % 2**64]], np.uint64)
+        if done:  # else every round would draw with the same random numbers; the engine's own seed is 0
+            seed = int(inputs["seed"].reshape(-1)[0]) if "seed" in inputs else 0
+            inputs["seed"] = np.array([[(seed + done) % 2**64]], np.uint64)
         return inputs
 
 

@@ -111,7 +111,7 @@ class ReferenceEngine:
                 request's answer.
         """
         request.check(max_seq_len=self.limits.max_seq_len, vocab=self.vocab_size)
-        _check_table(request, self._model.config.hidden)
+        _check_table(request, self._model.config.hidden, reuse=self.limits.kv_reuse_blocks > 0)
         if request.guide is not None and self._guided is None:
             raise RefusedError(NO_GUIDED_DECODER)
         request.arrival_ns = time.monotonic_ns()
@@ -273,7 +273,7 @@ class ReferenceEngine:
         before, finish = len(sequence.tokens), None
         for row in sequence.next_logits(logits):
             try:
-                draw = sequence.sampler.draw(row, sequence.tokens)
+                draw = sequence.sampler.draw(row, sequence.tokens, sequence.guess())
             except GuideError as error:
                 self._responses.append(_guide_failed(sequence.request, error))
                 self._free(sequence)
@@ -301,9 +301,13 @@ class ReferenceEngine:
             self._to_cancel.discard(sequence.request.id)
 
 
-def _check_table(request: Request, hidden: int) -> None:
+def _check_table(request: Request, hidden: int, *, reuse: bool) -> None:
     table = request.prompt_table
-    if table is not None and (table.rows.ndim != 2 or table.rows.shape[1] != hidden):
+    if table is None:
+        return
+    if reuse and not table.extra_ids:  # as TensorRT-LLM, for which all tables have the same token ids
+        raise RefusedError("Input token extra ids must be provided when enabling kv cache reuse with prompt table")
+    if table.rows.ndim != 2 or table.rows.shape[1] != hidden:
         raise RefusedError(f"prompt_embedding_table must have shape [1, rows, {hidden}]")
 
 

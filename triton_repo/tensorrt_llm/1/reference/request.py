@@ -97,6 +97,25 @@ class PromptTable(NamedTuple):
     extra_ids: tuple[int, ...] = ()
 
 
+class Draft(NamedTuple):
+    """Tokens that are thought to follow the prompt.
+
+    Attributes:
+        ids: token ids.
+        logits: [ids, vocab], the raw logits that each was drawn from under the sampling of the request; None where
+            they are just guesses.
+        threshold: a token is accepted whose probability is at least this part of what the draft gave it; None draws
+            the part anew for each, which leaves the distribution of answers as it is.
+    """
+
+    ids: tuple[int, ...] = ()
+    logits: NDArray[np.float32] | None = None
+    threshold: float | None = None
+
+
+NO_DRAFT = Draft()
+
+
 @dataclass(eq=False)
 class Request:
     """One sequence to generate.
@@ -118,8 +137,8 @@ class Request:
         guide: what the answer is held to; None leaves it free.
         lora: the adapter that is added to the model.
         prompt_table: embeddings of prompt ids beyond the vocabulary.
-        draft: token ids that are thought to follow the prompt; they are checked together, and those that the model
-            would have drawn itself save it steps. They never change what is drawn.
+        draft: what is thought to follow the prompt; its tokens are checked together, and those that are accepted save
+            the model steps. Without logits they never change what is drawn.
         is_cancelled: asked once in each step.
         handle: the caller's own, untouched.
         arrival_ns: set by the engine that takes it.
@@ -144,7 +163,7 @@ class Request:
     guide: Guide | None = None
     lora: LoraTask | None = None
     prompt_table: PromptTable | None = None
-    draft: tuple[int, ...] = ()
+    draft: Draft = NO_DRAFT
     is_cancelled: Callable[[], bool] = bool
     handle: object = None
     arrival_ns: int = 0
@@ -163,8 +182,7 @@ class Request:
         if not length:
             raise RefusedError("input_ids must hold at least one token")
         self._check_prompt(vocab)
-        if self.draft and (min(self.draft) < 0 or max(self.draft) >= vocab):
-            raise RefusedError(f"draft_input_ids must be within the vocabulary of {vocab} tokens")
+        self._check_draft(vocab)
         if self.max_tokens < 1:
             raise RefusedError("request_output_len must be at least 1")
         if self.end_id >= vocab:
@@ -174,6 +192,13 @@ class Request:
             raise RefusedError(f"embedding_bias must have {vocab} values, not {bias.size}")
         if any(max(word) >= vocab or min(word) < 0 for word in self.sampling.bad_words):
             raise RefusedError(f"bad_words_list must be within the vocabulary of {vocab} tokens")
+
+    def _check_draft(self, vocab: int) -> None:
+        ids, logits = self.draft.ids, self.draft.logits
+        if ids and (min(ids) < 0 or max(ids) >= vocab):
+            raise RefusedError(f"draft_input_ids must be within the vocabulary of {vocab} tokens")
+        if logits is not None and logits.shape != (len(ids), vocab):
+            raise RefusedError(f"draft_logits must have shape [1, {len(ids)}, {vocab}]")
 
     def _check_prompt(self, vocab: int) -> None:
         table = self.prompt_table

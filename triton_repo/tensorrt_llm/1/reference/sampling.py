@@ -29,6 +29,20 @@ class Draw(NamedTuple):
     top: list[tuple[int, float]]
 
 
+class Guess(NamedTuple):
+    """A draft's next token, which is accepted or replaced.
+
+    Attributes:
+        token: its id.
+        logits: [vocab], raw, that it was drawn from.
+        threshold: the part of its probability there that it must have here; None draws it at random.
+    """
+
+    token: int
+    logits: NDArray[np.float32]
+    threshold: float | None
+
+
 class Sampler:
     """Draws the tokens of one sequence.
 
@@ -60,18 +74,22 @@ class Sampler:
             top_k = 1  # neither given: greedy, whatever the temperature
         self._temperature = 1.0 if temperature is None else temperature
         self._top_k, self._top_p = top_k, top_p or 1.0
-        self._rng = np.random.Generator(np.random.PCG64(sampling.seed))
+        # Whoever drafts with logits has drawn with this seed: what decides on its tokens must not follow from that.
+        seed = sampling.seed if request.draft.logits is None else [sampling.seed, 1]
+        self._rng = np.random.Generator(np.random.PCG64(seed))
         self._counts: NDArray[np.int64] | None = None
         if sampling.repetition_penalty != 1 or sampling.presence_penalty or sampling.frequency_penalty:
             real = [token for token in request.prompt if token < vocab]  # the others are rows of a prompt table
             self._counts = np.bincount(real, minlength=vocab)
 
-    def draw(self, logits: NDArray[np.float32], tokens: Sequence[int]) -> Draw:
+    def draw(self, logits: NDArray[np.float32], tokens: Sequence[int], guess: Guess | None = None) -> Draw:
         """Draw the next token.
 
         Args:
             logits: [vocab], float32.
             tokens: prompt and everything generated so far.
+            guess: a token to accept or to replace so that, without a threshold, the outcome is distributed as if there
+                were none (speculative sampling, https://arxiv.org/abs/2211.17192). Greedy, only the best is accepted.
 
         Raises:
             GuideError: the guide is too complex to go on.
@@ -83,11 +101,9 @@ class Sampler:
             survivors = 0.0
         else:
             ids, mass = self._survivors(self._apply_min_p(scores))
-            total = np.cumsum(mass)
-            place = int(np.searchsorted(total, self._rng.random() * total[-1], side="right"))
-            place = min(place, len(mass) - 1)
+            place = self._pick(mass) if guess is None else self._check(ids, mass, guess, tokens)
             token = int(ids[place])
-            survivors = float(np.log(mass[place] / total[-1])) if wants_log_probs else 0.0
+            survivors = float(np.log(mass[place] / mass.sum())) if wants_log_probs else 0.0
         if self._counts is not None:
             self._counts[token] += 1
         if self._matcher is not None:
@@ -97,6 +113,25 @@ class Sampler:
         full = log_softmax(scores)
         top = best_log_probs(full, self._request.top_log_probs)
         return Draw(token, survivors if self._normalize else float(full[token]), top)
+
+    def _pick(self, mass: Doubles) -> int:
+        """The place of a candidate, drawn by mass."""
+        total = np.cumsum(mass)
+        place = int(np.searchsorted(total, self._rng.random() * total[-1], side="right"))
+        return min(place, len(mass) - 1)
+
+    def _check(self, ids: NDArray[np.int64], mass: Doubles, guess: Guess, tokens: Sequence[int]) -> int:
+        """The place of the guess where it is accepted, else of a candidate that the draft gave too little."""
+        drafted = np.zeros(self.vocab)
+        others, other_mass = self._survivors(self._apply_min_p(self._process(guess.logits, tokens)))
+        drafted[others] = other_mass / other_mass.sum()
+        own = mass / mass.sum()
+        threshold = self._rng.random() if guess.threshold is None else guess.threshold
+        places = np.flatnonzero(ids == guess.token)
+        if places.size and own[places[0]] >= threshold * drafted[guess.token]:
+            return int(places[0])
+        left = np.maximum(own - drafted[ids], 0.0)
+        return self._pick(left if left.any() else own)
 
     @property
     def ended(self) -> bool:

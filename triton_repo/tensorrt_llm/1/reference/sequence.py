@@ -11,7 +11,7 @@ import numpy as np
 
 from reference.llama import BLOCK, Chunk
 from reference.request import Finish, Perf, PromptScores, Request, Response
-from reference.sampling import best_log_probs, log_softmax
+from reference.sampling import Guess, best_log_probs, log_softmax
 from reference.words import ends_with
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RunningSequence:
 
     def __post_init__(self) -> None:
         """Begin the prompt's scores where they are wanted, and cut the draft to what can be of use."""
-        self._draft = list(self.request.draft[: self.limit - 1])
+        self._draft = list(self.request.draft.ids[: self.limit - 1])
         if self.scores_prompt:
             self._prompt = PromptScores()
 
@@ -86,6 +86,13 @@ class RunningSequence:
         count = max(0, self.cache.length - len(self.tokens) + 1)
         return logits[len(logits) - count :]
 
+    def guess(self) -> Guess | None:
+        """The next token of the draft with the logits that it was drawn from; None where there are none of it."""
+        logits = self.request.draft.logits
+        if logits is None or not self._draft:
+            return None
+        return Guess(self._draft[0], logits[self._accepted], self.request.draft.threshold)
+
     def take_draft(self, token: int) -> bool:
         """Whether the drawn token is the next one of the draft; if not, the draft is over."""
         if self._draft and self._draft[0] == token:
@@ -97,7 +104,7 @@ class RunningSequence:
 
     def drop_rejected(self) -> None:
         """Forget the keys and values of draft tokens that were not accepted."""
-        if self.request.draft:
+        if self.request.draft.ids:
             self.cache.length = min(self.cache.length, max(len(self.request.prompt), len(self.tokens) - 1))
 
     @property
@@ -107,7 +114,9 @@ class RunningSequence:
         salt = b"" if request.adapter is None else request.adapter.digest
         if request.prompt_table is not None:
             salt += hashlib.sha256(request.prompt_table.rows.tobytes()).digest()
-            salt += repr(request.prompt_table.extra_ids).encode()
+            # Without the zeros of the tokens after the table, which say nothing and are as many as the prompt is long.
+            extra = np.array(request.prompt_table.extra_ids, np.uint64).tobytes().rstrip(b"\0")
+            salt += hashlib.sha256(extra).digest()
         return salt
 
     def score_prompt(self, logits: Floats) -> None:
@@ -190,7 +199,7 @@ class RunningSequence:
             last_token_ns=self._last_token_ns,
             blocks=(self.cache.blocks, self.reused_blocks),
             cached_tokens=self.reused_blocks * BLOCK,
-            drafts=(len(self.request.draft), self._accepted) if self.request.draft else None,
+            drafts=(len(self.request.draft.ids), self._accepted) if self.request.draft.ids else None,
         )
 
 

@@ -1,0 +1,97 @@
+"""What is guessed of an answer before it is generated: by the client, or by a draft model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gateway.config import ModelSettings
+from gateway.generation import EngineFeatures
+from gateway.serving.ask import Options
+from gateway.serving.errors import RefusedError
+from gateway.serving.loading import ModelParts
+from gateway.serving.prompts import LONG
+
+
+class Draft(NamedTuple):
+    """A predicted answer.
+
+    Attributes:
+        ids: all of it.
+        limit: tokens of it that may be sent; None is all of them.
+        reserved: tokens of the context that are kept free for it.
+    """
+
+    ids: tuple[int, ...] = ()
+    limit: int | None = None
+    reserved: int = 0
+
+
+NO_DRAFT = Draft()
+
+
+def is_long(options: Options) -> bool:
+    """Whether the prediction is better tokenized off the event loop."""
+    return len(options.prediction or "") > LONG
+
+
+def tokenize_prediction(options: Options, parts: ModelParts) -> tuple[int, ...]:
+    """The ids of the predicted text, in which nothing is a control token; none where nothing is predicted.
+
+    Raises:
+        RefusedError: it is longer than any answer.
+    """
+    text = options.prediction
+    if not text:
+        return ()
+    if len(text) > parts.max_seq_len * parts.tokenizer.longest_token:
+        message = f"The prediction is longer than this model's context of {parts.max_seq_len} tokens."
+        raise RefusedError(message, "prediction", "string_above_max_length")
+    return tuple(parts.tokenizer.encode_literal(text))
+
+
+def fit_draft(ids: tuple[int, ...], options: Options, features: EngineFeatures, room: int) -> Draft:
+    """How much of a prediction is sent.
+
+    An engine with a fixed number of draft tokens wants room for them beside the answer, which they must not shorten; an
+    answer of any length leaves them half of the room at most.
+
+    Args:
+        ids: of the prediction.
+        options: of the request.
+        features: of the engine.
+        room: tokens that the prompt leaves of the context.
+    """
+    most = features.max_draft_tokens
+    if not ids or most is None:
+        return Draft(ids)
+    spare = room // 2 if options.max_tokens is None else room - options.max_tokens
+    limit = max(0, min(len(ids), most, spare))
+    return Draft(ids, limit, limit)
+
+
+def draft_length(options: Options, settings: ModelSettings) -> int:
+    """Tokens that the draft model guesses at a time, 0 for none.
+
+    The operator's number holds for requests that say nothing and that go with it.
+
+    Raises:
+        RefusedError: the request wants a draft model and something that goes with none.
+    """
+    wanted = options.num_draft_tokens
+    if wanted == 0:
+        return 0
+    obstacle = _obstacle(options)
+    if obstacle is None:
+        return settings.speculative.num_draft_tokens or 0 if wanted is None else wanted
+    if wanted:
+        message = f"'num_draft_tokens' does not go together with {obstacle}; leave it out, or send 0."
+        raise RefusedError(message, "num_draft_tokens", "invalid_value")
+    return 0
+
+
+def _obstacle(options: Options) -> str | None:
+    if options.guide is not None:
+        return "a form that the answer is held to, such as 'response_format' or a demanded call"
+    if options.beam_width > 1:
+        return "'use_beam_search'"
+    return None if options.prompt_logprobs is None else "'prompt_logprobs'"

@@ -1,0 +1,34 @@
+"""The tensors of speculative decoding: a request's own draft, or a draft model's (contract sections 1.3 and 1.6)."""
+
+from __future__ import annotations
+
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.request import GenerationRequest
+from gateway.triton.dialects.encoder import RequestEncoder
+from gateway.triton.errors import unsupported
+
+
+def put_draft(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+    """Add the request's own draft, as much of it as may be sent.
+
+    Raises:
+        EngineError: the model takes none.
+    """
+    sent = request.draft[: request.draft_limit]
+    if sent and not encoder.put(wire, "draft_input_ids", *sent):
+        raise unsupported("prediction", encoder.model.name)
+
+
+def put_draft_model(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+    """Let the draft model of a BLS model guess.
+
+    Raises:
+        EngineError: the model has none.
+    """
+    if not request.num_draft_tokens:
+        return
+    if not encoder.put(wire, "num_draft_tokens", request.num_draft_tokens):
+        raise unsupported("num_draft_tokens", encoder.model.name)
+    if request.use_draft_logits:
+        encoder.put(wire, "use_draft_logits", True)

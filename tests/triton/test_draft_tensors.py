@@ -1,0 +1,207 @@
+"""Drafts: which models take them, and what goes over the wire for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from scripted_triton import ScriptedTriton, ask, inputs_of, ints, play, stock_config, stock_configs, text, tokens
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import Engine, EngineChunk, EngineError
+from gateway.generation.request import GenerationRequest
+from gateway.triton import EngineOptions, discovery
+from gateway.triton.assembly import DiscoveryError
+from gateway.triton.client import TritonClient
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.grpcio import GrpcioTransport, open_channel
+
+BLS = "tensorrt_llm_bls"
+OWN = ("max_concurrent_requests", "engine_silence_seconds")
+EXTENSIONS = ("output_ids", "sequence_length", "finish_reason", "num_cached_tokens")
+
+
+def bls_configs(draft: str | None = "guess", **parameters: str) -> dict[str, Any]:
+    """This project's repository with a draft model."""
+    configs = stock_configs() | {BLS: stock_config(BLS)}
+    if draft is not None:
+        configs[draft] = stock_config("tensorrt_llm")
+        configs[draft].name = draft
+        configs[BLS].parameters["tensorrt_llm_draft_model_name"].string_value = draft
+    for name, value in parameters.items():
+        configs[BLS].parameters[name].string_value = value
+    return configs
+
+
+def upstream_configs(**parameters: str) -> dict[str, Any]:
+    """As upstream's templates come, which answer with text alone."""
+    configs = bls_configs(**parameters)
+    for name in OWN:
+        del configs[BLS].parameters[name]
+    for name in ("tensorrt_llm", "guess"):
+        del configs[name].parameters["engine"]
+        del configs[name].parameters["guided_decoding_guide_types"]
+    kept = [tensor for tensor in configs[BLS].output if tensor.name not in EXTENSIONS]
+    del configs[BLS].output[:]
+    configs[BLS].output.extend(kept)
+    return configs
+
+
+async def find(
+    server: ScriptedTriton, channel: Any, model: str, path: Any = "auto", options: EngineOptions | None = None
+) -> Engine:
+    connection = Connection(GrpcioTransport(channel))
+    found = await discovery.discover(TritonClient(channel), connection, model, path, options or EngineOptions())
+    await connection.background.drain(5)
+    return found.engine
+
+
+async def exchange(
+    configs: dict[str, Any],
+    request: GenerationRequest,
+    *answer: Any,
+    model: str = BLS,
+    options: EngineOptions | None = None,
+) -> tuple[dict[str, Any], list[EngineChunk], Engine]:
+    """Ask once; returns the tensors that were sent, the chunks that came, and the engine."""
+    script = (lambda *_: play(*answer)) if answer else None
+    async with ScriptedTriton(script, configs) as server, open_channel(server.url) as channel:
+        engine = await find(server, channel, model, options=options)
+        server.requests.clear()
+        chunks = [chunk async for chunk in engine.generate(request)]
+        return inputs_of(server.requests[0]), chunks, engine
+
+
+async def test_a_draft_model_guesses_behind_a_bls_model() -> None:
+    request = ask(num_draft_tokens=5)
+    sent, chunks, engine = await exchange(bls_configs(), request)
+    assert sent["num_draft_tokens"] == ("INT32", [1, 1], b"\x05\0\0\0")
+    assert sent["stream"][2] == b"\x01"
+    assert "use_draft_logits" not in sent
+    assert sent["text_input"][2][4:] == b"one two"
+    assert chunks[-1].ids == (7,)
+    features = engine.features
+    assert (features.path, features.model, features.token_ids) == ("ensemble", BLS, True)
+    assert "'guess' drafts" in features.reason
+    assert not any("cancel" in warning for warning in features.warnings)
+    assert features.capabilities["num_draft_tokens"].how == features.capabilities["use_draft_logits"].how == "native"
+    assert features.capabilities["prediction"].how == "impossible"
+    plain, _, _ = await exchange(bls_configs(), ask())
+    assert "num_draft_tokens" not in plain
+
+
+async def test_logits_are_asked_for_with_guesses_only() -> None:
+    configs = bls_configs()
+    sent, _, _ = await exchange(configs, ask(num_draft_tokens=5, use_draft_logits=True))
+    assert sent["use_draft_logits"][2] == b"\x01"
+    sent, _, _ = await exchange(configs, ask(use_draft_logits=True))
+    assert "use_draft_logits" not in sent
+
+
+@pytest.mark.parametrize(("gathers", "how"), [("false", "impossible"), ("true", "native"), ("${NOT_HERE}", "native")])
+async def test_whether_a_draft_model_has_logits(gathers: str, how: str) -> None:
+    configs = bls_configs()
+    configs["guess"].parameters["gather_logits"].string_value = gathers
+    _, _, engine = await exchange(configs, ask())
+    assert engine.features.capabilities["use_draft_logits"].how == how
+
+
+async def test_without_a_draft_model_guesses_are_refused_by_name() -> None:
+    for draft in (None, "${NOT_HERE}"):
+        configs = bls_configs(None, **({"tensorrt_llm_draft_model_name": draft} if draft else {}))
+        _, _, engine = await exchange(configs, ask())
+        assert engine.features.capabilities["num_draft_tokens"].how == "impossible"
+        assert "draft model" in engine.features.capabilities["num_draft_tokens"].note
+    with pytest.raises(EngineError, match="num_draft_tokens is not supported"):
+        await exchange(stock_configs(), ask(num_draft_tokens=5), model="ensemble")
+
+
+async def refusing(request: Any, _context: Any) -> AsyncIterator[Any]:
+    if {"num_draft_tokens", "draft_input_ids"} & set(inputs_of(request)):
+        message = "draft_input_ids: the engine does not accept draft tokens"
+        yield service_pb2.ModelStreamInferResponse(error_message=message)
+    else:
+        yield tokens(7, final=True)
+
+
+@pytest.mark.parametrize(("model", "parameter"), [(BLS, "num_draft_tokens"), ("tensorrt_llm", "prediction")])
+async def test_an_engine_that_refuses_drafts_is_not_sent_them(model: str, parameter: str) -> None:
+    async with ScriptedTriton(refusing, bls_configs()) as server, open_channel(server.url) as channel:
+        features = (await find(server, channel, model)).features
+    assert features.capabilities[parameter].how == "impossible"
+    assert "takes no draft tokens" in features.capabilities[parameter].note
+    assert features.max_draft_tokens == 0
+
+
+async def test_upstreams_bls_model_answers_in_one_piece() -> None:
+    answer = (text(b"all of it"), service_pb2.ModelStreamInferResponse())
+    answer[1].infer_response.parameters["triton_final_response"].bool_param = True
+    sent, chunks, engine = await exchange(upstream_configs(), ask(num_draft_tokens=5), *answer)
+    assert sent["stream"][2] == b"\0"
+    assert "".join(chunk.text or "" for chunk in chunks) == "all of it"
+    assert chunks[-1].final
+    assert any("passes on no cancel" in warning for warning in engine.features.warnings)
+    sent, _, _ = await exchange(upstream_configs(), ask(), *answer)
+    assert sent["stream"][2] == b"\x01"
+
+
+def not_decoupled() -> dict[str, Any]:
+    configs = bls_configs()
+    configs[BLS].model_transaction_policy.decoupled = False
+    return configs
+
+
+@pytest.mark.parametrize(
+    ("configs", "path", "words"),
+    [
+        (bls_configs(), "tokens", "is a BLS model, which takes text"),
+        (not_decoupled(), "auto", "'tensorrt_llm_bls' is not decoupled"),
+        (upstream_configs(accumulate_tokens="true"), "auto", "accumulate_tokens"),
+    ],
+    ids=["by ids", "not decoupled", "cumulative text"],
+)
+async def test_a_bls_model_that_cannot_be_served(configs: dict[str, Any], path: str, words: str) -> None:
+    async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
+        with pytest.raises(DiscoveryError, match=words):
+            await find(server, channel, BLS, path)
+
+
+async def test_all_models_behind_a_bls_model_must_be_ready() -> None:
+    configs = bls_configs()
+    del configs["guess"]
+    async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
+        with pytest.raises(EngineError, match="'guess' is unknown to Triton"):
+            await find(server, channel, BLS)
+
+
+async def test_a_request_brings_its_own_draft() -> None:
+    answer = tokens(7, 8, final=True, total_accepted_draft_tokens=ints(2))
+    request = ask(draft=(7, 8, 9))
+    sent, chunks, engine = await exchange(stock_configs(), request, answer, model="ensemble")
+    assert sent["draft_input_ids"] == ("INT32", [1, 3], b"\x07\0\0\0\x08\0\0\0\x09\0\0\0")
+    assert "return_perf_metrics" in sent
+    assert chunks[-1].accepted_draft_tokens == 2
+    assert engine.features.max_draft_tokens is None
+    sent, chunks, _ = await exchange(stock_configs(), ask(), answer, model="ensemble")
+    assert "draft_input_ids" not in sent
+    assert chunks[-1].accepted_draft_tokens is None
+
+
+async def test_a_draft_is_cut_to_what_may_be_sent() -> None:
+    sent, _, _ = await exchange(stock_configs(), ask(draft=(7, 8, 9), draft_limit=1), model="ensemble")
+    assert sent["draft_input_ids"][1] == [1, 1]
+    sent, _, _ = await exchange(stock_configs(), ask(draft=(7, 8, 9), draft_limit=0), model="ensemble")
+    assert "draft_input_ids" not in sent
+
+
+async def test_an_engine_of_tensorrt_llm_is_sent_drafts_where_its_operator_says_so() -> None:
+    configs = upstream_configs()
+    _, _, silent = await exchange(configs, ask(), model="ensemble")
+    assert silent.features.max_draft_tokens == 0
+    assert "max_draft_tokens" in silent.features.capabilities["prediction"].note
+    _, _, told = await exchange(configs, ask(), model="ensemble", options=EngineOptions(max_draft_tokens=8))
+    assert told.features.max_draft_tokens == 8
+    assert told.features.capabilities["prediction"].how == "native"
+    _, _, bls = await exchange(configs, ask(), text(b"x", final=True), options=EngineOptions(max_draft_tokens=8))
+    assert bls.features.capabilities["num_draft_tokens"].limit == 8
