@@ -138,15 +138,19 @@ class Describing(Protocol):
 
 @runtime_checkable
 class Pushing(Protocol):
-    """An engine that can hand over tokens without waking whoever iterates."""
+    """An engine that can hand over tokens without waking whoever iterates, and end without that one's cancellation."""
 
     def generate_pushing(
-        self, request: GenerationRequest, take: Callable[[list[int]], int]
+        self,
+        request: GenerationRequest,
+        take: Callable[[list[int]], int],
+        began: Callable[[Callable[[], None]], None],
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence as ``Engine.generate`` does, but for what ``take`` takes.
 
         Args:
             request: what to generate.
+            began: called once with what cancels the request: then the iteration ends with an ``EngineError``.
             take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
                 that say nothing else. Returns how many it took, from the first on; the others come as chunks.
         """

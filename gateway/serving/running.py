@@ -125,6 +125,8 @@ class RunningGeneration:
         self._waiter = Waiter()
         self._forward: Forward | None = None
         self._wait_for_room: Callable[[], Awaitable[None]] | None = None
+        self._cancel_request: Callable[[], None] | None = None
+        self._holding = False
         self._room = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -156,7 +158,7 @@ class RunningGeneration:
         if not self._finished:
             self._metrics.cancelled.inc()
             self._finish()
-            self._task.cancel()
+            self._stop_reading()
         # A finished generation is not cancelled: its task may be telling the engine to stop.
         await asyncio.wait((self._task,), timeout=_CLEANUP_S)
 
@@ -164,7 +166,7 @@ class RunningGeneration:
         """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
         if self._timers and not self._finished:
             self._fail(error)
-            self._task.cancel()
+            self._stop_reading()
 
     async def responded(self, timeout: float | None = None) -> bool:
         """Wait for the engine's first response, at most ``timeout`` seconds; whether it came.
@@ -244,7 +246,7 @@ class RunningGeneration:
 
     def _expire(self, message: str) -> None:
         self._fail(EngineError(ErrorKind.TIMEOUT, message))
-        self._task.cancel()
+        self._stop_reading()
 
     def _fail(self, error: EngineError) -> None:
         if not self._finished:
@@ -273,14 +275,14 @@ class RunningGeneration:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
         engine = self._engine
         if isinstance(engine, Pushing):
-            chunks = engine.generate_pushing(self.request, self._take_tokens)
+            chunks = engine.generate_pushing(self.request, self._take_tokens, self._take_cancel)
         else:
             chunks = engine.generate(self.request)
         try:
             async for chunk in chunks:
                 if self._wait_for_room is not None:
-                    wait_for_room, self._wait_for_room = self._wait_for_room, None
-                    await wait_for_room()
+                    await self._hold(self._wait_for_room())
+                    self._wait_for_room = None
                 piece = self._take(chunk)
                 if piece is not None and self._forward is not None:
                     self._wait_for_room = self._forward((piece,))
@@ -289,13 +291,34 @@ class RunningGeneration:
                     break
                 if len(self._ready) >= _MOST_READY:
                     self._room.clear()
-                    await self._room.wait()
+                    await self._hold(self._room.wait())
             self._fail(EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response."))
         except EngineError as error:
             self._fail(error)
         finally:
             self._finish()
             await chunks.aclose()
+
+    async def _hold(self, room: Awaitable[object]) -> None:
+        """Leave the engine unread until there is room."""
+        self._holding = True
+        try:
+            await room
+        finally:
+            self._holding = False
+
+    def _take_cancel(self, cancel: Callable[[], None]) -> None:
+        self._cancel_request = cancel
+
+    def _stop_reading(self) -> None:
+        """End the task that reads the engine, and the request with it.
+
+        Where it can, by its request: grpcio loses memory, 0.6 KB a time, when a task is cancelled that waits for it.
+        """
+        if self._cancel_request is None or self._holding:
+            self._task.cancel()
+        else:
+            self._cancel_request()
 
     def _take_tokens(self, tokens: Sequence[int]) -> int:
         """Forward tokens that came alone, without waking the task that reads the engine; how many, from the first on.

@@ -195,8 +195,12 @@ class PushingEngine(ScriptedEngine):
     """Hands every run of ids between two chunks to whoever takes them."""
 
     async def generate_pushing(
-        self, request: GenerationRequest, take: Callable[[list[int]], int]
+        self,
+        request: GenerationRequest,
+        take: Callable[[list[int]], int],
+        began: Callable[[Callable[[], None]], None],
     ) -> AsyncGenerator[EngineChunk, None]:
+        began(lambda: None)
         async for chunk in self.generate(request):
             ids = list(chunk.ids)
             if not chunk.final:
@@ -277,3 +281,68 @@ async def test_a_stop_string_is_looked_for_in_what_could_be_pushed(folder: Path)
         while (pieces := await generation.pieces(forward=forward)) is not None:
             forward(pieces)
     assert "".join(shown) == "one "
+
+
+class CancellableEngine(ScriptedEngine):
+    """One token, then silence until the request is cancelled; remembers whether its iteration was."""
+
+    interrupted = False
+
+    async def generate_pushing(
+        self,
+        _request: GenerationRequest,
+        _take: Callable[[list[int]], int],
+        began: Callable[[Callable[[], None]], None],
+    ) -> AsyncGenerator[EngineChunk, None]:
+        cancelled = asyncio.Event()
+        began(cancelled.set)
+        try:
+            yield EngineChunk((1,))
+            await cancelled.wait()
+        except asyncio.CancelledError:
+            self.interrupted = True
+            raise
+        finally:
+            self.left.set()
+        raise EngineError(ErrorKind.CANCELLED, "cancelled")
+
+
+@pytest.mark.parametrize("how", ["left", "aborted", "late"])
+async def test_a_request_that_waits_for_its_engine_is_cancelled_there(folder: Path, how: str) -> None:
+    deadlines = Deadlines(first_token_s=60, total_s=0.05 if how == "late" else 60)
+    setup = Setup(folder, lambda _: [], deadlines)
+    engine = setup.engine = CancellableEngine(lambda _: [], TOKENS)
+    async with setup.start() as generation:
+        assert await generation.responded()
+        assert await generation.pieces()
+        if how == "aborted":
+            generation.abort(EngineError(ErrorKind.UNAVAILABLE, "closing"))
+        if how != "left":
+            with pytest.raises(EngineError) as error:
+                await generation.pieces()
+            assert error.value.kind is (ErrorKind.TIMEOUT if how == "late" else ErrorKind.UNAVAILABLE)
+    await asyncio.wait_for(engine.left.wait(), 5)
+    assert not engine.interrupted
+    assert setup.value("gateway_requests_in_flight") == 0
+
+
+async def test_leaving_while_a_client_has_no_room_ends_the_request(folder: Path) -> None:
+    ids = ByteIds(folder).of("abc")
+    gate, waiting = asyncio.Event(), asyncio.Event()
+    script: list[Any] = [EngineChunk(ids=ids[:1]), gate, EngineChunk(ids=[ids[1]]), EngineChunk(ids=[ids[2]])]
+    setup = Setup(folder, lambda _: [*script, asyncio.Event()])
+    engine = setup.engine = PushingEngine(lambda _: [*script, asyncio.Event()], TOKENS)
+
+    async def wait_for_room() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    async with setup.start() as generation:
+        assert await generation.pieces()
+        reader = asyncio.create_task(generation.pieces(forward=lambda _: wait_for_room))
+        await asyncio.sleep(0)  # let it wait
+        gate.set()
+        await asyncio.wait_for(waiting.wait(), 5)
+        reader.cancel()
+    await asyncio.wait_for(engine.left.wait(), 5)
+    assert engine.running == 0

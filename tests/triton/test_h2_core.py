@@ -45,7 +45,7 @@ def test_the_greeting_switches_pushes_off_and_says_what_is_taken() -> None:
     settings, window = wire.greeting
     assert settings.kind == SETTINGS
     assert (2).to_bytes(2, "big") + u32(0) in settings.payload
-    assert window.number == 4 * 2**20 - WINDOW_BYTES
+    assert window.number == 2**18 - WINDOW_BYTES
 
 
 def test_a_request_is_one_head_and_one_body() -> None:

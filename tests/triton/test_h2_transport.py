@@ -282,3 +282,42 @@ async def test_a_tap_takes_what_it_knows_and_the_reader_the_rest() -> None:
         assert await call.read() == answer(2)[5:]
         assert await call.read() is None
         await transport.close()
+
+
+async def test_a_flood_leaves_the_loop_its_turns() -> None:
+    seen, most, streams = 0, 0, []
+    each = 30_000 // len(answer(2))
+
+    def tap(messages: Sequence[bytes]) -> int:
+        nonlocal seen
+        seen += len(messages)
+        return len(messages)
+
+    async def attack(peer: Peer, stream: int) -> None:
+        streams.append(stream)
+        peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
+        if len(streams) == 7:
+            await reading.wait()
+            flood = [frame(DATA, 0, one, answer(2)) for one in streams] * each
+            peer.send(*flood, *map(peer.trailers, streams))
+
+    async def read(call: InferCall) -> None:
+        assert await call.read() is not None
+        call.tap = tap
+        if all(call.tap for call in calls):
+            reading.set()
+        assert await call.read() is None
+
+    reading = asyncio.Event()
+    async with RawServer(attack) as server:
+        transport = H2Transport(server.url)
+        calls = [transport.infer(ask("bad"), timeout=60) for _ in range(7)]
+        readers = asyncio.gather(*map(read, calls))
+        while not readers.done():
+            before = seen
+            await asyncio.sleep(0)
+            most = max(most, seen - before)
+        await readers
+        await transport.close()
+    assert seen == 7 * each
+    assert most * len(answer(2)) <= 2**15

@@ -58,10 +58,13 @@ class TokensEngine:
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``."""
-        return self.generate_pushing(request, None)
+        return self.generate_pushing(request, None, None)
 
     async def generate_pushing(
-        self, request: GenerationRequest, take: Callable[[list[int]], int] | None
+        self,
+        request: GenerationRequest,
+        take: Callable[[list[int]], int] | None,
+        began: Callable[[Callable[[], None]], None] | None,
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Pushing``."""
         reader = TokenReader(request, self._abilities)
@@ -70,6 +73,8 @@ class TokensEngine:
         read, match = stream.read_message, reader.template.match
         if take is not None:
             call.tap = _tap(match, take)
+        if began is not None:
+            began(call.cancel)
         try:
             while not stream.final:
                 message = await read()

@@ -19,7 +19,8 @@ class Limits:
     Attributes:
         window: what a stream's server may send ahead of the reader. A server may take the protocol's default for
             granted until it has read the settings, so less than that is for tests.
-        connection_window: what all streams together may have on the way.
+        connection_window: what all streams together may have on the way. It waits for its turn before what is asked for
+            next, so it is little: no request has to wait behind seconds of others' tokens.
         held: what may wait for its readers before the server gets no more credit for the connection.
         message: largest message.
         header_list: largest header list, decoded.
@@ -30,7 +31,7 @@ class Limits:
     """
 
     window: int = DEFAULT_WINDOW
-    connection_window: int = 4 * 2**20
+    connection_window: int = 2**18
     held: int = 64 * 2**20
     message: int = MAX_RESPONSE_BYTES
     header_list: int = 32 * 2**10

@@ -13,6 +13,7 @@ from gateway.triton.h2.stream import Stream
 
 _WRITE_BYTES = 256 * 2**10
 _FAREWELL_S = 1.0
+_TURN_BYTES = 2**15  # as many tokens as take some milliseconds
 
 
 class H2Protocol(asyncio.Protocol):
@@ -38,6 +39,7 @@ class H2Protocol(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._flushing = False
+        self._untaken = b""
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -88,7 +90,25 @@ class H2Protocol(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, wake who waits for it, answer."""
+        """Take what came; of much, a part in each turn of the loop, which has others to serve as well."""
+        if len(data) <= _TURN_BYTES and not self._untaken:
+            self._take(data)
+        else:
+            if not self._untaken:
+                self._loop.call_soon(self._take_more)
+                cast("asyncio.Transport", self._transport).pause_reading()
+            self._untaken += data
+
+    def _take_more(self) -> None:
+        data, self._untaken = self._untaken[:_TURN_BYTES], self._untaken[_TURN_BYTES:]
+        if self._untaken:
+            self._loop.call_soon(self._take_more)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Wake who waits for what came, and answer it."""
         core = self._core
         core.receive(data)
         progress = bool(core.streams.woken or core.streams.ended)
@@ -106,7 +126,10 @@ class H2Protocol(asyncio.Protocol):
         """The server closed its side; asyncio closes the other."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End what is in flight."""
+        """End what is in flight, once all is taken that came before."""
+        data, self._untaken = self._untaken, b""
+        if data:
+            self._take(data)
         reason = f"the connection was lost ({error})" if error else "the server closed the connection"
         self._core.lost(reason)
         self._transport = None
