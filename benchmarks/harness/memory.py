@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import threading
 from typing import Any
 
 from .load import Load, run
-from .processes import BenchmarkError, Child, SyntheticTriton
+from .processes import BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
 from .subjects import Subject, body, start, transports, write_repository
 
@@ -22,7 +21,7 @@ _WARM_UP = Load("warm-up", 64, 0, 20)
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     """One run for each gateway and number of streams, each in a fresh process."""
     del rounds  # memory varies little, and ten thousand streams take their time
-    _raise_file_limit()
+    raise_file_limit()
     subjects = [Subject("naive", "tokens"), *(Subject("gateway", "tokens", name) for name in transports()[1])]
     rows = []
     with SyntheticTriton(write_repository()) as triton:
@@ -69,8 +68,3 @@ def _peak(child: Child) -> Any:
     finally:
         done.set()
         thread.join()
-
-
-def _raise_file_limit() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

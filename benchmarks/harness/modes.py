@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import features, lag, memory, peers, relay, request_cost, workers
+from . import features, lag, memory, peers, relay, request_cost, triton, workers
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -15,5 +15,6 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "requests": request_cost.measure,
     "lag": lag.measure,
     "workers": workers.measure,
+    "triton": triton.measure,
     "peers": peers.measure,
 }

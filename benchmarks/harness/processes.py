@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import resource
 import socket
 import subprocess
 import time
@@ -29,6 +30,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those that it starts, open as many files as the system permits."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Child:
@@ -104,6 +111,17 @@ class Child:
             self._still(begun)
             time.sleep(0.01)
 
+    def wait_said(self, text: str) -> None:
+        """Wait until its output has a text.
+
+        Raises:
+            BenchmarkError: it ended, or did not in a minute.
+        """
+        begun = time.perf_counter()
+        while text not in self.log.read_text(errors="replace"):
+            self._still(begun)
+            time.sleep(0.01)
+
     def _still(self, begun: float) -> None:
         if self.process.poll() is not None or time.perf_counter() - begun > _START_S:
             tail = self.log.read_text(errors="replace")[-2000:]
@@ -167,7 +185,18 @@ class Paced(Child):
 class SyntheticTriton(Paced):
     """The synthetic Triton; its text tokens are stamped with their time."""
 
-    def __init__(self, repository: Path) -> None:
-        port = free_port()
-        super().__init__("synth", [BUILT / "synth", str(port), repository], port, env={"STAMP": "1"})
-        self.wait_port()
+    def __init__(self, repository: Path, beside: Sequence[SyntheticTriton] = ()) -> None:
+        """Start it.
+
+        Args:
+            repository: that it describes.
+            beside: others, whose port it shares: the kernel gives each connection to one of them.
+
+        Raises:
+            BenchmarkError: it ended, or did not start in a minute.
+        """
+        port = beside[0].port if beside else free_port()
+        super().__init__(
+            f"synth{len(beside) or ''}", [BUILT / "synth", str(port), repository], port, env={"STAMP": "1"}
+        )
+        self.wait_said("synthetic Triton on")

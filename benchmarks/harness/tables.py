@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -108,11 +109,40 @@ def lag(values: dict[str, Any]) -> str:
 
 def workers(values: dict[str, Any]) -> str:
     """Scaling."""
+    gateway, others = values["gateway_cores"], values["other_cores"]
     rows = [
-        [row["workers"], row["load"], f"{row['offered_s']:,}", f"{row['tokens_s']:,.0f}", f"{row['cpu_us']:.0f}"]
+        [row["transport"], row["workers"], row["load"], f"{row['offered_s']:,}", *_carried(row)]
         for row in values["rows"]
     ]
-    return table(["workers", "load", "offered tokens/s", "tokens/s", "CPU us/token, all workers"], rows)
+    head = ["transport", "workers", "load", "offered tokens/s", "tokens/s", "CPU us/token, all workers",
+            f"busy of {gateway} cores: gateway", f"of {others}: load", "limit"]  # fmt: skip
+    return (
+        f"The gateway on {gateway} cores, {values['generators']} load generators and {values['tritons']} synthetic"
+        f" Tritons (processes, on one port) on {others} others. Medians of {values['rounds']} windows of 2 s in the"
+        f" middle of answers: no request begins or ends in them.\n\n{table(head, rows)}"
+    )
+
+
+def _carried(row: dict[str, Any]) -> list[object]:
+    if "error" in row:
+        return [None, None, None, None, row["error"].partition(":")[0]]
+    figures = [f"{row['tokens_s']:,.0f}", f"{row['cpu_us']:.0f}", f"{row['busy']:.1f}", f"{row['others_busy']:.1f}"]
+    return [*figures, row["limit"]]
+
+
+def triton(values: dict[str, Any]) -> str:
+    """CPU of Triton's processes; the least and the most of all of them together."""
+    stubs = ("preprocessing", "tensorrt_llm", "postprocessing")
+    rows = []
+    for row in values["rows"]:
+        cpu = row["cpu_us"]
+        each = [f"{cpu['tritonserver']:.0f}", *(f"{cpu[f'stub {model}']:.0f}" for model in stubs)]
+        sums = row["cpu_us_sums"]
+        spread = f"{statistics.median(sums):.0f} ({sums[0]:.0f}-{sums[-1]:.0f})"
+        rows.append([row["path"], row["streams"], row["repository"], *each, spread, f"{row['responses_s']:,}"])
+    head = ["called", "streams", "models", "tritonserver", *(f"stub {model}" for model in stubs), "all (least-most)",
+            "responses/s"]  # fmt: skip
+    return f"CPU us/response, medians of {values['rounds']} interleaved runs.\n\n{table(head, rows)}"
 
 
 def peers(values: dict[str, Any]) -> str:
@@ -134,6 +164,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "requests": requests,
     "lag": lag,
     "workers": workers,
+    "triton": triton,
     "peers": peers,
 }
 

@@ -1,32 +1,149 @@
-"""How far more worker processes carry: tokens per second at saturation."""
+"""How far more worker processes carry: tokens per second and CPU, and what is full where they carry no more."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import statistics
+import time
 from typing import Any
 
-from .load import Load, Result, run
-from .processes import SyntheticTriton
+from . import cores
+from .load import Load
+from .processes import BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
+from .steady import SteadyLoad
 from .subjects import Subject, body, start, transports, write_repository
 
-_LOADS = (Load("256x10ms", 256, 10_000, 100), Load("1024x10ms", 1024, 10_000, 100))
-_MOST = 16
+_LOADS = [Load(f"{streams}x10ms", streams, 10_000, 100_000) for streams in (256, 1024, 2048, 4096)]
+_WORKERS = (1, 2, 4, 8, 12)
+_GENERATORS = 4
+_TRITONS = 16  # processes on one port: the kernel gives each connection to one of them, by chance
+_WINDOW_S = 2.0
+_CARRIED = 0.95  # of what is offered: all of it, but for the edges of a window
+_NO_MORE = 1.02  # of what is offered: nothing is being caught up on
+_SETTLE_S = 15
+_FULL = 0.8  # of a core, or of all that there are: less than that on a machine that others use
+_HOPELESS = 0.5  # of what is offered: no use in offering more
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
-    """1, 2, 4 ... workers, up to the cores that there are, with one load generator and one synthetic Triton."""
-    cores = len(os.sched_getaffinity(0))
-    subject = Subject("gateway", "tokens", transports()[0])
+    """Each transport with 1, 2, 4 ... workers, up to the cores that there are, under growing loads.
+
+    The gateway runs on cores of its own; several load generators and synthetic Tritons share the others.
+
+    Args:
+        rounds: windows of 2 seconds, of which the median counts.
+        tell: is told of each row.
+
+    Raises:
+        BenchmarkError: a gateway did not start, or a stream ended.
+    """
+    raise_file_limit()
+    rows = [row for transport in transports()[1] for row in scaling(transport, rounds, tell)]
+    gateway, others = cores.split()
+    return {
+        "gateway_cores": len(gateway),
+        "other_cores": len(others),
+        "generators": _GENERATORS,
+        "tritons": _TRITONS,
+        "rounds": rounds,
+        "rows": rows,
+    }
+
+
+def scaling(transport: str, rounds: int, tell: Tell) -> list[dict[str, Any]]:
+    """The rows of one transport; see ``measure``."""
+    gateway_cores, others = cores.split()
+    subject = Subject("gateway", "tokens", transport)
     rows = []
-    with SyntheticTriton(write_repository()) as triton:
-        for workers in [count for count in (1, 2, 4, 8, _MOST) if count <= max(2, cores)]:
-            with start(subject, triton, workers=workers) as child:
-                run(child, Load("warm-up", 64, 0, 50), body(50))
-                for load in _LOADS:
-                    triton.pace(load.delay_us)
-                    results = [run(child, load, body(load.tokens)) for _ in range(rounds)]
-                    row = {"workers": workers, "load": load.name, **Result.median(results).as_json()}
-                    rows.append({**row, "offered_s": round(load.streams * 1e6 / load.delay_us)})
-                    tell(f"{workers} workers, {load.name}: {row['tokens_s']} tokens/s, {row['cpu_us']} us each")
-    return {"cores": cores, "rows": rows}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cores.on(others))
+        tritons = _start_tritons(stack)
+        for workers in [count for count in _WORKERS if count <= max(2, os.cpu_count() or 1)]:
+            for load in _LOADS:
+                row: dict[str, Any] = {"transport": transport, "workers": workers, "load": load.name}
+                row["offered_s"] = _offered_s(load)
+                with cores.on(gateway_cores):
+                    child = start(subject, tritons[0], workers=workers)
+                with child:
+                    row |= _carried(child, load, tritons, rounds)
+                if "error" not in row:
+                    row["limit"] = _limit(row, len(gateway_cores), len(others))
+                rows.append(row)
+                tell(" ".join(f"{name}={value}" for name, value in row.items()))
+                if row.get("tokens_s", 0) < _HOPELESS * row["offered_s"]:
+                    break
+    return rows
+
+
+def _carried(child: Child, load: Load, tritons: list[SyntheticTriton], rounds: int) -> dict[str, Any]:
+    """The figures of one load, or ``error``: under much more than it carries, a gateway may refuse requests.
+
+    The first words of an error, up to a colon, are those for a table.
+    """
+    try:
+        with SteadyLoad(child, load, body(load.tokens), _GENERATORS) as steady:
+            steady.wait()
+            _settle(steady, load)
+            return _median([_window(child, tritons, steady) for _ in range(rounds)])
+    except BenchmarkError as error:
+        return {"error": str(error)}
+
+
+def _start_tritons(stack: contextlib.ExitStack) -> list[SyntheticTriton]:
+    repository = write_repository()
+    tritons = [stack.enter_context(SyntheticTriton(repository))]
+    while len(tritons) < _TRITONS:
+        tritons.append(stack.enter_context(SyntheticTriton(repository, beside=tritons)))
+    for triton in tritons:
+        triton.pace(_LOADS[0].delay_us)
+    return tritons
+
+
+def _offered_s(load: Load) -> int:
+    return load.streams * 1_000_000 // load.delay_us
+
+
+def _settle(steady: SteadyLoad, load: Load) -> None:
+    """Wait until what queued up while the streams began has been carried: it comes in bursts, which cost less."""
+    for _ in range(_SETTLE_S):
+        time.sleep(1)
+        carried = steady.figures()
+        if carried.tokens / carried.seconds < _NO_MORE * _offered_s(load):
+            return
+
+
+def _window(gateway: Child, tritons: list[SyntheticTriton], steady: SteadyLoad) -> dict[str, float]:
+    steady.figures()
+    begun, gateway_s, tritons_s = time.perf_counter(), gateway.cpu_s(), [triton.cpu_s() for triton in tritons]
+    time.sleep(_WINDOW_S)
+    gateway_s = gateway.cpu_s() - gateway_s
+    tritons_s = [triton.cpu_s() - before for triton, before in zip(tritons, tritons_s, strict=True)]
+    seconds = time.perf_counter() - begun
+    carried = steady.figures()
+    tokens_s = carried.tokens / carried.seconds
+    return {
+        "tokens_s": tokens_s,
+        "cpu_us": gateway_s / seconds * 1e6 / tokens_s,
+        "busy": gateway_s / seconds,
+        "others_busy": sum(tritons_s) / seconds + carried.cores,
+        "others_busiest": max(max(tritons_s) / seconds, carried.busiest),
+    }
+
+
+def _median(windows: list[dict[str, float]]) -> dict[str, Any]:
+    return {name: round(statistics.median(window[name] for window in windows), 2) for name in windows[0]}
+
+
+def _limit(row: dict[str, Any], gateway_cores: int, other_cores: int) -> str:
+    """What is fullest: the offer, the workers, the gateway's cores or what loads them; ``unclear`` if none is."""
+    if row["tokens_s"] >= _CARRIED * row["offered_s"]:
+        return "offer"
+    full = {
+        "workers": row["busy"] / row["workers"],
+        "gateway's cores": row["busy"] / gateway_cores,
+        "load": max(row["others_busy"] / other_cores, row["others_busiest"]),
+    }
+    fullest = max(full, key=lambda name: full[name])
+    return fullest if full[fullest] >= _FULL else "unclear"

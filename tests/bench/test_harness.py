@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import relay, store, tables
+from benchmarks.harness import cores, relay, store, tables, workers
 from benchmarks.harness.load import Result, parse
 from benchmarks.harness.subjects import Subject, transports
 from benchmarks.harness.svg import Axis, chart
@@ -62,3 +63,31 @@ def test_results_go_between_their_marks(tmp_path: Path, monkeypatch: pytest.Monk
     assert text.endswith("<!-- end: lag -->\nafter\n")
     assert text.count(r"| grpcio | text \1 |  |  | 3.5 |") == 1
     assert "old" not in text
+
+
+@pytest.mark.parametrize(
+    ("figures", "limit"),
+    [
+        ({"tokens_s": 980, "busy": 3.9, "others_busy": 3.9, "others_busiest": 1.0}, "offer"),
+        ({"tokens_s": 500, "busy": 1.9, "others_busy": 1.0, "others_busiest": 0.5}, "workers"),
+        ({"tokens_s": 500, "busy": 3.9, "others_busy": 1.0, "others_busiest": 0.5, "workers": 8}, "gateway's cores"),
+        ({"tokens_s": 500, "busy": 1.0, "others_busy": 1.0, "others_busiest": 0.9}, "load"),
+        ({"tokens_s": 500, "busy": 1.0, "others_busy": 3.8, "others_busiest": 0.6}, "load"),
+        ({"tokens_s": 500, "busy": 1.0, "others_busy": 1.0, "others_busiest": 0.5}, "unclear"),
+    ],
+)
+def test_a_limit_is_what_is_fullest_unless_all_is_carried(figures: dict[str, float], limit: str) -> None:
+    assert workers._limit({"offered_s": 1000, "workers": 2, **figures}, 4, 4) == limit
+
+
+def test_a_load_that_was_not_carried_has_its_reason_in_the_table() -> None:
+    row = {"transport": "h2", "workers": 1, "load": "9x1ms", "offered_s": 9000}
+    values = {"gateway_cores": 8, "other_cores": 8, "generators": 4, "tritons": 16, "rounds": 3}
+    text = tables.workers({**values, "rows": [{**row, "error": "a stream was refused or cut off: live=3"}]})
+    assert text.endswith("| h2 | 1 | 9x1ms | 9,000 |  |  |  |  | a stream was refused or cut off |")
+
+
+def test_the_gateway_and_its_load_share_no_core_where_there_are_two() -> None:
+    gateway, others = cores.split()
+    assert set(gateway) | set(others) == os.sched_getaffinity(0)
+    assert len(set(gateway) & set(others)) == (1 if os.sched_getaffinity(0) == set(gateway) else 0)

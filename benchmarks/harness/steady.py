@@ -1,0 +1,125 @@
+"""A load that goes on: several load generators at once, asked for their figures in the middle of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from .load import Load, parse
+from .processes import BUILT, BenchmarkError, Child
+from .subjects import KEY
+
+_BEGIN_S = 60.0
+_ANSWER_S = 20.0
+_SPREAD_US = 1_000_000  # over which the streams start
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What the generators saw since they were last asked.
+
+    Attributes:
+        tokens: that came.
+        seconds: that took.
+        busiest: of one generator's core, the busiest one's.
+        cores: that all generators kept busy.
+    """
+
+    tokens: float
+    seconds: float
+    busiest: float
+    cores: float
+
+
+class SteadyLoad:
+    """Load generators with a share of the streams each, whose answers are too long to end; a context manager.
+
+    The streams start over a second. Requests begin and end outside of what is measured.
+    """
+
+    def __init__(self, gateway: Child, load: Load, body: Path, generators: int) -> None:
+        """Start them.
+
+        Args:
+            gateway: whose port they load.
+            load: how many streams; of the rest, the synthetic Triton's pace and the body know.
+            body: of each request.
+            generators: how many processes; divides the number of streams.
+        """
+        self._streams = load.streams // generators
+        command: list[str | Path] = [
+            BUILT / "ssecli", str(gateway.port), str(self._streams), "1", "/v1/chat/completions", body,
+        ]  # fmt: skip
+        env = {**os.environ, "KEY": KEY, "HOLD": "1", "STAGGER_US": str(_SPREAD_US // self._streams)}
+        self._generators = [
+            subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(generators)
+        ]
+
+    def __enter__(self) -> SteadyLoad:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for generator in self._generators:
+            generator.kill()
+        for generator in self._generators:
+            generator.communicate()
+
+    def wait(self) -> None:
+        """Until every stream has had its first event; the figures begin here.
+
+        Raises:
+            BenchmarkError: a minute was not enough, or a stream ended.
+        """
+        due = time.monotonic() + _BEGIN_S
+        for generator in self._generators:
+            if (line := self._line(generator, due, f"not every stream began within {_BEGIN_S:.0f} s")) != "begun":
+                raise _ended(line)
+        self.figures()
+
+    def figures(self) -> Carried:
+        """What came since the last call.
+
+        Raises:
+            BenchmarkError: a stream ended.
+        """
+        for generator in self._generators:
+            if generator.stdin is None:
+                raise BenchmarkError("a load generator without standard input")
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and its last line says why
+                generator.stdin.write("\n")
+                generator.stdin.flush()
+        due = time.monotonic() + _ANSWER_S
+        lines = [self._line(generator, due, "a load generator says nothing") for generator in self._generators]
+        figures = [parse(line) for line in lines]
+        for line, each in zip(lines, figures, strict=True):
+            if each["live"] != self._streams:
+                raise _ended(line)
+        busy = [each["gen_us/ev"] * each["ev/s"] / 1e6 for each in figures]
+        return Carried(
+            tokens=sum(each["events"] for each in figures),
+            seconds=sum(each["wall"] for each in figures) / len(figures),
+            busiest=max(busy),
+            cores=sum(busy),
+        )
+
+    @staticmethod
+    def _line(generator: subprocess.Popen[str], due: float, late: str) -> str:
+        out = generator.stdout
+        if out is None or not select.select([out], [], [], max(0.0, due - time.monotonic()))[0]:
+            raise BenchmarkError(late)
+        if not (line := out.readline()):
+            raise BenchmarkError("a load generator ended")
+        return line.strip()
+
+
+def _ended(line: str) -> BenchmarkError:
+    return BenchmarkError(f"a stream was refused or cut off: {line}")
