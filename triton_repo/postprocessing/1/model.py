@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import json
 import time
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from tokens_to_text import IncrementalText, LoadError, TextStates, holds_whole_run, load_tokenizer
+
+_KEPT_TENSORS = 1024  # of the latest texts, some 0.2 MB of shared memory
+_LONGEST_KEPT = 32  # characters
 
 
 class TritonPythonModel:
@@ -37,15 +41,21 @@ class TritonPythonModel:
             clock=time.monotonic,
         )
         self._said_stateless = False
+        # Words come again and again. A tensor may be sent many times, and lies in shared memory after the first.
+        self._word = lru_cache(_KEPT_TENSORS)(_tensor)
+
+    def finalize(self) -> None:
+        """Give the tensors back while there is a pool that they belong to."""
+        self._word.cache_clear()
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Decode each request; OUTPUT is 1-D, one string for each beam of each row."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:
-        tokens = pb_utils.get_input_tensor_by_name(request, "TOKENS_BATCH").as_numpy()
-        lengths = pb_utils.get_input_tensor_by_name(request, "SEQUENCE_LENGTH").as_numpy()
-        reasons = _optional(request, "FINISH_REASON")
+        inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        lengths = inputs["SEQUENCE_LENGTH"].tolist()
+        reasons = inputs.get("FINISH_REASON")
         request_id = request.request_id()
         if not request_id and not self._said_stateless:
             self._said_stateless = True
@@ -53,30 +63,30 @@ class TritonPythonModel:
                 "a request without an id is decoded by itself: streamed text may lose spaces and break characters; "
                 "send a fresh request id"
             )
-        answer = (_first(request, "BATCH_INDEX"), _first(request, "SEQUENCE_INDEX"))
+        answer = (_first(inputs, "BATCH_INDEX"), _first(inputs, "SEQUENCE_INDEX"))
         texts = []
-        for row, beams in enumerate(tokens):
+        for row, beams in enumerate(inputs["TOKENS_BATCH"].tolist()):
             reason = reasons is not None and bool(reasons.reshape(-1)[min(row, reasons.size - 1)])
             for beam, ids in enumerate(beams):
-                valid = ids[: max(0, int(lengths[row, beam]))].tolist()
+                valid = ids[: max(0, lengths[row][beam])]
                 if request_id:
                     key = (request_id, *answer, row, beam)
                     text = self._states.push(key, valid, last=reason or not valid)
                 else:
                     text = self._decode(valid)
-                texts.append(text.encode())
-        return pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", np.array(texts, dtype=object))])
+                texts.append(text)
+        is_word = len(texts) == 1 and len(texts[0]) <= _LONGEST_KEPT
+        return pb_utils.InferenceResponse([self._word(texts[0]) if is_word else _tensor(*texts)])
 
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=self._skip_special_tokens)
         return text
 
 
-def _optional(request: Any, name: str) -> np.ndarray | None:
-    tensor = pb_utils.get_input_tensor_by_name(request, name)
-    return None if tensor is None else tensor.as_numpy()
+def _tensor(*texts: str) -> Any:
+    return pb_utils.Tensor("OUTPUT", np.array([text.encode() for text in texts], dtype=object))
 
 
-def _first(request: Any, name: str) -> int:
-    array = _optional(request, name)
+def _first(inputs: dict[str, np.ndarray], name: str) -> int:
+    array = inputs.get(name)
     return 0 if array is None or not array.size else int(array.reshape(-1)[0])

@@ -17,8 +17,36 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # With tritonserver 2.51, an answer sent at once after learning of a cancel was at times never acknowledged, and the
 # model hung for ever. Why is not known. With this pause, three runs of 12,500 cancels each had no failure.
 _AFTER_CANCEL_S = 0.002
-# The question costs as much as an answer, several switches between processes: an engine may ask it for every token.
-_CANCEL_CHECK_S = 0.02
+# How often Triton is asked: the question costs as much as an answer, and an engine may have it for every token. The
+# default is TensorRT-LLM's.
+_CANCEL_CHECK_MS = "100"
+_KEPT_TENSORS = 1024  # some 0.2 MB of shared memory
+
+
+class _Tensors(threading.local):
+    """Tensors that are kept: one may be sent many times, and lies in shared memory after the first.
+
+    Each thread has its own, which end with it: no two threads may send one for the first time together, and none may be
+    left when Triton has closed its shared memory.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def make(self, name: str, array: Any) -> Any:
+        """The tensor of an array; of a read-only number, which `kept_arrays` makes but once, the same as before."""
+        if array.size != 1 or array.flags.writeable:
+            return pb_utils.Tensor(name, array)
+        key = (name, id(array))  # the array is kept too, so that no other has its id
+        kept = self._kept.get(key)
+        if kept is None:
+            if len(self._kept) == _KEPT_TENSORS:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[key] = (array, pb_utils.Tensor(name, array))
+        return kept[1]
+
+
+_tensors = _Tensors()
 
 
 class Handle:
@@ -28,50 +56,36 @@ class Handle:
         wanted: the outputs that it asked for.
     """
 
-    def __init__(self, sender: Any) -> None:
-        """Take Triton's response sender."""
+    def __init__(self, sender: Any, cancel_check_s: float) -> None:
+        """Take Triton's response sender, and how often to ask it whether the client is gone."""
         self.wanted = wire.Wanted()
         self._sender = sender
+        self._cancel_check_s = cancel_check_s
         self._ended = False
         self._lock = threading.Lock()
         self._next_check = 0.0
-        self._sent: dict[str, tuple[Any, Any]] = {}  # constants and their tensors, by name
 
     def is_cancelled(self) -> bool:
-        """Whether the client is gone, as of at most 20 ms ago; False once the last answer is out."""
+        """Whether the client is gone, as far as was asked lately; False once the last answer is out."""
         now = time.monotonic()
         # Under the lock: asked beside or after the final flag, the question crashes tritonserver.
         with self._lock:
             if self._ended or now < self._next_check:
                 return False
             if not self._sender.is_cancelled():
-                self._next_check = now + _CANCEL_CHECK_S
+                self._next_check = now + self._cancel_check_s
                 return False
         time.sleep(_AFTER_CANCEL_S)
         return True
 
     def send(self, tensors: wire.Tensors, *, final: bool) -> None:
         """Answer with tensors by name; nothing follows the final answer."""
+        outputs = [_tensors.make(name, array) for name, array in tensors.items()]
         with self._lock:
             if self._ended:
                 return
-            outputs = [self._tensor(name, array) for name, array in tensors.items()]
             self._sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=_FINAL if final else 0)
             self._ended = final
-
-    def _tensor(self, name: str, array: Any) -> Any:
-        """A constant that comes again (`wire` makes them read-only) keeps its tensor, which lies in shared memory then.
-
-        The lock is held: no two threads may send one tensor for the first time.
-        """
-        if array.flags.writeable:
-            return pb_utils.Tensor(name, array)
-        before = self._sent.get(name)
-        if before is not None and before[0] is array:
-            return before[1]
-        tensor = pb_utils.Tensor(name, array)
-        self._sent[name] = (array, tensor)
-        return tensor
 
     def refuse(self, error: RefusedError) -> None:
         """Answer that a request is not taken."""
@@ -113,10 +127,15 @@ class BaseAdapter:
     _takes: frozenset[str] = frozenset()
 
     def __init__(self, args: dict[str, str]) -> None:
-        """Read the parameters that concern every engine."""
+        """Read the parameters that concern every engine.
+
+        Raises:
+            RuntimeError: one has no valid value.
+        """
         self._parameters = parameters_of(args)
         self._labels = {"model": args["model_name"], "version": args["model_version"]}
         self._exclude_input = self._is_true("exclude_input_in_output", "false")
+        self._cancel_check_s = self._whole_number("cancellation_check_period_ms", _CANCEL_CHECK_MS) / 1000
         emitted = self._parameters.get("always_emit", "").replace(" ", "").split(",")
         self._always_emit = [name for name in emitted if name]
 
@@ -128,9 +147,15 @@ class BaseAdapter:
     def _is_true(self, parameter: str, default: str) -> bool:
         return self._parameters.get(parameter, default).lower() == "true"
 
+    def _whole_number(self, parameter: str, default: str) -> int:
+        text = self._parameters.get(parameter, default)
+        if not text.isdecimal():
+            raise RuntimeError(f"{parameter} is {text!r}; it must be a whole number")
+        return int(text)
+
     def _take(self, request: Any) -> None:
         inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        handle = Handle(request.get_response_sender())
+        handle = Handle(request.get_response_sender(), self._cancel_check_s)
         try:
             if inputs.get("stop", wire.ABSENT).any():
                 self._stop(request.request_id(), handle)

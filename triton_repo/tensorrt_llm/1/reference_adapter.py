@@ -95,14 +95,10 @@ class Adapter(BaseAdapter):
             max_batch_size=_setting("ENGINE_MAX_BATCH_SIZE", 8),
             max_queue_size=_setting("ENGINE_MAX_QUEUE_SIZE", 64),
             kv_reuse_blocks=_setting("ENGINE_KV_REUSE_BLOCKS", 128) if reuse else 0,
-            lora_cache_bytes=_setting("ENGINE_LORA_CACHE_BYTES", self._lora_cache_bytes()),
+            lora_cache_bytes=_setting(
+                "ENGINE_LORA_CACHE_BYTES", self._whole_number("lora_cache_host_memory_bytes", str(1 << 30))
+            ),
         )
-
-    def _lora_cache_bytes(self) -> int:
-        text = self._parameters.get("lora_cache_host_memory_bytes", str(1 << 30))
-        if not text.isdecimal():
-            raise RuntimeError(f"lora_cache_host_memory_bytes is {text!r}; it must be a whole number")
-        return int(text)
 
     def _run(self) -> None:
         while True:
@@ -155,10 +151,10 @@ class _Metrics:
                 self._gauges[f"{group}.{kind}"] = family.Metric(labels={**labels, label: kind})
 
     def publish(self, stats: Stats) -> None:
-        """Set every gauge that changed: at once when requests come, go or move on, else every 0.1 s."""
+        """Set every gauge that changed: at once when requests come, go or move on, or none runs, else every 0.1 s."""
         now = time.monotonic()
         requests = (stats.active, stats.scheduled, stats.context, stats.waiting)
-        if requests == self._requests and now < self._due:
+        if stats.active and requests == self._requests and now < self._due:
             return
         self._requests, self._due = requests, now + _METRICS_S
         values: dict[str, float] = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from kept_arrays import count, one_id
 from numpy.typing import NDArray
 from reference.request import (
     GUIDE_KINDS,
@@ -310,10 +310,10 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
         [1, 1, limit, vocab], streaming [1, new, 1, vocab]. On the last one ``kv_cache_*``, ``num_cached_tokens`` and
         ``total_*draft_tokens`` INT32, ``acceptance_rate`` FP32 and the times INT64 [1, 1].
     """
-    request = response.request
+    request, ids = response.request, response.ids
     tensors: Tensors = {
-        "output_ids": np.asarray(response.ids, np.int32).reshape(1, 1, -1),
-        "sequence_length": _count(len(response.ids)),
+        "output_ids": one_id(ids[0]) if len(ids) == 1 else np.asarray(ids, np.int32).reshape(1, 1, -1),
+        "sequence_length": count(len(ids)),
     }
     if request.log_probs:
         tensors["output_log_probs"] = np.asarray(response.log_probs, np.float32).reshape(1, 1, -1)
@@ -324,9 +324,9 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
         rows = response.logits[:, None] if request.streaming else response.logits[None]
         tensors["generation_logits"] = rows[None]
     if wanted.num_input_tokens:
-        tensors["num_input_tokens"] = _count(len(request.prompt))
+        tensors["num_input_tokens"] = count(len(request.prompt))
     if wanted.num_output_tokens:
-        tensors["num_output_tokens"] = _count(len(response.ids))
+        tensors["num_output_tokens"] = count(len(ids))
     if wanted.finish_reason and response.finish:
         tensors["finish_reason"] = np.array([[response.finish.encode()]], np.object_)
     if response.prompt is not None:
@@ -334,14 +334,6 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
     if response.perf is not None:
         tensors |= _perf_tensors(response.perf)
     return tensors
-
-
-@lru_cache(1024)
-def _count(value: int) -> NDArray[np.int32]:
-    """The same array for the same value, INT32 [1, 1]: what does not change from token to token is made once."""
-    array = np.array([[value]], np.int32)
-    array.setflags(write=False)
-    return array
 
 
 def _alternatives(name: str, tokens: Sequence[Sequence[tuple[int, float]]], k: int) -> Tensors:
