@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from gateway.generation import (
 from gateway.serving.waiting import Waiter
 from gateway.telemetry.batched import BatchedHistogram
 from gateway.telemetry.metrics import ModelMetrics
+
+_log = logging.getLogger(__name__)
 
 _MOST_READY = 1024  # pieces that may wait for a slow client before the engine is no longer read
 _CLEANUP_S = 2.0  # an answer waits no longer than this for the engine to acknowledge a cancel
@@ -237,7 +240,16 @@ class RunningGeneration:
         if self._error is not None:
             raise self._error
         if not self._complete:
-            await self._task  # a defect of ours surfaces here
+            await asyncio.wait((self._task,))
+            defect = None if self._task.cancelled() else self._task.exception()
+            _log.error("the answer to %s could not be read", self.request.id, exc_info=defect)
+            self._metrics.failures[ErrorKind.INTERNAL.value].inc()
+            asked = self.request.id.rpartition("-")[0]  # the HTTP request's own id
+            self._error = EngineError(
+                ErrorKind.INTERNAL,
+                f"The engine's answer could not be read; the gateway's log has the cause under the request id {asked}.",
+            )
+            raise self._error
 
     def _wake(self) -> None:
         self._waiter.wake()
@@ -274,7 +286,7 @@ class RunningGeneration:
     async def _read(self) -> None:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
         engine = self._engine
-        if isinstance(engine, Pushing):
+        if isinstance(engine, Pushing):  # whoever takes tokens decides for each whether it may
             chunks = engine.generate_pushing(self.request, self._take_tokens, self._take_cancel)
         else:
             chunks = engine.generate(self.request)
@@ -326,7 +338,7 @@ class RunningGeneration:
         Whoever is forwarded to is not overtaken: nothing is waiting, here or before a client that has no room.
         """
         forward = self._forward
-        if forward is None or self._ready or self._wait_for_room is not None or self._keep_ids or self._finished:
+        if forward is None or self._ready or self._wait_for_room is not None or self._finished:
             return 0
         taken, pieces = 0, []
         for token in tokens:

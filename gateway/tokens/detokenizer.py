@@ -249,14 +249,14 @@ class _WindowStream:
         self.unfinished = False
 
     def contribution(self, index: int) -> bytes:
-        if self._hidden(index):
+        if index < 0 or self._hidden(index):
             return b""
         old, new = self._texts([*self._window, index])
         added = new[len(old) :]
         return self._tokenizer.token_bytes(index) if self.unfinished or _REPLACEMENT in added else added.encode()
 
     def push(self, index: int) -> str:
-        if self._hidden(index):
+        if index < 0 or self._hidden(index):
             return ""
         self._window.append(index)
         return self._take(hold=len(self._window) - self._read < self._LONGEST)

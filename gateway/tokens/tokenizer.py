@@ -104,6 +104,7 @@ class Tokenizer:
         self.vocab_size: int = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self.longest_token: int = max(map(len, backend.get_vocab(with_added_tokens=True)), default=1)
         self._bytes: dict[int, bytes] = {}
+        # Of ordinary tokens that end with a whole character; filled by detokenizers, on the event loop.
         self.whole_texts: dict[int, str] = {}
         self.bos_token, self.bos_id = self._bos()
         self.adds_bos: bool = backend.encode("a", add_special_tokens=True).ids[:1] == [self.bos_id]

@@ -70,6 +70,7 @@ class ResponseStream:
         # Asking a protobuf map for an absent key would add it.
         if _FINAL in response.parameters and response.parameters[_FINAL].bool_param:
             self.final = True
+            self._call.tap = None
             await self._read_status()
         return response
 

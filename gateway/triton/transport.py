@@ -39,7 +39,8 @@ class InferCall(Protocol):
 
     Attributes:
         tap: where a transport can, it is called with the responses that came while ``read`` waits, and returns how many
-            of them it took, from the first on. Where it took all, the reader is not woken. It must not raise.
+            of them it took, from the first on. Where it took all, the reader is not woken. What it raises, the reader
+            is given; it is to be None after the final response.
     """
 
     tap: Tap | None

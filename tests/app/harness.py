@@ -14,6 +14,8 @@ import uvicorn
 
 from gateway.app import create_app
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
+from gateway.openai.errors import OpenAIError
+from gateway.web.http_protocol import http_protocol
 from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
 
 USER = [{"role": "user", "content": "Hi"}]
@@ -90,7 +92,15 @@ async def gateway(
 @contextlib.asynccontextmanager
 async def _server(app: Any) -> AsyncIterator[str]:
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None, timeout_graceful_shutdown=5)
+        uvicorn.Config(
+            app,
+            host="127.0.0.1",
+            port=0,
+            http=http_protocol(lambda status, message: OpenAIError(status, message).body()),
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=5,
+        )
     )
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve())

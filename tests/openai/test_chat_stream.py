@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from openai.types.chat import ChatCompletionChunk
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind
@@ -155,7 +156,8 @@ async def test_an_error_after_it_is_an_event_and_no_done(folder: Path) -> None:
             "error": {"message": "Triton left.", "type": "server_error", "param": None, "code": "service_unavailable"}
         }
         assert b"secret" not in answer.content
-        metrics = (await running.client.get("/metrics")).text
+        async with httpx.AsyncClient(base_url=running.client.base_url) as other:  # that connection is closed
+            metrics = (await other.get("/metrics")).text
         assert 'gateway_engine_failures_total{kind="unavailable",model="scripted"} 1.0' in metrics
 
 
@@ -202,6 +204,70 @@ async def test_headers_and_comments_while_the_engine_is_silent(folder: Path) -> 
         gate2.set()
         got += b"".join([data async for data in raw])
         assert [chunk.choices[0].delta.content for chunk in checked(got)] == ["", "H", "i", None]
+
+
+async def test_no_text_overtakes_the_role_after_a_comment(folder: Path) -> None:
+    gate = asyncio.Event()
+    ids = ByteIds(folder).of("éab")  # the first token is half a character: it shows nothing
+
+    def script(request: Any) -> Any:
+        return [gate, *(EngineChunk(ids=[index]) for index in ids), EngineChunk(final=True)]
+
+    async with (
+        gateway(folder, script, served=True, timeouts={"headers_s": 0.02, "keepalive_s": 0.05}) as running,
+        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
+    ):
+        raw = answer.aiter_raw()
+        got = await anext(raw)
+        assert got.startswith(b": ")
+        gate.set()
+        got += b"".join([data async for data in raw])
+    first, *others = checked(got)
+    assert first.choices[0].delta.role == "assistant"
+    assert not any(chunk.choices[0].delta.role for chunk in others)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in others) == "éab"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_a_client_that_stops_reading_holds_the_engine_back(folder: Path, path: str) -> None:
+    ids, total, given = ByteIds(folder).of("x"), 60_000, 0
+
+    def script(request: Any) -> Any:
+        nonlocal given
+        for given in range(1, total + 1):  # noqa: B007 - how far the engine was read
+            yield EngineChunk(ids=ids)
+        yield EngineChunk(final=True)
+
+    body = {"model": STREAM["model"], "stream": True, "max_tokens": total}
+    body |= {"prompt": "p"} if path == "/v1/completions" else {"messages": STREAM["messages"]}
+    async with (
+        gateway(folder, script, served=True, max_seq_len=100_000, tokens_per_block=32) as running,
+        running.client.stream("POST", path, json=body) as answer,
+    ):
+        raw = answer.aiter_raw()
+        got = [await anext(raw)]
+        before = -1
+        while before != given:  # until the sockets are full
+            before = given
+            await asyncio.sleep(0.3)
+        assert before < total
+        got += [data async for data in raw]
+        whole = b"".join(got)
+    assert whole.endswith(b"data: [DONE]\n\n")
+    assert whole.count(b'"x"') == total
+
+
+async def test_a_defect_ends_a_stream_with_an_error_event(folder: Path) -> None:
+    ids = ByteIds(folder).of("ab")
+    script: Any = lambda _: [EngineChunk(ids=[ids[0]]), EngineChunk(ids=["no id"])]  # type: ignore[list-item]  # noqa: E731
+    async with (
+        gateway(folder, script, served=True) as running,
+        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
+    ):
+        content = b"".join([data async for data in answer.aiter_raw()])
+    last = json.loads(events(content)[-1])
+    assert last["error"]["type"] == "server_error"
+    assert "no id" not in str(last)
 
 
 async def test_an_error_after_early_headers_is_an_event(folder: Path) -> None:

@@ -100,9 +100,11 @@ async def test_one_failure_ends_all(folder: Path) -> None:
         last = [line for line in answer.text.split("\n\n") if line][-1]
         assert json.loads(last.removeprefix("data: "))["error"]["code"] == "service_unavailable"
         assert "secret" not in answer.text
+        assert len(running.engine.closed_early) == 1
+    async with gateway(folder, script, served=True) as running:  # that connection was closed
         whole = await complete(running, ["good", "bad"])
         assert (whole.status_code, whole.json()["error"]["code"]) == (503, "service_unavailable")
-        assert len(running.engine.closed_early) == 2
+        assert len(running.engine.closed_early) == 1
 
 
 async def test_comments_while_the_engine_is_silent(folder: Path) -> None:

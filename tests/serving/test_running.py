@@ -178,17 +178,24 @@ async def test_a_defect_after_text_never_looks_like_an_end(folder: Path) -> None
                 await asyncio.sleep(0)
 
     async with Setup(folder, lambda _: []).start(Broken(lambda _: [])) as generation:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(EngineError, match="could not be read"):
             await text_of(generation)
 
 
-async def test_a_defect_of_the_engine_is_not_an_engine_error(folder: Path) -> None:
+async def test_a_defect_is_an_error_of_ours_and_its_cause_is_logged(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def script(_: GenerationRequest) -> Any:
         raise ZeroDivisionError
 
-    async with Setup(folder, script).start() as generation:
-        with pytest.raises(ZeroDivisionError):
-            await generation.pieces()
+    setup = Setup(folder, script)
+    async with setup.start() as generation:
+        for _ in range(2):
+            with pytest.raises(EngineError) as error:
+                await generation.pieces()
+            assert error.value.kind is ErrorKind.INTERNAL
+    assert "ZeroDivisionError" in caplog.text
+    assert setup.value("gateway_engine_failures_total", kind="internal") == 1
 
 
 class PushingEngine(ScriptedEngine):
@@ -234,36 +241,45 @@ async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) ->
 
 
 async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
-    room, waiting = asyncio.Event(), asyncio.Event()
+    room = asyncio.Event()
     ids = ByteIds(folder).of("abcdef")
-    script: list[Any] = [EngineChunk(ids=[index]) for index in ids] + [EngineChunk(final=True)]
-    setup = Setup(folder, lambda _: script)
-    setup.engine = PushingEngine(lambda _: script, TOKENS)
-    shown = ""
+    shown, refused = "", 0
 
-    async def wait_for_room() -> None:
-        waiting.set()
-        await room.wait()
+    class Engine(ScriptedEngine):
+        async def generate_pushing(
+            self,
+            _request: GenerationRequest,
+            take: Callable[[list[int]], int],
+            began: Callable[[Callable[[], None]], None],
+        ) -> AsyncGenerator[EngineChunk, None]:
+            nonlocal refused
+            began(lambda: None)
+            yield EngineChunk((ids[0],))
+            await forwarding.wait()
+            for index in ids[1:]:
+                if not take([index]):
+                    refused += 1
+                    if refused == 1:
+                        asyncio.get_running_loop().call_soon(room.set)
+                    yield EngineChunk((index,))
+            yield EngineChunk(final=True)
 
-    def forward(pieces: Sequence[Piece]) -> Callable[[], Awaitable[None]] | None:
+    def forward(pieces: Sequence[Piece]) -> Callable[[], Awaitable[object]] | None:
         nonlocal shown
         shown += "".join(piece.text for piece in pieces)
-        return None if room.is_set() else wait_for_room
+        return None if room.is_set() else room.wait
 
-    async def answer(generation: RunningGeneration) -> None:
-        while (pieces := await generation.pieces(forward=forward)) is not None:
-            forward(pieces)
-
+    forwarding = asyncio.Event()
+    setup = Setup(folder, lambda _: [])
+    setup.engine = Engine(lambda _: [], TOKENS)
     async with setup.start() as generation:
-        assert await generation.responded()
-        task = asyncio.create_task(answer(generation))
-        await asyncio.wait_for(waiting.wait(), 5)
-        before = shown
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert shown == before
-        room.set()
-        await asyncio.wait_for(task, 5)
+        first = await generation.pieces()
+        assert first is not None
+        shown += first[0].text
+        asyncio.get_running_loop().call_soon(forwarding.set)
+        while (pieces := await generation.pieces(forward=forward)) is not None:  # type: ignore[arg-type]
+            shown += "".join(piece.text for piece in pieces)
+    assert refused == 1
     assert shown == "abcdef"
 
 

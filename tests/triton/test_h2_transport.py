@@ -321,3 +321,34 @@ async def test_a_flood_leaves_the_loop_its_turns() -> None:
         await transport.close()
     assert seen == 7 * each
     assert most * len(answer(2)) <= 2**15
+
+
+async def test_a_tap_that_raises_fails_its_own_request() -> None:
+    def tap(messages: Sequence[bytes]) -> int:
+        raise ArithmeticError(len(messages))
+
+    streams: list[int] = []
+
+    async def attack(peer: Peer, stream: int) -> None:
+        streams.append(stream)
+        peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
+        if len(streams) == 2:
+            await reading.wait()
+            peer.send(*[frame(DATA, 0, one, answer(2)) for one in streams], *map(peer.trailers, streams))
+
+    reading = asyncio.Event()
+    async with RawServer(attack) as server:
+        transport = H2Transport(server.url)
+        bad, good = (transport.infer(ask("bad"), timeout=20) for _ in range(2))
+        for call in (bad, good):
+            await call.read()
+        bad.tap = tap
+        readers = [asyncio.ensure_future(call.read()) for call in (bad, good)]
+        await asyncio.sleep(0)  # let them wait
+        reading.set()
+        with pytest.raises(ArithmeticError):
+            await asyncio.wait_for(readers[0], 20)
+        assert await asyncio.wait_for(readers[1], 20) == answer(2)[5:]
+        assert await good.read() is None
+        assert len(server.peers) == 1
+        await transport.close()

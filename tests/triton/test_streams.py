@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -17,6 +17,7 @@ from gateway.generation.request import GenerationRequest
 from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
 from gateway.triton.dialects import stopping
 from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import read_pipeline
@@ -263,3 +264,27 @@ async def test_an_unreachable_server_is_told_apart_and_reported(unused_port: int
             await collect(engine_for("tokens", connection))
     assert error.value.kind is ErrorKind.UNAVAILABLE
     assert reported == [True]
+
+
+async def test_what_comes_after_the_final_response_is_nobodys(connect: Any) -> None:
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        for number in (1, 2, 3, 4):
+            yield tokens(number, final=False)
+            await asyncio.sleep(0.01)
+        yield tokens(5, final=True)
+        await asyncio.sleep(0.02)
+        for number in (6, 7):
+            yield tokens(number, final=False)
+
+    _, connection = await connect(script)
+    order: list[int] = []
+
+    def take(ids: Sequence[int]) -> int:
+        order.extend(ids)
+        return len(ids)
+
+    engine = engine_for("tokens", connection)
+    assert isinstance(engine, TokensEngine)
+    async for chunk in engine.generate_pushing(ask(), take, lambda _: None):
+        order.extend(chunk.ids)
+    assert order == [1, 2, 3, 4, 5]

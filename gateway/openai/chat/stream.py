@@ -39,7 +39,8 @@ async def stream_answer(
             waiting = events.opening()
             begun = True
             quiet_since = time.monotonic()
-            while (more := await events.next(timeouts.keepalive_s)) is not None:
+            # Nothing may overtake the opening, which goes with the first text.
+            while (more := await events.next(timeouts.keepalive_s, forwards=not waiting)) is not None:
                 # A call that is held back makes no event of its tokens, however many they are.
                 if waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s:
                     yield waiting + more or COMMENT
@@ -103,8 +104,12 @@ class _Events:
                 events += writer.piece(index, Piece(echoed), usage)
         return events
 
-    async def next(self, timeout: float) -> bytes | None:
+    async def next(self, timeout: float, *, forwards: bool) -> bytes | None:
         """The events of what became ready; none after ``timeout`` seconds of silence, None when all choices ended.
+
+        Args:
+            timeout: in seconds.
+            forwards: whether events may be written before this returns.
 
         Raises:
             OpenAIError: when a choice that ended is not what was asked for.
@@ -113,7 +118,8 @@ class _Events:
         if self._plain:  # the common case, kept short
             if self._forward is None and self._record.write is not None:
                 self._forward = writer.forward(self._record.write)
-            pieces = await self._answer.generations[0].pieces(timeout, self._forward)
+            forward = self._forward if forwards else None
+            pieces = await self._answer.generations[0].pieces(timeout, forward)
             if pieces is None:
                 return None
             return b"".join([writer.piece(0, piece) for piece in pieces])

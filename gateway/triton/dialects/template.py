@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2
 
 _parse = service_pb2.ModelStreamInferResponse.FromString
 _id = struct.Struct("<i")
-_LEARNED = 4  # times at most; answers that vary more are parsed
+_EXAMPLES = 4  # the first is not worth learning; answers that still vary after the last are parsed
 
 
 class TokenTemplate:
@@ -42,7 +42,7 @@ class TokenTemplate:
             raw: its first raw output, one int32 and all that the response says of its tokens.
         """
         self._seen += 1
-        if self._seen == 1 or self._seen > _LEARNED:  # for an answer of one token it would be wasted
+        if self._seen == 1 or self._seen > _EXAMPLES:
             return
         start = message.find(raw)
         while start >= 0:

@@ -104,7 +104,13 @@ class H2Call:
             return
         stream, protocol = self._stream, self._protocol
         if self.tap is not None and protocol is not None and stream.messages:
-            for _ in range(self.tap(stream.messages)):
+            try:
+                taken = self.tap(stream.messages)
+            except Exception as error:  # noqa: BLE001 - what fails one request must not end the connection of all
+                self.tap = None
+                self._waiter.set_exception(error)
+                return
+            for _ in range(taken):
                 protocol.read(stream)
             if not stream.messages and stream.status is None:
                 stream.waiting = True
