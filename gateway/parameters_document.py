@@ -85,8 +85,8 @@ limits even where they agree; the others follow from what the extensions mean.
 - `usage.prompt_tokens_details` is null where nobody knows how much of the prompt was cached: with engines that do not
   tell, and after answers that a stop string ended, which the gateway leaves before the engine's last word.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
-- `usage.completion_tokens_details` has no counts of predicted tokens where nobody knows them, as above. What a draft
-  model guessed is no prediction of the client's and not in `usage`.
+- Of a `prediction` the tokens that the answer begins with are `accepted_prediction_tokens`, by their ids, all others
+  rejected; with `n`, in each choice. What a draft model guessed is no prediction of the client's and not in `usage`.
 - `service_tier` in an answer is `default` where the request named a tier, and absent elsewhere.
 - `system_fingerprint` is null: the engine has no such mark.
 - `finish_reason` is `stop`, `length`, `tool_calls` or `function_call`.

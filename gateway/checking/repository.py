@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import ast
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import get_args
 
 from gateway.checking.findings import Finding, Severity
 from gateway.checking.repository_chat import check_chat
-from gateway.checking.repository_engine import check_engines
+from gateway.checking.repository_engine import check_engines, filled
+from gateway.checking.repository_python import check_python
 from gateway.checking.repository_steps import check_ensemble
 from gateway.checking.repository_values import check_values
+from gateway.config.deployment import EngineKind
 from gateway.repository.reading import ModelFolder, Placeholder, read_repository
 from gateway.repository.vocabulary import BY_NAME
 
 _PARSE_ERROR = re.compile(r"^(\d+):(\d+) : (.*)$", re.DOTALL)
 _NEEDS_FILE = {"python": "model.py"}
-_KNOWN_BACKENDS = frozenset({"python", "tensorrtllm"})
+_KNOWN_BACKENDS = ("python", "tensorrtllm")
+# Triton's other backends, each a repository of github.com/triton-inference-server; none of these models run on them.
+_OTHER_BACKENDS = (
+    *("dali", "fil", "identity", "onnxruntime", "openvino", "pytorch", "repeat", "square", "tensorflow", "tensorrt"),
+    "vllm",
+)
+_OURS = frozenset({"QUERY", "TOKENS_BATCH", "input_ids", "text_input"})
 
 
 def check_repository(folder: Path) -> list[Finding]:
@@ -74,17 +83,33 @@ def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, where, what, f"Name both {name!r}.")
     yield from _check_versions(model)
     yield from _check_tensors(model)
-    backend = config.backend
     if config.max_batch_size < 0:
         what = f"max_batch_size is {config.max_batch_size}; Triton refuses to load it."
         yield Finding(Severity.ERROR, f"{model.file}:{model.line_of('max_batch_size:') or 1}", what, "Write 1 or more.")
-    if not config.platform and not backend:
-        fix = 'Set backend: "tensorrtllm" for the engine, "python" for the other models; the ensemble has a platform.'
-        yield Finding(Severity.ERROR, f"{model.file}:1", "It names neither a backend nor a platform.", fix)
-    elif not config.platform and backend not in _KNOWN_BACKENDS and not _is_unfilled(backend):
+    yield from _check_backend(model)
+
+
+def _check_backend(model: ModelFolder) -> Iterator[Finding]:
+    config, backend = model.config, model.config.backend
+    fix = 'Set backend: "tensorrtllm" for the engine, "python" for the other models'
+    if config.platform or backend in _KNOWN_BACKENDS or _is_unfilled(backend):
+        return
+    if not backend:
+        what = "It names neither a backend nor a platform."
+        yield Finding(Severity.ERROR, f"{model.file}:1", what, f"{fix}; the ensemble has a platform.")
+        return
+    where, library = f"{model.file}:{model.line_of('backend:') or 1}", f"libtriton_{backend}.so"
+    brought = any(
+        (folder / library).is_file() for folder in (model.path, *(model.path / one for one in model.versions))
+    )
+    meant = difflib.get_close_matches(backend, _KNOWN_BACKENDS, n=1, cutoff=0.75)
+    ours = bool(_OURS & {tensor.name for tensor in config.input})
+    if not brought and backend not in _OTHER_BACKENDS and (meant or ours):
+        what = f"There is no backend {backend!r} that these models run on."
+        yield Finding(Severity.ERROR, where, what, f"Did you mean {meant[0]!r}?" if meant else f"{fix}.")
+    else:
         what = f"The backend {backend!r} is none that these models run on."
-        fix = 'Set backend: "tensorrtllm" for the engine, "python" for the others.'
-        yield Finding(Severity.WARNING, f"{model.file}:{model.line_of('backend:') or 1}", what, fix)
+        yield Finding(Severity.WARNING, where, what, f"{fix}.")
 
 
 def _is_unfilled(value: str) -> bool:
@@ -133,7 +158,7 @@ def _how_to_fill(found: Placeholder) -> str:
 
 
 def _check_versions(model: ModelFolder) -> Iterator[Finding]:
-    numbers = [version for version in model.versions if version.isdigit() and int(version) > 0]
+    numbers = {int(version): version for version in model.versions if version.isdigit() and int(version) > 0}
     if not numbers:
         fix = f"Make it: mkdir {model.path / '1'} (git does not keep empty folders: put a .gitkeep into it)."
         yield Finding(Severity.ERROR, str(model.path), "There is no version folder such as 1/.", fix)
@@ -142,24 +167,42 @@ def _check_versions(model: ModelFolder) -> Iterator[Finding]:
         if not version.isdigit() and version != "__pycache__":
             what = f"The folder {version}/ is no version: Triton passes it over."
             yield Finding(Severity.WARNING, str(model.path), what, "Name version folders by a number, or remove it.")
+    loaded, missing = _loaded_versions(model, list(numbers))
+    if missing:
+        severity = Severity.WARNING if loaded else Severity.ERROR
+        there = ", ".join(f"{number}/" for number in sorted(numbers))
+        what = f"version_policy asks for version {missing[0]}, and there is only {there}."
+        where = f"{model.file}:{model.line_of('specific') or model.line_of('version_policy') or 1}"
+        yield Finding(severity, where, what, "Remove version_policy, or name a version that is there.")
     needed = _NEEDS_FILE.get(model.config.backend)
     wanted = model.config.default_model_filename or needed
-    newest = max(numbers, key=int)
-    if needed is not None and not (model.path / newest / str(wanted)).is_file():
-        what = f"{newest}/ has no {wanted}, which the Python backend runs."
+    for version in [numbers[number] for number in loaded] if needed is not None else ():
+        if (model.path / version / str(wanted)).is_file():
+            yield from check_python(model.path / version, str(wanted))
+            yield from _check_adapter(model, model.path / version)
+        else:
+            what = f"{version}/ has no {wanted}, which the Python backend runs."
+            yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
+
+
+def _check_adapter(model: ModelFolder, folder: Path) -> Iterator[Finding]:
+    """This project's engine model runs what its parameter says."""
+    kind = filled(model, "engine")
+    file = f"{kind}_adapter.py"
+    if kind in get_args(EngineKind) and (folder / "adapter.py").is_file() and not (folder / file).is_file():
+        what = f"{folder.name}/ has no {file}, which engine {kind} runs."
         yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
-    if needed is not None:
-        yield from _check_python(model.path / newest)
 
 
-def _check_python(folder: Path) -> Iterator[Finding]:
-    for path in sorted(folder.rglob("*.py")):
-        try:
-            ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError) as error:  # noqa: PERF203 - few
-            line = getattr(error, "lineno", None) or 1
-            what = f"Python cannot read it: {getattr(error, 'msg', error)}."
-            yield Finding(Severity.ERROR, f"{path}:{line}", what, "Copy the file anew, or render the model anew.")
+def _loaded_versions(model: ModelFolder, there: list[int]) -> tuple[list[int], list[int]]:
+    """Which versions Triton loads by the policy, and which it asks for in vain (ModelVersionPolicy)."""
+    policy, ordered = model.config.version_policy, sorted(there)
+    if policy.WhichOneof("policy_choice") == "specific":
+        asked = sorted(policy.specific.versions)
+        return [version for version in asked if version in there], [one for one in asked if one not in there]
+    if policy.WhichOneof("policy_choice") == "all":
+        return ordered, []
+    return ordered[-(policy.latest.num_versions or 1) :], []
 
 
 def _check_tensors(model: ModelFolder) -> Iterator[Finding]:

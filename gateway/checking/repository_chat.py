@@ -34,14 +34,20 @@ def check_chat(models: Models) -> Iterator[Finding]:
 def _check_engine(model: ModelFolder) -> Iterator[Finding]:
     beams = filled(model, "max_beam_width")
     many_beams = beams.isdigit() and int(beams) > 1
-    if not model.config.model_transaction_policy.decoupled:
-        what = "It is not decoupled, so no answer can be streamed."
+    if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
+        what = "It is not decoupled, so no answer can be streamed, and the gateway does not serve it."
         fix = "Set model_transaction_policy { decoupled: true }."
-        severity = Severity.INFO if many_beams else Severity.ERROR
-        yield Finding(severity, at(model, "decoupled"), what, fix)
+        yield Finding(Severity.ERROR, at(model, "decoupled"), what, fix)
+    if many_beams and "engine" in model.config.parameters:
+        what = f"max_beam_width is {beams}, and this project's Python engines search no beams."
+        yield Finding(Severity.WARNING, at(model, "max_beam_width"), what, "Set 1.")
+    elif many_beams and filled(model, "decoding_mode") == "beam_search":
+        what = "It is for beam search: requests with use_beam_search, which are not streamed."
+        yield Finding(Severity.INFO, at(model, "decoding_mode"), what, "Chat from a model of its own.")
     elif many_beams:
         what = f"max_beam_width is {beams}: without a decoding_mode every request is decoded by beams, not sampled."
-        yield Finding(Severity.WARNING, at(model, "max_beam_width"), what, "Set 1, and beams in a model of their own.")
+        fix = "Set 1, and beams in a model of their own, with decoding_mode beam_search."
+        yield Finding(Severity.WARNING, at(model, "max_beam_width"), what, fix)
     if filled(model, "normalize_log_probs").lower() not in _FALSE:
         what = "Log-probs are normalised over the sampled candidates: a greedy token always has 0."
         fix = "Set normalize_log_probs to false."
@@ -86,20 +92,21 @@ def _check_postprocessing(model: ModelFolder) -> Iterator[Finding]:
 
 def _check_llmapi(model: ModelFolder) -> Iterator[Finding]:
     """Upstream's LLM API model takes text, and its yaml says nothing to Triton (contract sections 1.7 and 9.1)."""
-    if not model.config.model_transaction_policy.decoupled:
+    if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
         what = "It is not decoupled here: with --disable-auto-complete-config a streamed request is never answered."
         fix = "Set model_transaction_policy { decoupled: true }, whatever model.yaml says."
         yield Finding(Severity.ERROR, at(model, "decoupled"), what, fix)
 
 
 def _check_bls(model: ModelFolder) -> Iterator[Finding]:
-    if not model.config.model_transaction_policy.decoupled:
+    if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
         what = "It is not decoupled, so no answer can be streamed."
         fix = "Set model_transaction_policy { decoupled: true }."
         yield Finding(Severity.WARNING, at(model, "decoupled"), what, fix)
     count = sum(group.count or 1 for group in model.config.instance_group)
     # This project's model serves many requests in one instance, and says how many; upstream's serves one.
-    if "max_concurrent_requests" not in model.config.parameters and count < model.config.max_batch_size:
+    unknown = model.unfilled & {"instance_group", "max_batch_size"}
+    if "max_concurrent_requests" not in model.config.parameters and count < model.config.max_batch_size and not unknown:
         what = f"{count} instances serve {count} requests at a time: upstream's model takes one each."
         fix = f"Set count: {model.config.max_batch_size}, or render this project's tensorrt_llm_bls."
         yield Finding(Severity.WARNING, at(model, "instance_group"), what, fix)

@@ -68,7 +68,7 @@ def _check_native(model: ModelFolder) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, at(model, "parameters"), "There is no gpt_model_path, so no engine.", fix)
     elif folder and not Path(folder).is_absolute():
         what = f"gpt_model_path {folder!r} is relative to wherever Triton is started."
-        yield Finding(Severity.WARNING, at(model, "gpt_model_path"), what, "Write an absolute path.")
+        yield Finding(Severity.ERROR, at(model, "gpt_model_path"), what, "Write an absolute path.")
     elif folder and Path(folder).is_dir() and not list(Path(folder).glob("rank*.engine")):
         what = f"{folder} holds no rank0.engine."
         yield Finding(Severity.ERROR, at(model, "gpt_model_path"), what, "Build the engine there with trtllm-build.")
@@ -122,7 +122,7 @@ def _check_gpus(found: Models) -> Iterator[Finding]:
                 yield Finding(Severity.ERROR, at(model, "gpu_device_ids"), what, fix)
         groups = [group for group in gpus.split(";") if group.strip()]
         count = sum(group.count for group in model.config.instance_group)
-        if len(groups) > 1 and count != len(groups):
+        if len(groups) > 1 and count != len(groups) and "instance_group" not in model.unfilled:
             what = f"gpu_device_ids names {len(groups)} instances, and the instance group has {count}."
             yield Finding(Severity.ERROR, at(model, "gpu_device_ids"), what, f"Set count: {len(groups)}.")
 
@@ -140,3 +140,23 @@ def _check_callers(models: Models, names: Set[str]) -> Iterator[Finding]:
             if target and target not in names:
                 what = f"{name} is {target!r}, which is not in this repository."
                 yield Finding(Severity.ERROR, at(model, name), what, "Name a model of this repository.")
+        if filled(model, "tensorrt_llm_draft_model_name"):
+            yield from _check_drafting(model, models)
+
+
+def _check_drafting(model: ModelFolder, models: Models) -> Iterator[Finding]:
+    """What a draft model needs beside itself: a request that asks for guesses, and a target that takes them."""
+    drafting = "tensorrt_llm_draft_model_name is set"
+    inputs = {tensor.name for tensor in model.config.input}
+    if "text_input" in inputs and "num_draft_tokens" not in inputs:
+        what = f"{drafting}, but there is no input num_draft_tokens: no request can ask for drafts."
+        yield Finding(Severity.WARNING, at(model, "tensorrt_llm_draft_model_name"), what, _declare("num_draft_tokens"))
+    name = filled(model, "tensorrt_llm_model_name") or "tensorrt_llm"
+    target = models.get(name)
+    if target is not None and not any(tensor.name == "draft_input_ids" for tensor in target.config.input):
+        what = f"{drafting} in {model.path.name}, but {name} has no input draft_input_ids: it takes no drafts."
+        yield Finding(Severity.WARNING, at(target, "input"), what, _declare("draft_input_ids"))
+
+
+def _declare(name: str) -> str:
+    return f"Declare the input {name} as TensorRT-LLM's own template does, or render the model anew."

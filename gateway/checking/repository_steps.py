@@ -16,10 +16,11 @@ Models = Mapping[str, ModelFolder]
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor of the ensemble as whoever makes it declares it."""
+    """A tensor of the ensemble as whoever makes or takes it declares it."""
 
     maker: str
     spec: Any
+    filled: bool = True  # False: a value of it is a stand-in, and nothing can be compared with it
 
 
 def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str]) -> Iterator[Finding]:
@@ -40,7 +41,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
             what = f"A step runs the model {name!r}, which is not in this repository."
             yield _error(ensemble, name, what, _near(name, models.keys() - run, "Add it"))
         return
-    made = {tensor.name: _Tensor("the request", tensor) for tensor in config.input}
+    made = {tensor.name: _of("the request", tensor, ensemble) for tensor in config.input}
     for step in config.ensemble_scheduling.step:
         model = models[step.model_name]
         outputs = {tensor.name: tensor for tensor in model.config.output}
@@ -49,15 +50,20 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
                 what = f"A step takes the output {name!r} of {step.model_name}, which does not have it."
                 yield _error(ensemble, name, what, _near(name, outputs, "Remove the mapping"))
             else:
-                made[target] = _Tensor(step.model_name, outputs[name])
-        if 0 < model.config.max_batch_size < config.max_batch_size or (
-            (model.config.max_batch_size == 0) != (config.max_batch_size == 0)
-        ):
-            what = f"max_batch_size is {config.max_batch_size}, but {model.config.max_batch_size} in {step.model_name}."
-            yield _error(ensemble, "max_batch_size", what, "Give every step at least the ensemble's.")
+                made[target] = _of(step.model_name, outputs[name], model)
+        yield from _check_batches(ensemble, step.model_name, model)
     for step in config.ensemble_scheduling.step:
         yield from _check_inputs(ensemble, step, models[step.model_name], made)
     yield from _check_outputs(ensemble, made)
+
+
+def _check_batches(ensemble: ModelFolder, name: str, model: ModelFolder) -> Iterator[Finding]:
+    ours, theirs = ensemble.config.max_batch_size, model.config.max_batch_size
+    if "max_batch_size" not in model.unfilled | ensemble.unfilled and (
+        0 < theirs < ours or (theirs == 0) != (ours == 0)
+    ):
+        what = f"max_batch_size is {ours}, but {theirs} in {name}."
+        yield _error(ensemble, "max_batch_size", what, "Give every step at least the ensemble's.")
 
 
 def _check_inputs(
@@ -75,7 +81,8 @@ def _check_inputs(
             found = _error(ensemble, source, what, _near(source, made, "Map an output of an earlier step to it"))
             yield Finding(severity, found.where, found.what, found.fix)
         else:
-            yield from _compare(ensemble, f"{step.model_name} {name}", spec, source, made[source])
+            taker = _of(f"{step.model_name} {name}", spec, model)
+            yield from _compare(ensemble, taker, source, made[source])
     for name, spec in inputs.items():
         if not spec.optional and name not in step.input_map:
             what = f"{step.model_name} requires {name!r}, and the ensemble does not send it."
@@ -88,16 +95,25 @@ def _check_outputs(ensemble: ModelFolder, made: Mapping[str, _Tensor]) -> Iterat
             what = f"The output {tensor.name!r} is declared, and no step makes it."
             yield _error(ensemble, tensor.name, what, "Map a step's output to it, or remove it.")
         else:
-            yield from _compare(ensemble, "the answer", tensor, tensor.name, made[tensor.name])
+            yield from _compare(ensemble, _of("the answer", tensor, ensemble), tensor.name, made[tensor.name])
 
 
-def _compare(ensemble: ModelFolder, taker: str, spec: Any, name: str, source: _Tensor) -> Iterator[Finding]:
+def _of(who: str, spec: Any, model: ModelFolder) -> _Tensor:
+    return _Tensor(who, spec, filled=spec.name not in model.unfilled)
+
+
+def _compare(ensemble: ModelFolder, taker: _Tensor, name: str, source: _Tensor) -> Iterator[Finding]:
+    spec = taker.spec
+    if not (taker.filled and source.filled):
+        return  # what is not filled in is named by itself
     if spec.data_type != source.spec.data_type:
         theirs, ours = datatype_name(source.spec), datatype_name(spec)
-        what = f"{name!r} is {theirs} from {source.maker}, but {ours} for {taker}."
+        what = f"{name!r} is {theirs} from {source.maker}, but {ours} for {taker.maker}."
         yield _error(ensemble, name, what, "Declare the same data_type in both configurations.")
     elif not _dims_fit(list(source.spec.dims), list(spec.dims)):
-        what = f"{name!r} has dims {list(source.spec.dims)} from {source.maker}, but {list(spec.dims)} for {taker}."
+        what = (
+            f"{name!r} has dims {list(source.spec.dims)} from {source.maker}, but {list(spec.dims)} for {taker.maker}."
+        )
         yield _error(ensemble, name, what, "Declare the same dims in both configurations.")
 
 

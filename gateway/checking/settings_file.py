@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from gateway.config.gateway import NO_MODEL
 from gateway.config.validation import validate, validate_deployments, with_absolute_paths
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
-from gateway.repository.contradictions import contradictions
+from gateway.repository.contradictions import contradictions, draft_contradictions
 from gateway.triton.inspection import DiscoveryError, inspect_model
 from gateway.triton.options import engine_options
 
@@ -51,8 +51,8 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
         found.append((0, Finding(Severity.INFO, str(path), what)))
     if settings is not None:
         found += [_located(path, document, *item) for item in _check_gateway(settings)]
-    found += [_located(path, document, *item) for item in _check_deployments(document)]
     models = list(_models(document, path.parent))
+    found += [_located(path, document, *item) for item in _check_deployments(document, models)]
     outcomes = await asyncio.gather(*(_check_model(model, right=right, offline=offline) for _, model, right in models))
     described: dict[str, Described] = {}
     for (index, model, _), (findings, features) in zip(models, outcomes, strict=True):
@@ -64,6 +64,7 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
 
 
 Located = tuple[tuple[str | int, ...], Finding]
+Checked = tuple[int, ModelSettings, bool]
 
 
 def _located(path: Path, document: Document, keys: tuple[str | int, ...], finding: Finding) -> tuple[int, Finding]:
@@ -92,10 +93,11 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
         yield ("timeouts", "first_token_s"), Finding(Severity.WARNING, "", what)
 
 
-def _check_deployments(document: Document) -> Iterator[Located]:
-    """What contradicts itself, of deployments without mistakes."""
+def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:
+    """What contradicts itself, of deployments without mistakes, and what of the models contradicts them."""
     deployments = validate_deployments(document)[0] if document.data.get("deployments") else ()
-    for found in contradictions(deployments):
+    known = [(index, model) for index, model, _ in models]
+    for found in (*contradictions(deployments), *draft_contradictions(known, deployments)):
         yield found.keys, Finding(Severity.ERROR, "", f"{dotted(found.keys)}: {found.reason}.", found.fix)
 
 
@@ -106,7 +108,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _models(document: Document, folder: Path) -> Iterator[tuple[int, ModelSettings, bool]]:
+def _models(document: Document, folder: Path) -> Iterator[Checked]:
     """Index and settings of each model, and whether it is right; of one that is not, what can be looked at."""
     data: Any = with_absolute_paths(document.data, folder) if document.data.get("models") else {}
     models = data.get("models")

@@ -53,12 +53,14 @@ def build(
         raise fail("Say where to: -o DIR, or --diff to compare.", 2)
     if diff is not None and (mistake := _address_mistake(diff)):
         raise fail(f"--diff {diff!r}: {mistake}", 2)
-    deployments = _load(file, overrides or [], only or [])
+    every = _load(file, overrides or [])
+    deployments = _chosen(file, every, only or [])
     try:
-        rendering = render(deployments, repository or find_repository())
+        rendering = render(deployments, repository or find_repository(), every)
         if output is not None:
             write(rendering, output, replace=force)
             typer.echo(f"{output}: {', '.join(rendering.configs)}")
+            _tell_of_drafts(deployments, every, output)
     except (RenderError, DeploymentError) as error:
         raise fail(error) from None
     if diff is not None and _show_differences(rendering, diff):
@@ -79,7 +81,7 @@ def _address_mistake(other: str) -> str | None:
     return None
 
 
-def _load(file: Path, overrides: list[str], only: list[str]) -> tuple[DeploymentSettings, ...]:
+def _load(file: Path, overrides: list[str]) -> tuple[DeploymentSettings, ...]:
     from gateway.config.document import Document, dotted, read_document  # noqa: PLC0415
     from gateway.config.problems import ConfigError, Problem  # noqa: PLC0415
     from gateway.config.validation import validate_deployments  # noqa: PLC0415
@@ -98,10 +100,30 @@ def _load(file: Path, overrides: list[str], only: list[str]) -> tuple[Deployment
     ]
     if problems:
         raise fail(ConfigError.of(problems, file))
+    return tuple(deployments)
+
+
+def _chosen(file: Path, deployments: tuple[DeploymentSettings, ...], only: list[str]) -> tuple[DeploymentSettings, ...]:
     unknown = set(only) - {deployment.name for deployment in deployments}
     if unknown:
         raise fail(f"{file}: there is no deployment {min(unknown)!r}.")
     return tuple(deployment for deployment in deployments if not only or deployment.name in only)
+
+
+def _tell_of_drafts(
+    deployments: tuple[DeploymentSettings, ...], every: tuple[DeploymentSettings, ...], folder: Path
+) -> None:
+    """Name the drafts that rendered models call and that are not in the repository."""
+    from gateway.repository.contradictions import find_draft  # noqa: PLC0415
+
+    for deployment in deployments:
+        draft = find_draft(deployment, every)
+        if draft is not None and not (folder / draft.engine_name / "config.pbtxt").is_file():
+            typer.echo(
+                f"note: {deployment.name} calls {draft.engine_name} for its drafts, which is not in {folder}, "
+                f"so they are not loaded: add --only {draft.name}.",
+                err=True,
+            )
 
 
 def _show_differences(rendering: Rendering, other: str) -> bool:

@@ -18,7 +18,7 @@ from gateway.deployment import platform_check
 from gateway.deployment.errors import DeploymentError
 from gateway.deployment.gateway_process import check_port_free
 from gateway.deployment.smollm2 import MODEL_NAME, ensure_model_folder
-from gateway.deployment.stack import ModelFolder, Stack, StackOptions, find_repository
+from gateway.deployment.stack import ModelFolder, Stack, StackOptions, find_repository, models_of
 from gateway.deployment.state import Process, RunFolder, RunState
 from gateway.deployment.usage import curl_line, python_snippet
 
@@ -46,8 +46,12 @@ def up(
         Path | None,
         typer.Option(help="Folder of a Llama model in Hugging Face style; SmolLM2-135M-Instruct when not given."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address the gateway listens on; Triton stays on loopback.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port the gateway listens on.")] = 9000,
+    host: Annotated[
+        str, typer.Option(help="Address the gateway listens on; Triton stays on loopback.", envvar="GATEWAY_HOST")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port the gateway listens on.", envvar="GATEWAY_PORT")
+    ] = 9000,
     detach: Annotated[bool, typer.Option("--detach", help="Return when ready; gateway down stops it.")] = False,
     path: Annotated[
         PathChoice, typer.Option(help="Token ids straight to the engine (tokens), or text through the ensemble.")
@@ -58,16 +62,27 @@ def up(
     repository: Annotated[
         Path | None, typer.Option(help="Triton model repository; triton_repo of this clone when not given.")
     ] = None,
+    triton_only: Annotated[
+        bool,
+        typer.Option(
+            "--triton-only",
+            help="No gateway: Triton alone, with all models of the repository; --port only names it for gateway down.",
+        ),
+    ] = False,
 ) -> None:
     """Start Triton with the five TensorRT-LLM models, by default on the CPU, and the gateway; Ctrl-C stops both."""
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
         with Progress() as progress:
-            _check(host, port)
+            _check(None if triton_only else host, port)
             triton_repo = (repository or find_repository()).resolve()
-            found = _find_model(model, progress)
-            chosen = StackOptions(host, port, found, engine.value, path.value, triton_repo)
+            if triton_only:
+                models_of(triton_repo)  # a folder that is none is said before anything is started
+            # A repository of one's own names its models itself, unless it reads MODEL_DIR.
+            needs_model = not triton_only or repository is None or model is not None
+            found = _find_model(model, progress) if needs_model else None
+            chosen = StackOptions(host, port, found, engine.value, path.value, triton_repo, triton_only)
             if not detach:
                 _run(chosen, progress)
                 return
@@ -79,12 +94,13 @@ def up(
         raise fail("interrupted before it was ready; everything is stopped.", _INTERRUPTED) from None
 
 
-def _check(host: str, port: int) -> None:
+def _check(host: str | None, port: int) -> None:
     # Cheap, and before anything is downloaded or started.
     found = platform_check.problems(platform_check.gather(), need_venv=False)
     if found:
         raise DeploymentError("\n".join(found))
-    check_port_free(host, port)
+    if host is not None:
+        check_port_free(host, port)
 
 
 def _find_model(model: Path | None, progress: Progress) -> ModelFolder:
@@ -95,9 +111,10 @@ def _find_model(model: Path | None, progress: Progress) -> ModelFolder:
 
 
 def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
-    named = [] if model is None else ["--model", str(chosen.model.folder)]
+    named = [] if model is None or chosen.model is None else ["--model", str(chosen.model.folder)]
     return [
         *named,
+        *(["--triton-only"] if chosen.triton_only else []),
         *("--host", chosen.host, "--port", str(chosen.port), "--path", chosen.path),
         *("--engine", chosen.engine, "--repository", str(chosen.repository)),
     ]
@@ -107,7 +124,8 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
     # In the foreground: until Ctrl-C, or until a part dies.
     folder = RunFolder(chosen.port)
     with folder.claim(), Stack(chosen, folder) as stack:
-        state = RunState(Process.of(os.getpid()), False, stack.gateway.url, chosen.model.name)
+        url = stack.gateway.url if stack.gateway is not None else ""
+        state = RunState(Process.of(os.getpid()), False, url, chosen.what)
         folder.write(state)
         try:
             stack.start(progress.step)
@@ -127,6 +145,10 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 
 
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
+    if not state.url:
+        told = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
+        typer.echo("\n".join([told, f"Log: {folder.log('triton')}", how_to_stop]))
+        return
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
         "",

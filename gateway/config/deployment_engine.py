@@ -124,12 +124,19 @@ class LogitsSettings(Section):
     datatype: Literal["FP32", "FP16"] = Field("FP32", description="Type of the tensors; the engine's.")
 
 
+# TensorRT-LLM's plugin.py, the choices of trtllm-build.
+PluginType = Literal["auto", "float16", "float32", "bfloat16", "int32", "disable"]
+GemmPluginType = Literal["auto", "float16", "float32", "bfloat16", "int32", "fp8", "nvfp4", "disable"]
+
+
 class BuildSettings(Section):
     """What ``trtllm-build`` is told beside the limits; TensorRT engines only."""
 
-    attention_plugin: str = Field("auto", description="gpt_attention_plugin: a type, auto or disable.")
-    gemm_plugin: str = Field("auto", description="gemm_plugin: a type, auto or disable.")
-    lora_plugin: str | None = Field(None, description="A type, auto or disable; none: auto where `lora` is given.")
+    attention_plugin: PluginType = Field("auto", description="gpt_attention_plugin: a type, auto or disable.")
+    gemm_plugin: GemmPluginType = Field("auto", description="gemm_plugin: a type, auto or disable.")
+    lora_plugin: PluginType | None = Field(
+        None, description="A type, auto or disable; none: auto where `lora` is given."
+    )
     paged_kv_cache: bool = Field(True, description="kv_cache_type paged.")
     paged_context_fmha: bool = Field(True, description="Needed by KV-cache reuse and chunked context.")
     remove_input_padding: bool = Field(True, description="Packed prompts; in-flight batching needs it.")

@@ -102,7 +102,7 @@ class DraftSettings(Section):
         use_draft_logits: whether guesses are accepted by the probabilities that both models give them; it wants a draft
             model that gathers its logits.
         max_draft_tokens: tokens that the engine takes as a draft at most, as it was built. Engines of TensorRT-LLM are
-            given a ``prediction`` only where it is set.
+            given a ``prediction`` only where it is set; they keep so many tokens of the context free in every request.
     """
 
     num_draft_tokens: int | None = Field(default=None, ge=1, le=MOST_DRAFT_TOKENS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.coverage.row import Entry, refused, rendered, served
+from gateway.coverage.row import Entry, documented, refused, rendered, served
 
 _CONTRACT = "engine/test_engine_contract.py::"
 _REQUEST = "triton/test_request_tensors.py::"
@@ -21,7 +21,7 @@ _TABLE = f"{_ADDITIONS}test_a_table_of_a_text_acts_like_the_text"
 INPUTS: dict[str, Entry] = {
     # text
     "text_input": served(f"{_REQUEST}test_an_ensemble_request", "`messages` through the chat template; `prompt`"),
-    "decoder_text_input": rendered(_TABLES, "declared; encoder-decoder models only, no API parameter"),
+    "decoder_text_input": refused("integration/test_triton_repo_text.py::test_wrong_input_is_an_error_that_names_it", "encoder-decoder models; the gateway never sends it"),
     "image_input": refused(_BLS_REFUSED, "text only, as the three below"),
     "image_bytes_input": refused(_BLS_REFUSED, "text only"),
     "image_url_input": refused(_BLS_REFUSED, "text only"),
@@ -53,8 +53,8 @@ INPUTS: dict[str, Entry] = {
     "runtime_top_p_decay": refused(_REFUSED, "top-p decay has no API parameter"),
     "runtime_top_p_reset_ids": refused(_REFUSED, "top-p decay has no API parameter"),
     "len_penalty": served(f"{_REQUEST}test_beams_where_the_engine_has_them_do_not_stream", "`length_penalty`, with beams"),
-    "early_stopping": rendered(_TABLES, "declared; the C++ backend reads it wrongly, so it is never sent"),
-    "beam_search_diversity_rate": rendered(_TABLES, "declared; no API parameter"),
+    "early_stopping": documented("the C++ backend reads it wrongly, so the gateway never sends it; declared for clients that speak to Triton"),
+    "beam_search_diversity_rate": documented("no API parameter, so the gateway never sends it; declared for clients that speak to Triton"),
     "stop": served("integration/test_triton_repo_control.py::test_stop_by_request_id_ends_the_answer", "a client that leaves, a stop string"),
     "streaming": served(f"{_CONTRACT}test_log_probs_are_cumulative_when_streaming", "always, but for beams"),
     "draft_input_ids": served(f"{_DRAFTS}test_a_prediction_saves_steps_and_changes_nothing", "`prediction`; sent by `tensorrt_llm_bls` too; this project's reference engine takes it"),

@@ -44,7 +44,7 @@ MODES = (
     Row("Scheduling policies", "`scheduler.policy`", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
     Row("KV cache and its reuse", "`kv_cache`; the reference engine reuses blocks as well", "engine/test_engine_kv_reuse.py::test_whole_blocks_of_a_known_prefix_are_reused"),
     Row("Top-k, top-p, top-k top-p", "the reference engine, and `decoding.mode: auto`", "engine/test_engine_contract.py::test_top_p_keeps_the_shortest_nucleus"),
-    Row("Beam search", "where the engine allows beams; not in this project's engines", "triton/test_capabilities.py::test_beam_search_where_the_engine_allows_it"),
+    Row("Beam search", "`use_beam_search`, never streamed, on a deployment with `limits.max_beam_width` and `decoding.mode: beam_search`; this project's engines search no beams", f"{_RULES}test_a_deployment_for_beam_search_is_one_that_the_gateway_serves", "rendered"),
     Row("Medusa, ReDrafter, Lookahead, EAGLE", "`speculative`", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
     Row("Chunked context", "`scheduler.chunked_context`; the reference engine always does", "engine/test_engine_model.py::test_chunked_prefill_equals_one_pass"),
     Row("Quantization", "`model.quantization`", _SCRIPTS, "rendered"),

@@ -64,18 +64,25 @@ class StackOptions:
     Attributes:
         host: address for the gateway to listen on.
         port: its port.
-        model: what is served.
+        model: what is served; None where the repository names its own models, which goes without a gateway only.
         engine: what runs behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
         path: how the gateway reaches the engine: auto, tokens or ensemble.
         repository: Triton's model repository.
+        triton_only: leave the gateway out.
     """
 
     host: str
     port: int
-    model: ModelFolder
+    model: ModelFolder | None
     engine: str
     path: str
     repository: Path
+    triton_only: bool = False
+
+    @property
+    def what(self) -> str:
+        """What is loaded, in a word."""
+        return self.model.name if self.model is not None else str(self.repository)
 
 
 def find_repository() -> Path:
@@ -93,8 +100,23 @@ def find_repository() -> Path:
     return folder
 
 
+def models_of(repository: Path) -> list[str]:
+    """The models of a repository, by name.
+
+    Raises:
+        DeploymentError: it cannot be read, or holds none.
+    """
+    try:
+        found = sorted(one.name for one in repository.iterdir() if (one / "config.pbtxt").is_file())
+    except OSError as error:
+        raise DeploymentError(f"{repository} cannot be read ({error.strerror}).") from None
+    if not found:
+        raise DeploymentError(f"{repository} is no model repository: no folder in it has a config.pbtxt.")
+    return found
+
+
 class Stack:
-    """A tritonserver and a gateway in front of it; a context manager that stops both, however it is left.
+    """A tritonserver and, unless left out, a gateway in front; a context manager that stops both, however it is left.
 
     Args:
         options: what to start.
@@ -104,15 +126,18 @@ class Stack:
     def __init__(self, options: StackOptions, folder: RunFolder) -> None:
         self.options = options
         self._on_gpu = options.engine != _CPU_ENGINE
+        model = options.model
         self.triton = TritonServer(
             options.repository,
-            model_dir=options.model.folder,
+            model_dir=model.folder if model is not None else None,
             engine=options.engine,
-            env={"MAX_SEQ_LEN": str(options.model.max_seq_len)},
+            env={"MAX_SEQ_LEN": str(model.max_seq_len)} if model is not None else {},
             log_path=folder.log("triton"),
             gpu_metrics=self._on_gpu,
         )
-        self.gateway = GatewayProcess(options.host, options.port, folder.log("gateway"))
+        self.gateway = (
+            None if options.triton_only else GatewayProcess(options.host, options.port, folder.log("gateway"))
+        )
         self._exit = ExitStack()
         self._ready_log = 0
 
@@ -125,7 +150,7 @@ class Stack:
         self._exit.close()
 
     def start(self, progress: Callable[[str], None]) -> None:
-        """Start both and wait until the gateway is ready.
+        """Start both and wait until they are ready.
 
         Args:
             progress: told in a few words what is being waited for.
@@ -133,30 +158,35 @@ class Stack:
         Raises:
             DeploymentError: one of them does not start; the message carries its own decisive lines.
         """
-        progress(f"starting Triton Inference Server and loading {self.options.model.name}")
+        models = models_of(self.options.repository) if self.options.triton_only else MODELS
+        progress(f"starting Triton Inference Server and loading {self.options.what}")
         try:
             self._exit.callback(self.triton.stop)
             self.triton.start()
-            self.triton.wait_ready(MODELS, _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S)
+            self.triton.wait_ready(models, _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S)
         except TritonStartError as error:
             raise DeploymentError(f"{error}\nThe whole log: {self.triton.log_path}") from error
         self._ready_log = len(self.triton.log())
-        progress("starting the gateway")
-        self._exit.callback(self.gateway.stop)
-        self.gateway.start(
+        if self.gateway is not None and self.options.model is not None:
+            progress("starting the gateway")
+            self._start_gateway(self.gateway, self.options.model)
+
+    def _start_gateway(self, gateway: GatewayProcess, model: ModelFolder) -> None:
+        self._exit.callback(gateway.stop)
+        gateway.start(
             {
-                "GATEWAY_MODEL": self.options.model.name,
+                "GATEWAY_MODEL": model.name,
                 "GATEWAY_TRITON_URL": self.triton.grpc_url,
                 "GATEWAY_TRITON_METRICS_URL": self.triton.metrics_url,
-                "GATEWAY_TOKENIZER": str(self.options.model.folder),
-                "GATEWAY_MAX_SEQ_LEN": str(self.options.model.max_seq_len),
+                "GATEWAY_TOKENIZER": str(model.folder),
+                "GATEWAY_MAX_SEQ_LEN": str(model.max_seq_len),
                 "GATEWAY_PATH": self.options.path,
             }
         )
-        self.gateway.wait_ready(_GATEWAY_DEADLINE_S)
+        gateway.wait_ready(_GATEWAY_DEADLINE_S)
 
     def watch(self) -> NoReturn:
-        """Wait until one of the two dies.
+        """Wait until one of them dies.
 
         Raises:
             DeploymentError: says which one died, with the lines of its log that say why.
@@ -169,7 +199,7 @@ class Stack:
                 raise DeploymentError(
                     f"tritonserver {self.triton.ending}.\n{lines}The whole log: {self.triton.log_path}"
                 )
-            if not self.gateway.running:
+            if self.gateway is not None and not self.gateway.running:
                 raise DeploymentError(
                     f"The gateway died:\n{self.gateway.log_tail()}\nThe whole log: {self.gateway.log_path}"
                 )

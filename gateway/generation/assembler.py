@@ -48,7 +48,6 @@ class SequenceAssembler:
     """
 
     __slots__ = (
-        "_accepted",
         "_cached_tokens",
         "_characters",
         "_completion",
@@ -59,6 +58,7 @@ class SequenceAssembler:
         "_finished",
         "_keep",
         "_plain",
+        "_predicted",
         "_prompt_tokens",
         "_push",
         "_queue",
@@ -108,11 +108,11 @@ class SequenceAssembler:
         self._stops: Search = StopMatcher(request.stop) if reader is None else reader
         self._queue = EntryQueue() if request.logprobs else None
         self._keep = keep_token_ids
-        watched = request.stop or request.logprobs or request.stop_ids or request.min_tokens or keep_token_ids
-        self._plain = not watched and reader is None
-        self._extras = request.cached_tokens or request.prompt_logprobs is not None or bool(request.draft)
+        watched = request.stop or request.logprobs or request.stop_ids or request.min_tokens or request.draft
+        self._plain = not (watched or keep_token_ids) and reader is None
+        self._extras = request.cached_tokens or request.prompt_logprobs is not None
         self._cached_tokens: int | None = None
-        self._accepted: int | None = None if request.draft[: request.draft_limit] else 0
+        self._predicted = 0  # tokens of the draft that the answer begins with
         self._textual: TextCounter | None = None
         self._recent: list[int] = []  # where the tokens begin that came since text last became complete
         self._characters = 0  # shown so far
@@ -189,9 +189,7 @@ class SequenceAssembler:
         """Token counts so far; final after ``finish``."""
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
         completion = self._completion if self._textual is None else self._textual.completion_tokens(self._stops)
-        accepted = self._accepted
-        predicted = None if accepted is None else Predicted(accepted, len(self._request.draft) - accepted)
-        return Usage(prompt, completion, self._cached_tokens, predicted)
+        return Usage(prompt, completion, self._cached_tokens, self._what_became_of_the_draft())
 
     def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptLogprob]:
         """The prompt's tokens with their log-probs, once they came: see ``prompt_entries`` of the room.
@@ -212,8 +210,6 @@ class SequenceAssembler:
     def _take_extras(self, chunk: EngineChunk) -> None:
         if chunk.cached_tokens is not None:
             self._cached_tokens = chunk.cached_tokens
-        if chunk.accepted_draft_tokens is not None:
-            self._accepted = chunk.accepted_draft_tokens
         if chunk.prompt_logprobs is not None and self.prompt_logprobs is None:
             self.prompt_logprobs = chunk.prompt_logprobs
             self.prompt_top_logprobs = chunk.prompt_top_logprobs or ()
@@ -277,7 +273,17 @@ class SequenceAssembler:
             self.stopped, self.stop_reason = True, index
         return shown
 
+    def _what_became_of_the_draft(self) -> Predicted | None:
+        draft = self._request.draft
+        if draft and self._textual is not None:
+            return None
+        accepted = min(self._predicted, self._completion)  # of those that completed a stop string some may not count
+        return Predicted(accepted, len(draft) - accepted)
+
     def _count(self, index: int) -> None:
+        draft, place = self._request.draft, self._completion
+        if place == self._predicted < len(draft) and draft[place] == index:
+            self._predicted += 1
         self._completion += 1
         if self._keep:
             self.token_ids.append(index)

@@ -29,8 +29,6 @@ class EngineChunk:
         prompt_logprobs: log-prob of each prompt token but the first, once, on the first chunk that has it; length
             ``len(prompt.ids) - 1``.
         prompt_top_logprobs: for each of these its alternatives as (token id, log-prob), best first.
-        accepted_draft_tokens: tokens of the request's draft that the engine accepted, where it says so; on the last
-            chunk.
     """
 
     ids: Sequence[int] = ()
@@ -44,7 +42,6 @@ class EngineChunk:
     cached_tokens: int | None = None
     prompt_logprobs: Sequence[float] | None = None
     prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
-    accepted_draft_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +77,9 @@ class EngineFeatures:
         warnings: one sentence each on what this deployment costs or gets wrong; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
         guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
-        max_draft_tokens: tokens of a request's draft that are sent at most, and for which the context must have room; 0
-            where drafts are not taken, None where any number is, without room of its own.
+        max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
+            any number is.
+        draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
     """
 
     path: Literal["tokens", "ensemble"]
@@ -98,6 +96,7 @@ class EngineFeatures:
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     guide_types: frozenset[str] = frozenset()
     max_draft_tokens: int | None = 0
+    draft_room: int = 0
 
 
 class Engine(Protocol):
@@ -150,7 +149,8 @@ class Pushing(Protocol):
 
         Args:
             request: what to generate.
-            began: called once with what cancels the request: then the iteration ends with an ``EngineError``.
+            began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
+                ``EngineError``.
             take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
                 that say nothing else. Returns how many it took, from the first on; the others come as chunks.
         """

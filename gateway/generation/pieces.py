@@ -25,8 +25,8 @@ class Predicted(NamedTuple):
     """What became of predicted tokens.
 
     Attributes:
-        accepted: those that the engine took over into the answer.
-        rejected: the others.
+        accepted: those that the answer begins with, by their ids and whatever of it came of the engine's draft.
+        rejected: the others, which are not in their place in the answer.
     """
 
     accepted: int
@@ -46,7 +46,7 @@ class Usage:
             neither EOS nor a trimmed end id is counted.
         cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
             when the gateway ends the answer before the engine's last response, which carries it.
-        predicted: what became of the tokens that the request predicted; None when not known, as above.
+        predicted: what became of the tokens that the request predicted; None when the engine answers without ids.
     """
 
     prompt_tokens: int

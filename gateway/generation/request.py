@@ -104,7 +104,7 @@ class GenerationRequest:
         lora: the adapter that is added to the model.
         prompt_table: virtual tokens that go before the prompt.
         draft: tokens that are thought to follow the prompt: those that the engine would draw itself cost it fewer
-            steps, and the answer is the same.
+            steps, and a greedy answer is the same, a sampled one as probable.
         draft_limit: tokens of the draft that are sent; None is all of them.
         num_draft_tokens: tokens that the engine's draft model guesses at a time, 0 is none.
         use_draft_logits: whether its guesses are accepted by the probabilities that both models give them.

@@ -24,7 +24,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
     ``prompt_tokens_details`` is null where nobody knows how much of the prompt was cached,
     ``completion_tokens_details`` where nobody knows how much of the answer was reasoning. The latter has no counts of
-    predicted tokens where nobody knows what became of them.
+    predicted tokens where nobody knows what became of them, for the engine answers without ids.
     """
     cached = usage.cached_tokens
     reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.config.deployment import DeploymentSettings
 from gateway.config.document import Keys
+from gateway.config.model import ModelSettings
 from gateway.contract.versions import GONE, OLDEST, parse_version
 from gateway.repository import build_rules, engine_rules, model_rules, value_rules
 from gateway.repository.engine_rules import Found
@@ -66,15 +67,11 @@ def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
     """Triton models of one repository must have names of their own."""
     first: dict[str, str] = {}
     for index, deployment in enumerate(deployments):
-        names = [deployment.engine_name]
+        names = [deployment.engine_name, *_step_names(deployment)]
         if deployment.role == "chat" and deployment.engine_model in (*_STEPS, "tensorrt_llm_bls"):
             reason = f"{deployment.engine_model!r} is the name of another of its five models"
             yield index, "engine_model", reason, "Leave it tensorrt_llm, or take another name."
             continue
-        if deployment.role == "chat":
-            names += [
-                f"{deployment.prefix}{step}" for step in (*_STEPS, *(("tensorrt_llm_bls",) * deployment.bls.enabled))
-            ]
         for name in names:
             if name in first:
                 reason = f"the Triton model {name!r} would be made by deployment {first[name]!r} too"
@@ -89,6 +86,35 @@ def find_draft(deployment: DeploymentSettings, deployments: Sequence[DeploymentS
     """The deployment that drafts for another, by its name or its engine model's; None where there is none."""
     wanted = deployment.speculative.draft if deployment.speculative is not None else None
     return next((other for other in deployments if wanted in (other.name, other.engine_name)), None)
+
+
+def draft_contradictions(
+    models: Iterable[tuple[int, ModelSettings]], deployments: Sequence[DeploymentSettings]
+) -> Iterator[Contradiction]:
+    """Find served models of a file that want longer drafts than its deployment of their Triton model takes.
+
+    Args:
+        models: of one file, with their places in it.
+        deployments: of the same file.
+    """
+    for index, model in models:
+        name, wanted = model.triton.model, model.speculative
+        for deployment in deployments:
+            most = deployment.speculative.max_draft_tokens if deployment.speculative is not None else None
+            if most is None or name not in (deployment.engine_name, *_step_names(deployment)):
+                continue
+            for key in ("num_draft_tokens", "max_draft_tokens"):
+                if (getattr(wanted, key) or 0) > most:
+                    reason = f"it is more than the max_draft_tokens of deployment {deployment.name!r}, {most}"
+                    fix = f"Take at most {most}, or build an engine for more."
+                    yield Contradiction(("models", index, "speculative", key), reason, fix)
+
+
+def _step_names(deployment: DeploymentSettings) -> tuple[str, ...]:
+    """Names of its Triton models but the engine's; a draft has no others."""
+    if deployment.role != "chat":
+        return ()
+    return tuple(f"{deployment.prefix}{step}" for step in (*_STEPS, *(("tensorrt_llm_bls",) * deployment.bls.enabled)))
 
 
 def _drafts(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:

@@ -10,8 +10,6 @@ from gateway.config.deployment_engine import SpeculativeSettings
 Found = tuple[str, str, str]
 """Key path within the deployment, reason, fix."""
 
-_CHAT = "A gateway streams every answer"
-
 
 def find(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions within the settings of one deployment's engine."""
@@ -44,16 +42,19 @@ def _limits(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
-    beams, decoupled = deployment.limits.max_beam_width > 1, deployment.triton.decoupled
-    if beams and decoupled:
+    if deployment.limits.max_beam_width > 1 and deployment.engine != "tensorrt":
+        reason = f"the engine {deployment.engine} searches no beams"
+        yield "limits.max_beam_width", reason, "Leave it 1, or set engine: tensorrt."
+    elif deployment.limits.max_beam_width > 1 and deployment.decoding.mode == "auto":
         reason = (
             "beams are chosen at the end, so they cannot be streamed, and with them the engine decodes by beams alone"
         )
-        fix = "Keep 1 for chat; a deployment for beam search has triton.decoupled: false."
+        fix = "Keep 1 for chat; a deployment for beam search alone says so with decoding.mode: beam_search."
         yield "limits.max_beam_width", reason, fix
-    if not decoupled and not beams:
-        reason = f"{_CHAT}, and a model that is not decoupled cannot"
-        yield "triton.decoupled", reason, "Leave it true."
+    if not deployment.triton.decoupled:
+        # Requests for beams as well: they ask for no stream, and get one response (contract, section 3.2).
+        reason = "the gateway streams, and serves no model that is not decoupled"
+        yield "triton.decoupled", reason, "Leave it true, for beam search too."
     if deployment.triton.instances.postprocessing > 1:
         reason = "streamed pieces would overtake each other, and each instance would know a part of the text"
         yield "triton.instances.postprocessing", reason, "Leave it 1."

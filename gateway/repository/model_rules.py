@@ -30,7 +30,7 @@ _NOT_REFERENCE = (
     *("kv_cache.free_gpu_mem_fraction", "kv_cache.max_tokens", "kv_cache.host_memory_bytes", "kv_cache.dtype"),
     *("kv_cache.onboard_blocks", "kv_cache.max_attention_window", "kv_cache.sink_tokens", "scheduler"),
     *("decoding.mode", "limits.max_batch_size", "limits.max_input_len", "limits.max_num_tokens"),
-    *("guided_decoding.backend", "guided_decoding.tokenizer_info"),
+    *("guided_decoding.backend", "guided_decoding.tokenizer_info", "speculative.max_draft_tokens"),
 )
 _NOT_LLMAPI = (
     *("model.quantization", "decoding.mode", "logits.context", "logits.generation", "triton.gpu_ids"),

@@ -14,7 +14,8 @@ from gateway.repository.text import from_text
 from gateway.repository.vocabulary import BY_NAME
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
-_STAND_INS = {"decoupled_mode": "false"}
+# What stands in for a value that nobody filled in: by the variable's kind, once so and once so.
+_STAND_INS = {"flag": ("false", "true"), "datatype": ("TYPE_FP32", "TYPE_FP16"), "number": ("1", "0")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class ModelFolder:
         placeholders: what nobody filled in.
         versions: names of its version folders.
         lines: of its configuration.
+        unfilled: fields of its configuration, and tensors, that hold a value that nobody filled in.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class ModelFolder:
     placeholders: tuple[Placeholder, ...]
     versions: tuple[str, ...]
     lines: tuple[str, ...] = ()
+    unfilled: frozenset[str] = frozenset()
 
     @property
     def file(self) -> Path:
@@ -83,10 +86,20 @@ def _read_model(path: Path) -> ModelFolder:
         return ModelFolder(path, None, "1:1 : there is nothing in it", placeholders, versions, lines)
     try:
         # What is not filled in must not hide the rest: outside of quotes something stands in for it.
-        config = from_text(_with_stand_ins(text))
+        config, other = (from_text(_with_stand_ins(text, which)) for which in (0, 1))
     except text_format.ParseError as error:
         return ModelFolder(path, None, str(error), placeholders, versions, lines)
-    return ModelFolder(path, config, "", placeholders, versions, lines)
+    return ModelFolder(path, config, "", placeholders, versions, lines, frozenset(_differing(config, other)))
+
+
+def _differing(config: Any, other: Any) -> Iterator[str]:
+    """Fields that differ by what stands in for values, and tensors of inputs and outputs."""
+    for field in config.DESCRIPTOR.fields_by_name:
+        one, two = getattr(config, field), getattr(other, field)
+        if one != two:
+            yield field
+            if field in ("input", "output"):
+                yield from (left.name for left, right in zip(one, two, strict=True) if left != right)
 
 
 def _placeholders(text: str) -> Iterator[Placeholder]:
@@ -96,13 +109,13 @@ def _placeholders(text: str) -> Iterator[Placeholder]:
             yield Placeholder(match[1], number, quoted=code[: match.start()].count('"') % 2 == 1)
 
 
-def _with_stand_ins(text: str) -> str:
-    return "\n".join(_filled(_code(line)) for line in text.splitlines())
+def _with_stand_ins(text: str, which: int) -> str:
+    return "\n".join(_filled(_code(line), which) for line in text.splitlines())
 
 
-def _filled(code: str) -> str:
+def _filled(code: str, which: int) -> str:
     def replaced(match: re.Match[str]) -> str:
-        return match[0] if code[: match.start()].count('"') % 2 else _stand_in(match[1])
+        return match[0] if code[: match.start()].count('"') % 2 else _STAND_INS[_kind_of(match[1])][which]
 
     return _PLACEHOLDER.sub(replaced, code)
 
@@ -115,8 +128,9 @@ def _code(line: str) -> str:
     return line
 
 
-def _stand_in(name: str) -> str:
-    if name in _STAND_INS:
-        return _STAND_INS[name]
+def _kind_of(name: str) -> str:
+    if name == "decoupled_mode":
+        return "flag"
     known = BY_NAME.get(name)
-    return "TYPE_FP32" if name.endswith(("data_type", "datatype")) or (known and "datatype" in known.key) else "1"
+    is_type = name.endswith(("data_type", "datatype")) or (known is not None and "datatype" in known.key)
+    return "datatype" if is_type else "number"

@@ -34,19 +34,24 @@ class Rendering:
     files: dict[Path, bytes] = field(default_factory=dict)
 
 
-def render(deployments: Sequence[DeploymentSettings], python_models: Path) -> Rendering:
+def render(
+    deployments: Sequence[DeploymentSettings],
+    python_models: Path,
+    among: Sequence[DeploymentSettings] | None = None,
+) -> Rendering:
     """Render a model repository.
 
     Args:
         deployments: without contradictions; all of them go into it.
         python_models: this project's model repository, whose Python files are copied.
+        among: all deployments of the file, where drafts are looked for; None where it has no others.
 
     Raises:
         RenderError: the Python files are not there.
     """
     rendering = Rendering()
     for deployment in deployments:
-        draft = find_draft(deployment, deployments)
+        draft = find_draft(deployment, among or deployments)
         configs = configurations(deployment, draft.engine_name if draft is not None else None)
         rendering.configs |= configs
         for name, config in configs.items():

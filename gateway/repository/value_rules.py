@@ -17,13 +17,6 @@ _LORA_MODULES = (
     *("cross_attn_qkv", "cross_attn_q", "cross_attn_k", "cross_attn_v", "cross_attn_dense"),
     *("moe_h_to_4h", "moe_4h_to_h", "moe_gate", "moe_router", "mlp_router", "mlp_gate_up"),
 )
-# TensorRT-LLM's plugin.py, the choices of trtllm-build.
-_PLUGIN_TYPES = ("auto", "float16", "float32", "bfloat16", "int32", "disable")
-_PLUGINS = {
-    "attention_plugin": _PLUGIN_TYPES,
-    "gemm_plugin": ("auto", "float16", "float32", "bfloat16", "int32", "fp8", "nvfp4", "disable"),
-    "lora_plugin": _PLUGIN_TYPES,
-}
 TREE = re.compile(r"\s*\{\s*\d+(\s*,\s*\d+)*\s*\}(\s*,\s*\{\s*\d+(\s*,\s*\d+)*\s*\})*\s*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -31,10 +24,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def find(deployment: DeploymentSettings) -> Iterator[Found]:
     """Values of one deployment that are wrong by themselves."""
     yield from _texts(deployment, "")
-    for key, choices in _PLUGINS.items():
-        value = getattr(deployment.build, key)
-        if value is not None and value not in choices:
-            yield f"build.{key}", f"trtllm-build does not know {value!r}", f"Take one of {', '.join(choices)}."
     yield from _paths(deployment)
     unknown = [module for module in deployment.lora.modules if module not in _LORA_MODULES] if deployment.lora else []
     if unknown:

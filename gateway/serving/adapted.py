@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from gateway.generation.additions import LoraAdapter
@@ -17,8 +17,11 @@ from gateway.generation.engine import (
     EngineError,
     EngineFeatures,
     ErrorKind,
+    Pushing,
 )
 from gateway.generation.request import GenerationRequest
+
+_Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 
 
 class AdapterState:
@@ -56,7 +59,7 @@ class AdaptedEngine:
         """The input tensors of a request; see ``gateway.generation.engine.Describing``."""
         return self._engine.describe(self._with(request)) if isinstance(self._engine, Describing) else []
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``.
 
         A request that finds the adapter gone is sent once more with the weights; its client notices nothing.
@@ -65,9 +68,28 @@ class AdaptedEngine:
             AdapterRefusedError: naming the adapter, which the engine cannot use or does not have.
             EngineError: other failures of the engine.
         """
+        return self._generate(request, self._engine.generate)
+
+    def generate_pushing(
+        self,
+        request: GenerationRequest,
+        take: Callable[[list[int]], int],
+        began: Callable[[Callable[[], None]], None],
+    ) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.generation.engine.Pushing``.
+
+        An engine that is none pushes nothing. Where the request is sent once more, ``began`` is called once more.
+        """
+        engine = self._engine
+        if not isinstance(engine, Pushing):
+            return self.generate(request)
+        pushing = engine.generate_pushing
+        return self._generate(request, lambda adapted: pushing(adapted, take, began))
+
+    async def _generate(self, request: GenerationRequest, start: _Start) -> AsyncGenerator[EngineChunk, None]:
         began = False
         try:
-            async with contextlib.aclosing(self._engine.generate(self._with(request))) as chunks:
+            async with contextlib.aclosing(start(self._with(request))) as chunks:
                 async for chunk in chunks:
                     began = self._state.held = True
                     yield chunk
@@ -81,7 +103,7 @@ class AdaptedEngine:
         self._state.held = False
         again = dataclasses.replace(request, id=f"{request.id}-again")
         try:
-            async with contextlib.aclosing(self._engine.generate(self._with(again))) as chunks:
+            async with contextlib.aclosing(start(self._with(again))) as chunks:
                 async for chunk in chunks:
                     self._state.held = True
                     yield chunk

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from gateway.config import ModelSettings
 from gateway.generation import EngineFeatures
 from gateway.serving.ask import Options
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 from gateway.serving.prompts import LONG
-
-
-class Draft(NamedTuple):
-    """A predicted answer.
-
-    Attributes:
-        ids: all of it.
-        limit: tokens of it that may be sent; None is all of them.
-        reserved: tokens of the context that are kept free for it.
-    """
-
-    ids: tuple[int, ...] = ()
-    limit: int | None = None
-    reserved: int = 0
-
-
-NO_DRAFT = Draft()
 
 
 def is_long(options: Options) -> bool:
@@ -49,24 +30,18 @@ def tokenize_prediction(options: Options, parts: ModelParts) -> tuple[int, ...]:
     return tuple(parts.tokenizer.encode_literal(text))
 
 
-def fit_draft(ids: tuple[int, ...], options: Options, features: EngineFeatures, room: int) -> Draft:
-    """How much of a prediction is sent.
+def sent_length(size: int, max_tokens: int, features: EngineFeatures) -> int:
+    """How many tokens of a prediction are sent.
 
-    An engine with a fixed number of draft tokens wants room for them beside the answer, which they must not shorten; an
-    answer of any length leaves them half of the room at most.
+    The last token of an answer is not of a draft: it follows from what the engine accepts.
 
     Args:
-        ids: of the prediction.
-        options: of the request.
+        size: tokens of the prediction.
+        max_tokens: of the answer, which a prediction never shortens.
         features: of the engine.
-        room: tokens that the prompt leaves of the context.
     """
-    most = features.max_draft_tokens
-    if not ids or most is None:
-        return Draft(ids)
-    spare = room // 2 if options.max_tokens is None else room - options.max_tokens
-    limit = max(0, min(len(ids), most, spare))
-    return Draft(ids, limit, limit)
+    most = size if features.max_draft_tokens is None else features.max_draft_tokens
+    return min(size, most, max_tokens - 1)
 
 
 def draft_length(options: Options, settings: ModelSettings) -> int:

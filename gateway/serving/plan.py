@@ -11,7 +11,7 @@ from gateway.config import ModelSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import PromptTable
 from gateway.serving.ask import Options
-from gateway.serving.drafts import draft_length, fit_draft
+from gateway.serving.drafts import draft_length, sent_length
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 from gateway.serving.prompts import check_ids
@@ -64,13 +64,13 @@ def _base(
 ) -> GenerationRequest:
     """What the requests for one prompt have in common."""
     table = _table(options, parts)
-    length = parts.max_seq_len - (table.length if table else 0)
-    draft = fit_draft(predicted, options, features, length - len(prompt.ids))
+    length = parts.max_seq_len - (table.length if table else 0) - features.draft_room
+    max_tokens = _room(prompt, options, length, settings)
     end_ids = () if options.ignore_eos else tuple(dict.fromkeys(parts.end_ids + options.end_ids))
     return GenerationRequest(
         id="",
         prompt=prompt,
-        max_tokens=_room(prompt, options, length - draft.reserved, settings),
+        max_tokens=max_tokens,
         sampling=options.sampling,
         end_ids=end_ids,
         end_texts=tuple(map(parts.tokenizer.token_text, end_ids)),
@@ -90,8 +90,8 @@ def _base(
         vocab_size=parts.tokenizer.logits_size,
         guide=options.guide,
         prompt_table=table,
-        draft=draft.ids,
-        draft_limit=draft.limit,
+        draft=predicted,
+        draft_limit=sent_length(len(predicted), max_tokens, features),
         num_draft_tokens=draft_length(options, settings),
         use_draft_logits=settings.speculative.use_draft_logits,
     )

@@ -128,8 +128,15 @@ def tokens_engine(
         capabilities=capabilities(engine, engine, abilities, prompt_ids=True),
         guide_types=abilities.guide_types,
         max_draft_tokens=abilities.max_draft_tokens,
+        draft_room=_draft_room(models, options),
     )
     return TokensEngine(connection, engine, features, abilities)
+
+
+def _draft_room(models: Models, options: EngineOptions) -> int:
+    """What a TensorRT engine that was built for drafts keeps free: it cuts answers that would need it, in silence."""
+    ours = models.engine is not None and "engine" in models.engine.parameters
+    return 0 if ours or not models.drafted else options.max_draft_tokens or 0
 
 
 def _text_warnings(models: Models, *, stoppable: bool, tokens: bool) -> tuple[str, ...]:
@@ -170,6 +177,7 @@ def ensemble_engine(
         warnings=_text_warnings(models, stoppable=stoppable, tokens=tokens),
         capabilities=capabilities(entry, engine, abilities, prompt_ids=False),
         guide_types=abilities.guide_types,
+        draft_room=_draft_room(models, options),
     )
     return EnsembleEngine(
         connection,

@@ -256,7 +256,7 @@ class _Table:
         if most != 0:
             length = "" if most is None else f", of its first {most}"
             note = f"tokens that the engine would draw itself cost it fewer steps, up to the first other one{length}"
-            return self._by("draft_input_ids", f"{note}; the answer is the same")
+            return self._by("draft_input_ids", f"{note}; a greedy answer is the same, a sampled one as probable")
         if not self._prompt_ids:
             return _impossible("Draft tokens do not travel with text; set `path: tokens` for this model.")
         if not self._encoder.declares("draft_input_ids"):
@@ -270,10 +270,9 @@ class _Table:
         if draft is None or not draft.taken:
             why = _NO_DRAFTS if draft else f"The Triton model {self._model!r} has no draft model; see `speculative`."
             return dict.fromkeys(("num_draft_tokens", "use_draft_logits"), _impossible(why))
-        guesses = self._by(
-            "num_draft_tokens", f"{draft.name!r} guesses them, and the answer stays the engine's own", draft.most
-        )
-        by_logits = self._by("use_draft_logits", "greedy answers stay the same, sampled ones as probable")
+        same = "a greedy answer is the same, a sampled one another that is as probable"
+        guesses = self._by("num_draft_tokens", f"{draft.name!r} guesses them; {same}", draft.most)
+        by_logits = self._by("use_draft_logits", same)
         if not draft.logits:
             by_logits = _impossible(f"The draft model {draft.name!r} does not gather its logits.")
         return {"num_draft_tokens": guesses, "use_draft_logits": by_logits}

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.checking.findings import Finding, Severity
 from gateway.checking.repository import check_repository
+from gateway.checking.repository_python import OWN_GENERIC_MODULES, OWN_MODULES
 from gateway.config.document import read_document
 from gateway.config.validation import validate_deployments
 from gateway.repository.rendering import render, write
@@ -162,7 +163,7 @@ PLANTED = {
     ),
     "beams beside streaming": (
         (ENGINE, *parameter("max_beam_width", "4")),
-        ("warning", "every request is decoded by beams", "a model of their own"),
+        ("warning", "every request is decoded by beams", "with decoding_mode beam_search"),
     ),
     "several detokenizers": (
         (BACK, r"instance_group \{ count: 1", "instance_group { count: 4"),
@@ -190,7 +191,7 @@ PLANTED = {
     ),
     "relative engine folder": (
         (ENGINE, *parameter("gpt_model_path", "llama3-engine")),
-        ("warning", "relative to wherever Triton is started", "an absolute path"),
+        ("error", "relative to wherever Triton is started", "an absolute path"),
     ),
     "guided decoding without tokenizer info": (
         (ENGINE, FIRST, added("guided_decoding_backend", "xgrammar")),
@@ -250,7 +251,23 @@ PLANTED = {
     ),
     "unknown backend": (
         (ENGINE, r'backend: "tensorrtllm"', 'backend: "tensorrt_llm"'),
-        ("warning", "The backend 'tensorrt_llm' is none that these models run on", '"tensorrtllm" for the engine'),
+        ("error", "There is no backend 'tensorrt_llm' that these models run on", "Did you mean 'tensorrtllm'?"),
+    ),
+    "misspelt backend": (
+        (BACK, r'backend: "python"', 'backend: "pyton"'),
+        ("error", "There is no backend 'pyton' that these models run on", "Did you mean 'python'?"),
+    ),
+    "backend of other models": (
+        (BACK, r'backend: "python"', 'backend: "onnxruntime"'),
+        ("warning", "The backend 'onnxruntime' is none that these models run on", '"python" for the other models'),
+    ),
+    "version that is not there": (
+        (TEXT, r"^", "version_policy { specific { versions: 7 } }\n"),
+        ("error", "version_policy asks for version 7, and there is only 1/", "name a version that is there"),
+    ),
+    "one version of two that is not there": (
+        (TEXT, r"^", "version_policy { specific { versions: [1, 7] } }\n"),
+        ("warning", "version_policy asks for version 7, and there is only 1/", "name a version that is there"),
     ),
 }  # fmt: skip
 
@@ -297,11 +314,129 @@ def test_a_step_that_is_gone_is_the_only_finding(repo: Path) -> None:
     assert found.fix == "Add it."
 
 
+def test_beams_do_not_excuse_a_model_that_is_not_decoupled(repo: Path) -> None:
+    edit(repo / ENGINE, *parameter("max_beam_width", "4"))
+    edit(repo / ENGINE, FIRST, added("decoding_mode", "beam_search"))
+    edit(repo / ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }")
+    (found,) = bad(repo)
+    assert (found.severity, "the gateway does not serve it" in found.what) == (Severity.ERROR, True)
+
+
 def test_python_that_does_not_parse(repo: Path) -> None:
     file = repo / "preprocessing" / "1" / "text_to_tokens.py"
     file.write_text("def f():\n    return (\n")
     (found,) = bad(repo)
     assert (found.where, found.what) == (f"{file}:2", "Python cannot read it: '(' was never closed.")
+
+
+@pytest.mark.parametrize("text", ["", "import json\n", "class Model:\n    pass\n"])
+def test_a_model_without_its_class(repo: Path, text: str) -> None:
+    file = repo / "preprocessing" / "1" / "model.py"
+    file.write_text(text)
+    (found,) = bad(repo)
+    assert (found.severity, found.where) == (Severity.ERROR, f"{file}:1")
+    assert found.what == "It has no class TritonPythonModel, which the Python backend makes."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from text_to_tokens import TextToTokens as TritonPythonModel\n",
+        "from text_to_tokens import *\n",
+        "class Base: pass\nTritonPythonModel = Base\n",
+    ],
+)
+def test_a_class_that_comes_from_elsewhere(repo: Path, text: str) -> None:
+    (repo / "preprocessing" / "1" / "model.py").write_text(text)
+    assert bad(repo) == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "importer", "module"),
+    [
+        ("preprocessing/1/text_to_tokens.py", "preprocessing/1/model.py", "text_to_tokens"),
+        ("postprocessing/1/tokens_to_text.py", "postprocessing/1/model.py", "tokens_to_text"),
+        ("tensorrt_llm_bls/1/speculation.py", "tensorrt_llm_bls/1/model.py", "speculation"),
+        ("tensorrt_llm/1/wire.py", "tensorrt_llm/1/adapter.py", "wire"),
+        ("tensorrt_llm/1/reference/kv_reuse.py", "tensorrt_llm/1/reference/engine.py", "reference.kv_reuse"),
+    ],
+)
+def test_a_helper_that_is_gone(
+    rendered: Callable[[str], Path], tmp_path: Path, gone: str, importer: str, module: str
+) -> None:
+    repo = shutil.copytree(rendered("embedded"), tmp_path / "repo")
+    (repo / gone).unlink()
+    found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is not there."]
+    assert str(repo / importer) in {finding.where.rpartition(":")[0] for finding in found}
+    assert {finding.severity for finding in found} == {Severity.ERROR}
+
+
+def test_an_adapter_that_is_gone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
+    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+    (repo / "tensorrt_llm" / "1" / "llmapi_adapter.py").unlink()
+    (found,) = bad(repo)
+    assert found.what == "1/ has no llmapi_adapter.py, which engine llmapi runs."
+
+
+def test_imports_that_nobody_can_judge(repo: Path) -> None:
+    """Modules may be installed where Triton runs, and files may lie in the folder that nothing imports."""
+    version = repo / "preprocessing" / "1"
+    (version / "own").mkdir()
+    (version / "own" / "__init__.py").touch()
+    (version / "scripts").mkdir()
+    (version / "scripts" / "try.py").write_text("from .gone import x\n")
+    with (version / "text_to_tokens.py").open("a") as file:
+        file.write("import wire, adapter, some_package.part\nfrom . import text_to_tokens\nfrom .own import anything\n")
+        file.write("try:\n    from .fast import x\nexcept ImportError:\n    pass\n")
+    assert bad(repo) == []
+    with (version / "text_to_tokens.py").open("a") as file:
+        file.write("from .own.more import x\nimport own.other\nfrom . import gone\n")
+    assert [finding.what for finding in bad(repo)] == [
+        f"It imports {name}, which is not there." for name in (".own.more", "own.other", ".gone")
+    ]
+
+
+def test_the_projects_modules_are_known_by_name(repository: Path) -> None:
+    there = {
+        path.stem
+        for path in repository.glob("*/1/*")
+        if path.name != "model.py" and not path.name.startswith((".", "_")) and (path.is_dir() or path.suffix == ".py")
+    }
+    assert there == OWN_MODULES | OWN_GENERIC_MODULES
+
+
+@pytest.mark.parametrize(
+    ("file", "tensor", "what"),
+    [
+        (BLS, "num_draft_tokens", "there is no input num_draft_tokens: no request can ask for drafts"),
+        (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it takes no drafts"),
+    ],
+)
+def test_a_draft_model_that_nothing_asks(
+    rendered: Callable[[str], Path], tmp_path: Path, file: str, tensor: str, what: str
+) -> None:
+    repo = shutil.copytree(rendered("draft-target"), tmp_path / "repo")
+    edit(repo / file, f'name: "{tensor}"', f'name: "{tensor}_x"')
+    (found,) = bad(repo)
+    assert found.severity is Severity.WARNING
+    assert what in found.what
+    assert tensor in found.fix
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "replacement", "name"),
+    [
+        (TEXT, r"max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}", "triton_max_batch_size"),
+        (ENGINE, r'(name: "context_logits" data_type: )\w+', r"\1${logits_datatype}", "logits_datatype"),
+        (ENGINE, r"decoupled: true", "decoupled: ${decoupled_mode}", "decoupled_mode"),
+    ],
+)
+def test_what_is_not_filled_in_is_the_only_finding(
+    repo: Path, file: str, pattern: str, replacement: str, name: str
+) -> None:
+    edit(repo / file, pattern, replacement)
+    (found,) = check_repository(repo)
+    assert found.what == f"${{{name}}} is not filled in, so the file does not parse."
 
 
 def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
@@ -373,7 +508,7 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
     for name, config in filled_by_hand("1.2.1", values).items():
         version = tmp_path / name / "1"
         version.mkdir(parents=True)
-        (version / "model.py").touch()
+        (version / "model.py").write_text("class TritonPythonModel: ...\n")
         (tmp_path / name / "config.pbtxt").write_text(to_text(config))
     found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
     assert [what.partition(":")[0] for what in found] == [
@@ -387,7 +522,7 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
 def test_upstreams_llm_api_model_without_its_policy(tmp_path: Path) -> None:
     version = tmp_path / "tensorrt_llm" / "1"
     version.mkdir(parents=True)
-    (version / "model.py").touch()
+    (version / "model.py").write_text("class TritonPythonModel: ...\n")
     text = """name: "tensorrt_llm"
 backend: "python"
 input { name: "text_input" data_type: TYPE_STRING dims: -1 }

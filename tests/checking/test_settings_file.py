@@ -12,6 +12,8 @@ from gateway.checking.settings_file import check_file
 from gateway.deployment.tiny_model import write_tiny_model
 from tests.stack import free_port
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"
+
 
 async def findings(folder: Path, text: str, *, offline: bool = True) -> list[tuple[str, Finding]]:
     """Findings, each with its place: the line in gateway.yaml, or file and line in another file."""
@@ -192,3 +194,20 @@ async def test_a_triton_that_is_away_is_a_warning(model: Path) -> None:
     assert {each.severity for _, each in found} == {Severity.WARNING}
     assert [where for where, _ in found] == ["4", "7", "9"]
     assert "must come from Triton" in found[1][1].what
+
+
+async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(model: Path) -> None:
+    text = (EXAMPLES / "draft-target.yaml").read_text()
+    wanted = "{num_draft_tokens: 8, max_draft_tokens: 8}"
+    for asked, keys in (
+        (wanted, []),
+        ("{num_draft_tokens: 9}", ["num_draft_tokens"]),
+        ("{num_draft_tokens: 7, max_draft_tokens: 9}", ["max_draft_tokens"]),
+        ("{num_draft_tokens: 10, max_draft_tokens: 10}", ["num_draft_tokens", "max_draft_tokens"]),
+    ):
+        found = [each for _, each in await findings(model, text.replace(wanted, asked)) if "speculative" in each.what]
+        reason = "it is more than the max_draft_tokens of deployment 'target', 8."
+        assert [each.what for each in found] == [f"models[0].speculative.{key}: {reason}" for key in keys]
+        assert all(each.fix.startswith("Take at most 8") and each.severity is Severity.ERROR for each in found)
+    elsewhere = text.replace(wanted, "{num_draft_tokens: 9}").replace("model: tensorrt_llm_bls", "model: another_bls")
+    assert not [each for _, each in await findings(model, elsewhere) if "speculative" in each.what]

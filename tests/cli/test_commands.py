@@ -26,9 +26,9 @@ def taken_port() -> Iterator[int]:
         yield int(listener.getsockname()[1])
 
 
-def run(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(cache: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    environ |= {"GATEWAY_CACHE_DIR": str(cache), "COLUMNS": "200", "NO_COLOR": "1"}
+    environ |= {"GATEWAY_CACHE_DIR": str(cache), "COLUMNS": "200", "NO_COLOR": "1"} | variables
     return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -54,6 +54,21 @@ def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path, taken_port
         assert done.stderr.startswith(f"error: Cannot listen on 127.0.0.1 port {taken_port} (Address already in use)")
         assert "--port" in done.stderr
         assert not (tmp_path / "cache").exists()
+
+
+def test_port_and_host_come_from_the_environment_too(tmp_path: Path, taken_port: int) -> None:
+    done = run(tmp_path, "up", GATEWAY_PORT=str(taken_port))
+    assert done.stderr.startswith(f"error: Cannot listen on 127.0.0.1 port {taken_port} (Address already in use)")
+    done = run(tmp_path, "up", GATEWAY_HOST="192.0.2.1", GATEWAY_PORT=str(free_port()))
+    assert done.stderr.startswith("error: Cannot listen on 192.0.2.1")
+    done = run(tmp_path, "down", GATEWAY_PORT=str(taken_port))
+    assert done.stdout == f"Nothing to stop: no gateway is up on port {taken_port}.\n"
+
+
+def test_a_folder_without_models_is_no_repository_for_triton(tmp_path: Path) -> None:
+    done = run(tmp_path, "up", "--triton-only", "--repository", str(tmp_path))
+    assert done.returncode == 1
+    assert f"error: {tmp_path} is no model repository: no folder in it has a config.pbtxt." in done.stderr
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:

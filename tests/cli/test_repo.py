@@ -85,6 +85,30 @@ def test_one_of_several(folder: Path) -> None:
     assert "there is no deployment 'qwen'" in unknown.stderr
 
 
+def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
+    build = ("repo", "build", "-f", str(EXAMPLES / "draft-target.yaml"), "-o", "out", "--only")
+    built = run(*build, "target")
+    assert built.returncode == 0
+    assert "draft" not in built.stdout
+    assert built.stderr == (
+        "note: target calls tensorrt_llm_draft for its drafts, which is not in out, "
+        "so they are not loaded: add --only draft.\n"
+    )
+    assert 'key: "tensorrt_llm_draft_model_name"' in (folder / "out" / "tensorrt_llm_bls" / "config.pbtxt").read_text()
+    both = run(*build, "target", "--only", "draft", "--force")
+    assert (both.returncode, both.stderr) == (0, "")
+    assert run("check", "out").stdout == "Nothing is wrong.\n"
+    assert run(*build, "target", "--force").stderr == ""  # the draft is there by now
+
+
+@pytest.mark.parametrize("value", ["false", "int4"])
+def test_a_wrong_plugin_names_the_right_ones(folder: Path, value: str) -> None:
+    choices = "'auto', 'float16', 'float32', 'bfloat16', 'int32' or 'disable'"
+    refused = run("repo", "build", "-o", "out", "--set", f"build.lora_plugin:{value}")
+    assert refused.returncode == 1
+    assert f"deployments[0].build.lora_plugin: input should be {choices}" in refused.stderr
+
+
 def test_the_schema_is_printed(folder: Path) -> None:
     schema = run("check", "--schema").stdout
     assert '"deployments"' in schema

@@ -217,3 +217,40 @@ def test_entries_of_a_prompt_concatenate_to_its_text(text: str, tokenizer: Token
 def test_log_probs_that_do_not_fit_the_prompt(values: list[float], top: list[Any]) -> None:
     with pytest.raises(EngineError):
         prompt_entries(sentence_piece("llama2"), (5, 6, 7), values, top)
+
+
+@FIXED
+@given(TEXT, TEXT, st.lists(st.integers(0, 40), max_size=4), st.integers(0, 40), st.sampled_from([(), ("a",), ("th",)]))
+def test_predicted_tokens_are_accepted_where_the_answer_begins_with_them(
+    text: str, other: str, cuts: list[int], kept: int, stop: tuple[str, ...]
+) -> None:
+    ids = letters(text)
+    draft = (*ids[:kept], *letters(other))
+    asked = request(draft=draft, draft_limit=1, stop=stop, end_ids=(500,))
+    assembler = SequenceAssembler(asked, byte_level(), keep_token_ids=True)
+    edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids) + 1]
+    for start, end in pairwise(edges):
+        if end - start != 1 or assembler.feed_token(([*ids, 500])[start]) is None:
+            assembler.feed(EngineChunk([*ids, 500][start:end]))
+    assembler.finish()
+    pairs = zip(assembler.token_ids, draft, strict=False)
+    same = next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
+    expected = min(len(assembler.token_ids), len(draft)) if same is None else same
+    assert assembler.usage.predicted == (expected, len(draft) - expected)
+
+
+def test_tokens_that_come_alone_are_predicted_too() -> None:
+    ids = letters("abc")
+    assembler = SequenceAssembler(request(draft=(*ids[:2], 999)), byte_level())
+    for index in ids:
+        if assembler.feed_token(index) is None:
+            assembler.feed(EngineChunk([index]))
+    assembler.finish()
+    assert assembler.usage.predicted == (2, 1)
+
+
+def test_what_became_of_a_prediction_is_unknown_without_ids() -> None:
+    assembler = SequenceAssembler(request(draft=tuple(letters("abc"))), byte_level())
+    assembler.feed(EngineChunk(text="abc", final=True))
+    assembler.finish()
+    assert assembler.usage.predicted is None

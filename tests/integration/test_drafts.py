@@ -239,7 +239,7 @@ def test_a_prediction_saves_steps_and_changes_nothing(
     tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
     letters = {str(tokenizer.token_to_id(letter)): 100 for letter in "abcdfgijk"}  # whose text gives the same ids
     answer = said(ask(gateway, "predicted", logit_bias=letters))
-    for content, right in ((answer, 39), (answer[:12] + "." + answer[13:], 12), ([{"type": "text", "text": "No."}], 0)):
+    for content, right in ((answer, 40), (answer[:12] + "." + answer[13:], 12), ([{"type": "text", "text": "No."}], 0)):
         before = steps(triton)
         prediction = {"type": "content", "content": content}
         predicted = ask(gateway, "predicted", logit_bias=letters, prediction=prediction)
@@ -248,9 +248,12 @@ def test_a_prediction_saves_steps_and_changes_nothing(
         size = 40 if isinstance(content, str) else 3
         assert details["accepted_prediction_tokens"] == right
         assert details["rejected_prediction_tokens"] == size - right
-        assert steps(triton) - before == pytest.approx(40 - right, abs=1)
-    stopped = ask(gateway, "predicted", logit_bias=letters, prediction=prediction, stop=answer[4:7])
-    assert "accepted_prediction_tokens" not in stopped["usage"]["completion_tokens_details"]  # the engine told nobody
+        assert steps(triton) - before == pytest.approx(40 - min(right, 39), abs=1)
+    whole = {"type": "content", "content": answer}
+    usage = ask(gateway, "predicted", logit_bias=letters, prediction=whole, stop=answer[4:7])["usage"]
+    size, details = usage["completion_tokens"], usage["completion_tokens_details"]
+    assert (details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]) == (size, 40 - size)
+    assert size == answer.index(answer[4:7]) + 3
 
 
 def run_example(script: str, *arguments: str) -> list[str]:

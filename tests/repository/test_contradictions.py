@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
+from gateway.checking.findings import Severity
+from gateway.checking.repository import check_repository
 from gateway.config.document import dotted
 from gateway.deployment.tiny_model import write_tiny_model
 from gateway.repository.contradictions import contradictions
+from gateway.repository.rendering import render, write
+from gateway.triton.abilities import EngineOptions, read_abilities
+from gateway.triton.assembly import Models, check
+from gateway.triton.model_view import ModelView
 
 BEAMS = {"limits": {"max_beam_width": 4}}
+SEARCH = {**BEAMS, "decoding": {"mode": "beam_search"}}
 LLMAPI: dict[str, Any] = {"engine": "llmapi", "engine_dir": None}
 REFERENCE: dict[str, Any] = {"engine": "reference", "engine_dir": None}
 
@@ -34,7 +41,9 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"parallelism": {"tp": 2, "nodes": 4}}, "parallelism.nodes", "2 GPUs cannot be spread over 4 machines"),
         ({"limits": {"max_seq_len": 99}, "model": {"max_positions": 64}}, "limits.max_seq_len", "64 positions"),
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
-        ({"triton": {"decoupled": False}}, "triton.decoupled", "streams every answer"),
+        ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "the engine llmapi searches no beams"),
+        ({"triton": {"decoupled": False}}, "triton.decoupled", "serves no model that is not decoupled"),
+        ({**SEARCH, "triton": {"decoupled": False}}, "triton.decoupled", "serves no model that is not decoupled"),
         ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "overtake"),
         ({"decoding": {"mode": "top_k"}}, "decoding.mode", "requests that send top_p come back empty"),
         ({"decoding": {"mode": "beam_search"}}, "decoding.mode", "max_beam_width is 1"),
@@ -67,7 +76,6 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({**REFERENCE, "logits": {"context": True}}, "logits.generation", "both kinds of logits or none"),
         ({"model": {"kv_heads": 7}}, "model.kv_heads", "cannot be grouped over 7 heads"),
         ({"lora": {"modules": ["attn_x"]}}, "lora.modules", "no LoRA module 'attn_x'"),
-        ({"build": {"gemm_plugin": "int4"}}, "build.gemm_plugin", "does not know 'int4'"),
         ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "no tree"),
         ({"engine_dir": "/x\n}"}, "engine_dir", "a line break"),
         ({"model": {"folder": ""}}, "model.folder", "it is empty"),
@@ -111,8 +119,22 @@ def test_a_plain_deployment_has_none(deployments_of) -> None:
     assert said(deployments_of({}, {"name": "b", "prefix": "b_", **LLMAPI})) == {}
 
 
-def test_beams_alone_may_do_without_streaming(deployments_of) -> None:
-    assert said(deployments_of({**BEAMS, "triton": {"decoupled": False}})) == {}
+def test_a_deployment_for_beam_search_is_one_that_the_gateway_serves(
+    deployments_of, tmp_path: Path, repository: Path
+) -> None:
+    """What is rendered for beams is served and reviewed as such: requests for beams ask for no stream."""
+    deployments = deployments_of(SEARCH)
+    assert said(deployments) == {}
+    rendering = render(deployments, repository)
+    engine = ModelView.of(rendering.configs["tensorrt_llm"])
+    check(Models(engine, engine, None, None, (engine.name,)), "auto")
+    assert read_abilities(engine, engine, EngineOptions()).beams == 4
+    write(rendering, tmp_path / "repo", replace=False)
+    (found,) = check_repository(tmp_path / "repo")
+    assert (found.severity, found.what) == (
+        Severity.INFO,
+        "It is for beam search: requests with use_beam_search, which are not streamed.",
+    )
 
 
 def test_deployments_of_one_repository_must_not_get_in_each_others_way(deployments_of) -> None:

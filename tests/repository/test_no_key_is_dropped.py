@@ -29,6 +29,8 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "encoder": {"engine_dir": "/encoder"},
     "speculative": {"method": "medusa"},
 }
+# Where an engine takes no section of these: what it does take of its kind, with a draft model beside it.
+OTHERS: dict[str, dict[str, Any]] = {"speculative": {"method": "draft_target", "draft": "guess"}}
 # For keys whose value must be one of few words; the others take one of these.
 WORDS: dict[str, tuple[Any, ...]] = {
     "engine": (),  # the parameter of the test
@@ -67,7 +69,10 @@ def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Fiel
 
 def outcome(deployment: dict[str, Any], repository: Path) -> dict[Path, bytes] | str:
     """The files, or that a rule or the schema refuses it."""
-    deployments, problems = validate_deployments(Document({"deployments": [deployment]}, {}, []))
+    drafts = deployment.get("speculative", {}).get("draft") == "guess"
+    guess = {key: deployment[key] for key in ("engine", "engine_dir", "model", "limits", "triton") if key in deployment}
+    beside = [guess | {"name": "guess", "role": "draft", "engine_model": "guess"}] if drafts else []
+    deployments, problems = validate_deployments(Document({"deployments": [deployment, *beside]}, {}, []))
     if problems:
         return "malformed"
     return "refused" if list(contradictions(deployments)) else render(deployments, repository).files
@@ -89,14 +94,14 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("engine", ["tensorrt", "llmapi", "transformers", "reference"])
 def test_every_key_is_rendered_or_refused(engine: str, repository: Path) -> None:
-    dropped, seen = [], 0
+    dropped, seen, looked_at = [], 0, set()
     base = BASE | {"engine": engine} | ({"engine_dir": "/engine"} if engine == "tensorrt" else {})
     for key, field in keys(DeploymentSettings):
         section = key.partition(".")[0]
         beside = {section: SECTIONS[section]} if section in SECTIONS and "." in key else {}
         start = base | beside
         if beside and outcome(start, repository) == "refused":  # guided decoding of the LLM API takes no such file
-            start = base | {section: {}}
+            start = base | {section: OTHERS.get(section, {})}
         before = outcome(start, repository)
         if key in SHAPE or isinstance(before, str):
             continue
@@ -104,7 +109,9 @@ def test_every_key_is_rendered_or_refused(engine: str, repository: Path) -> None
         after = (outcome(with_value(start, key, value), repository) for value in values)
         known = [found for found in after if found != "malformed"]
         seen += bool(known)
+        looked_at.add(key)
         if known and all(found == before for found in known):
             dropped.append(key)
     assert dropped == []
     assert seen > 60
+    assert ("speculative.max_draft_tokens" in looked_at) == (engine in ("tensorrt", "reference"))

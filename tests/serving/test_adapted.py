@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import LoraAdapter, Matrix
-from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError
+from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Pushing
 from gateway.serving.adapted import AdaptedEngine, AdapterState
 
 ADAPTER = LoraAdapter(3, Matrix(b"ab", 1, 1), Matrix(bytes(12), 1, 3))
@@ -100,3 +100,54 @@ async def test_leaving_early_closes_the_engine_s_generation() -> None:
     await chunks.__anext__()
     await chunks.aclose()
     assert inner.closed == 1
+
+
+class Pushes(Holding):
+    """Hands over a token between its two chunks, and can be cancelled."""
+
+    def cancel(self) -> None:
+        self.failure = EngineError(ErrorKind.CANCELLED, "cancelled")
+
+    async def generate_pushing(
+        self,
+        request: GenerationRequest,
+        take: Callable[[list[int]], int],
+        began: Callable[[Callable[[], None]], None],
+    ) -> AsyncGenerator[EngineChunk, None]:
+        began(self.cancel)
+        async for chunk in self.generate(request):
+            yield chunk
+            if not chunk.final:
+                take([9])
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_tokens_are_pushed_and_a_request_is_cancelled_with_an_adapter_too(lost: bool) -> None:
+    inner, state = Pushes(), AdapterState(ADAPTER, "french")
+    state.held = lost
+    engine = AdaptedEngine(inner, state)
+    pushed: list[int] = []
+    cancels: list[Callable[[], None]] = []
+
+    def take(tokens: list[int]) -> int:
+        pushed.extend(tokens)
+        return len(tokens)
+
+    chunks = engine.generate_pushing(REQUEST, take, cancels.append)
+    assert [chunk.ids async for chunk in chunks] == [(1,), (2,)]
+    assert (pushed, len(cancels)) == ([9], 1 + lost)
+    chunks = engine.generate_pushing(REQUEST, take, cancels.append)
+    await chunks.__anext__()
+    cancels[-1]()
+    with pytest.raises(EngineError, match="cancelled"):
+        await chunks.__anext__()
+
+
+async def test_an_engine_that_pushes_nothing_generates_as_ever() -> None:
+    def never(*_: object) -> int:
+        raise AssertionError
+
+    engine = AdaptedEngine(Holding(), AdapterState(ADAPTER, "french"))
+    assert isinstance(engine, Pushing)
+    chunks = engine.generate_pushing(REQUEST, never, never)
+    assert [chunk.ids async for chunk in chunks] == [(1,), (2,)]

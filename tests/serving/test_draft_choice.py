@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.config import ModelSettings
-from gateway.generation import Guide
+from gateway.generation import EngineFeatures, Guide, Prompt
 from gateway.serving.ask import Options
-from gateway.serving.drafts import Draft, draft_length, fit_draft
+from gateway.serving.drafts import draft_length
 from gateway.serving.errors import RefusedError
+from gateway.serving.loading import ModelParts, load_parts
+from gateway.serving.plan import plan
 from tests.app.scripted import TOKENS
 
 
@@ -51,18 +54,42 @@ def test_the_operator_cannot_ask_for_more_than_the_engine_takes() -> None:
         settings(num_draft_tokens=9, max_draft_tokens=8)
 
 
-def test_an_engine_without_a_limit_is_sent_all_of_a_prediction() -> None:
-    anything = dataclasses.replace(TOKENS, max_draft_tokens=None)
-    assert fit_draft((1, 2, 3), Options(max_tokens=2), anything, 2) == Draft((1, 2, 3), None, 0)
+def planned(parts: ModelParts, predicted: tuple[int, ...], features: EngineFeatures, **options: Any) -> Any:
+    (request,) = plan(
+        Prompt("abcd", (5, 6, 7, 8)),
+        Options(**options),
+        parts=parts,
+        features=features,
+        settings=settings(),
+        request_id="r",
+        predicted=predicted,
+    )
+    return request
+
+
+@pytest.fixture(scope="module")
+def parts(folder: Path) -> ModelParts:
+    """Of a model with a context of 40 tokens."""
+    read = ModelSettings.model_validate(
+        {"name": "m", "triton": {"url": "x:1"}, "tokenizer": str(folder), "max_seq_len": 40}
+    )
+    return load_parts(read, None, "models[0]")
 
 
 @given(
-    size=st.integers(1, 40), most=st.integers(0, 40), wanted=st.none() | st.integers(1, 60), room=st.integers(-5, 60)
+    size=st.integers(0, 60),
+    most=st.none() | st.integers(0, 40),
+    kept=st.integers(0, 8),
+    wanted=st.none() | st.integers(1, 60),
+    least=st.integers(0, 28),
 )
-def test_a_prediction_never_shortens_an_answer(size: int, most: int, wanted: int | None, room: int) -> None:
-    features = dataclasses.replace(TOKENS, max_draft_tokens=most)
-    draft = fit_draft(tuple(range(size)), Options(max_tokens=wanted), features, room)
-    assert draft.limit == draft.reserved
-    assert 0 <= draft.reserved <= min(size, most, max(room, 0))
-    assert room - draft.reserved >= min(room, room // 2 if wanted is None else wanted)
-    assert len(draft.ids) == size
+def test_a_prediction_never_shortens_an_answer(
+    parts: ModelParts, size: int, most: int | None, kept: int, wanted: int | None, least: int
+) -> None:
+    features = dataclasses.replace(TOKENS, max_draft_tokens=most, draft_room=kept)
+    options = {"max_tokens": wanted, "min_tokens": min(least, wanted or least)}
+    plain, predicted = (planned(parts, tuple(range(count)), features, **options) for count in (0, size))
+    assert predicted.max_tokens == plain.max_tokens == min(40 - 4 - kept, wanted or 40)
+    assert len(predicted.draft) == size
+    # What can be used, for which there is room: the last token of an answer is not of a draft.
+    assert predicted.draft_limit == min(size, size if most is None else most, predicted.max_tokens - 1)

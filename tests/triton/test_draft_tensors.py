@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from scripted_triton import ScriptedTriton, ask, inputs_of, ints, play, stock_config, stock_configs, text, tokens
+from scripted_triton import ScriptedTriton, ask, inputs_of, play, stock_config, stock_configs, text, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import Engine, EngineChunk, EngineError
@@ -176,16 +176,14 @@ async def test_all_models_behind_a_bls_model_must_be_ready() -> None:
 
 
 async def test_a_request_brings_its_own_draft() -> None:
-    answer = tokens(7, 8, final=True, total_accepted_draft_tokens=ints(2))
+    answer = tokens(7, 8, final=True)
     request = ask(draft=(7, 8, 9))
     sent, chunks, engine = await exchange(stock_configs(), request, answer, model="ensemble")
     assert sent["draft_input_ids"] == ("INT32", [1, 3], b"\x07\0\0\0\x08\0\0\0\x09\0\0\0")
-    assert "return_perf_metrics" in sent
-    assert chunks[-1].accepted_draft_tokens == 2
+    assert list(chunks[-1].ids) == [7, 8]
     assert engine.features.max_draft_tokens is None
-    sent, chunks, _ = await exchange(stock_configs(), ask(), answer, model="ensemble")
+    sent, _, _ = await exchange(stock_configs(), ask(), answer, model="ensemble")
     assert "draft_input_ids" not in sent
-    assert chunks[-1].accepted_draft_tokens is None
 
 
 async def test_a_draft_is_cut_to_what_may_be_sent() -> None:
@@ -201,7 +199,11 @@ async def test_an_engine_of_tensorrt_llm_is_sent_drafts_where_its_operator_says_
     assert silent.features.max_draft_tokens == 0
     assert "max_draft_tokens" in silent.features.capabilities["prediction"].note
     _, _, told = await exchange(configs, ask(), model="ensemble", options=EngineOptions(max_draft_tokens=8))
-    assert told.features.max_draft_tokens == 8
+    assert (told.features.max_draft_tokens, told.features.draft_room) == (8, 8)
     assert told.features.capabilities["prediction"].how == "native"
     _, _, bls = await exchange(configs, ask(), text(b"x", final=True), options=EngineOptions(max_draft_tokens=8))
     assert bls.features.capabilities["num_draft_tokens"].limit == 8
+    assert "a sampled one another" in bls.features.capabilities["num_draft_tokens"].note
+    assert bls.features.draft_room == 8
+    _, _, ours = await exchange(stock_configs(), ask(), model="ensemble", options=EngineOptions(max_draft_tokens=8))
+    assert (ours.features.max_draft_tokens, ours.features.draft_room) == (8, 0)

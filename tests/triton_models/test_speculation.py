@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -162,6 +163,79 @@ def test_an_engine_without_finish_reasons_ends_too(speculation: ModuleType) -> N
         ).answers()
         assert answer["output_ids"].reshape(-1).tolist() == plain([3, 3], limit)
         assert "finish_reason" not in answer
+
+
+def sampled(seed: int, *, end: float) -> Callable[[Tensors], Tensors]:
+    """An engine without finish reasons that draws `END` with probability ``end``, else one of three tokens.
+
+    It leaves off at a guess that it rejects, though it was asked for more.
+    """
+    draws = np.random.default_rng(seed)
+
+    def call(inputs: Tensors) -> Tensors:
+        guesses = inputs["draft_input_ids"][0].tolist() if "draft_input_ids" in inputs else []
+        new: list[int] = []
+        while len(new) < inputs["request_output_len"].item() and draws.random() >= end:
+            new.append(int(draws.integers(1, 4)))
+            if len(new) <= len(guesses) and guesses[len(new) - 1] != new[-1]:
+                break
+        ids = np.array(new, np.int32).reshape(1, 1, -1)
+        return {"output_ids": ids, "sequence_length": np.array([[ids.size]], np.int32)}
+
+    return call
+
+
+def test_a_sampled_answer_without_finish_reasons_is_as_long_as_without_drafts(speculation: ModuleType) -> None:
+    """The target ends at each token with probability 1/5: 4 tokens on average, with a standard error of 0.14."""
+    sizes = []
+    for seed in range(1000):
+        target, draft = sampled(seed, end=0.2), sampled(seed + 9999, end=0)
+        (answer,) = speculation.Speculation(asked([5], 200), draft, target, 4).answers()
+        sizes.append(answer["output_ids"].size)
+    assert np.mean(sizes) == pytest.approx(4, abs=0.4)
+
+
+@pytest.mark.parametrize(
+    ("given", "ended"),
+    [
+        ([], True),
+        ([1, 2], True),
+        ([1, 2, 3], True),
+        ([1, 2, 3, 4], False),
+        ([1, 9], False),  # its own token after the guess that it rejected
+        ([1, 9, 4], True),  # it went on after that, and then ended
+    ],
+)
+def test_a_short_round_without_finish_reason_is_the_end_or_a_rejected_guess(
+    speculation: ModuleType, given: list[int], ended: bool
+) -> None:
+    rounds = iter([given, []])
+
+    def engine(ids: list[int]) -> Tensors:
+        return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
+
+    speculative = speculation.Speculation(
+        asked([5], 50), lambda _: engine([1, 2, 3]), lambda _: engine(next(rounds)), 3
+    )
+    list(speculative.answers())
+    assert (list(rounds) == [[]]) == ended
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_stop_word_ends_where_no_finish_reason_tells_it(speculation: ModuleType, size: int) -> None:
+    """It may begin in the round before, which had tokens 0 to 2; the second has two of three guesses right."""
+    words = np.array([[[99, *range(15 - size, 15), 0], [1, 1 + size, *[-1] * size]]], np.int32)
+    rounds = iter([[10, 11, 12], [13, 14], [15, 16, 17]])
+
+    def target(inputs: Tensors) -> Tensors:
+        ids = next(rounds)
+        return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
+
+    def draft(inputs: Tensors) -> Tensors:
+        return {"output_ids": np.array([[[13, 9]]], np.int32), "sequence_length": np.array([[2]], np.int32)}
+
+    (answer,) = speculation.Speculation(asked([5], 8) | {"stop_words_list": words}, draft, target, 2).answers()
+    assert answer["output_ids"].reshape(-1).tolist() == [10, 11, 12, 13, 14]
 
 
 def test_the_prompt_is_echoed_where_it_is_not_left_out(speculation: ModuleType) -> None:

@@ -108,7 +108,8 @@ _DRAFTS = (
         neutral=(0,),
         how=_UNDECLARED,
         asks_engine=True,
-        openai="What it is where a request does not say, the operator sets (`speculative`). Above 0 it does not go with"
+        openai="What it is where a request does not say, the operator sets (`speculative`). A greedy answer is the same"
+        " with any number; a sampled one is as probable, but another for the same `seed`. Above 0 it does not go with"
         " a form of the answer, demanded calls, `use_beam_search` and `prompt_logprobs`: 400. See"
         " [configuration.md](configuration.md#drafts).",
     ),

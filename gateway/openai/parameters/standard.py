@@ -68,7 +68,8 @@ _SAMPLING = (
         asks_engine=True,
         openai="Without one it is random. Choice i of `n` has seed + i, as 64 bits: after the largest comes the"
         " smallest. The same seed gives the same answer only at equal load: batch sizes"
-        " change the last bits of the engine's numbers. `system_fingerprint` is null.",
+        " change the last bits of the engine's numbers. With `num_draft_tokens`, here or in the operator's settings, a"
+        " seed gives another answer than without, and another for each number. `system_fingerprint` is null.",
     ),
     Parameter(
         "presence_penalty",
@@ -144,9 +145,11 @@ _PREDICTION = (
         CHAT,
         how=Capability("impossible", "this model's engine takes no draft tokens."),
         asks_engine=True,
-        openai="The answer is the same with any prediction. It helps up to the first token that differs, while OpenAI's"
-        " servers find back into it further on. `usage` counts accepted and rejected tokens where the engine tells"
-        " them, and rejected ones are no `completion_tokens`.",
+        openai="No prediction shortens or worsens an answer: a greedy one is the same, a sampled one as probable (with"
+        " `triton_repo`'s reference engine the same too). It helps up to the first token that differs, while OpenAI's"
+        " servers find back into it further on: `usage` counts the tokens up to there as accepted, all others as"
+        " rejected, and rejected ones are no `completion_tokens`. An empty text predicts nothing; an empty list of"
+        " parts is 400.",
     ),
 )
 

@@ -146,9 +146,6 @@ class TokenReader:
             raise _missing("log-probs of the prompt")
         if self._cached:
             chunk.cached_tokens = self._cached_tokens(outputs)
-        accepted = outputs.get("total_accepted_draft_tokens")
-        if self._request.draft and accepted:
-            chunk.accepted_draft_tokens = _int32(accepted)
 
     def _new_logprobs(self, raw: bytes | None, count: int) -> Sequence[float]:
         # The list is cumulative when streaming, and may have an entry more or fewer at its end (contract section 2.5).

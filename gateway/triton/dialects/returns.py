@@ -17,7 +17,7 @@ def put_returns(
     request: GenerationRequest,
     abilities: Abilities,
 ) -> list[str]:
-    """Ask for log-probs, the finish reason, cached tokens and accepted draft tokens, as wanted and as the model can.
+    """Ask for log-probs, the finish reason and cached tokens, as wanted and as the model can.
 
     Returns:
         The outputs that come for it.
@@ -39,13 +39,8 @@ def put_returns(
             outputs += ["top_log_probs_ids", "top_log_probs"]
     if request.prompt_logprobs is not None:
         outputs += _put_prompt_logprobs(encoder, wire, request, abilities)
-    costs = []
-    if request.cached_tokens and abilities.cached_tokens:
-        costs.append("num_cached_tokens" if abilities.cached_tokens == "tokens" else "kv_cache_reused_blocks")
-    if request.draft and "total_accepted_draft_tokens" in model.outputs:
-        costs.append("total_accepted_draft_tokens")
-    if costs and encoder.put(wire, "return_perf_metrics", True):
-        outputs += costs
+    if request.cached_tokens and abilities.cached_tokens and encoder.put(wire, "return_perf_metrics", True):
+        outputs.append("num_cached_tokens" if abilities.cached_tokens == "tokens" else "kv_cache_reused_blocks")
     if "finish_reason" in model.outputs and encoder.put(wire, "return_finish_reason", True):
         outputs.append("finish_reason")
     return outputs

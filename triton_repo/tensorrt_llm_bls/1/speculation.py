@@ -117,8 +117,8 @@ class Speculation:
             return new, answer, b"length"
         if finish:  # the target has filled its context where it gave less than it was asked for
             return new, answer, b"length" if len(new) <= len(guessed) else b""
-        # An engine without finish reasons: it ended by itself where nothing came, or just what was guessed.
-        return new, answer, b"stop" if not new or new == guessed else b""
+        ended = len(new) < count and not _is_cut_short(new, guessed)
+        return new, answer, b"stop" if ended or _ends_with_a_word(common, new) else b""
 
     def _guess(self, common: Tensors, count: int) -> tuple[list[int], np.ndarray | None]:
         """The draft's tokens, and [1, tokens, vocabulary] logits of them where the target shall have these."""
@@ -152,6 +152,30 @@ class Speculation:
             seed = int(inputs["seed"].reshape(-1)[0]) if "seed" in inputs else 0
             inputs["seed"] = np.array([[(seed + done) % 2**64]], np.uint64)
         return inputs
+
+
+def _is_cut_short(new: list[int], guessed: list[int]) -> bool:
+    """Whether a target that gave fewer tokens than asked, and no finish reason, stopped at a guess that it rejected.
+
+    Then it gave one token of its own after the guesses that it accepted. With less it has drawn its end id there, which
+    it leaves out; with more it goes on after a rejected guess, and only an end makes it give too few.
+    """
+    pairs = zip(new, guessed, strict=False)
+    accepted = next((place for place, (token, guess) in enumerate(pairs) if token != guess), len(new))
+    return accepted < len(guessed) and len(new) == accepted + 1
+
+
+def _ends_with_a_word(inputs: Tensors, new: list[int]) -> bool:
+    """Whether the tokens, which follow those of the inputs, end with a stop word. Rows: ids, ends of words, -1."""
+    if "stop_words_list" not in inputs or not new:
+        return False
+    ids, ends = inputs["stop_words_list"].reshape(2, -1).tolist()
+    tokens, start = [*inputs["input_ids"][0].tolist(), *new], 0
+    for end in ends:
+        if start < end <= len(tokens) + start and tokens[start - end :] == ids[start:end]:
+            return True
+        start = max(start, end)
+    return False
 
 
 def _merge(before: Tensors, answer: Tensors) -> Tensors:
