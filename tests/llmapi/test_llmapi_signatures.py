@@ -77,8 +77,7 @@ EVERY_ARGUMENT: dict[str, Any] = {
     "engine": "llmapi",
     "model": {"source": "/m"},
     "parallelism": {"tp": 4, "pp": 2, "moe_tp": 2, "moe_ep": 2},
-    "limits": {"max_input_len": 10, "max_seq_len": 20, "max_num_tokens": 128, "max_beam_width": 2},
-    "triton": {"decoupled": False},
+    "limits": {"max_input_len": 10, "max_seq_len": 20, "max_num_tokens": 128},
     "scheduler": {"policy": "max_utilization", "chunked_context": True},
     "kv_cache": {
         "max_tokens": 64,

@@ -20,7 +20,7 @@ from tests.stack import GATEWAY, GatewayProcess
 MODEL = "tiny"
 COUNT = 3
 # Greedy on the tiny model with this prompt runs to its limit.
-LONG = {"messages": [{"role": "user", "content": "go on"}], "temperature": 0, "max_tokens": 700, "stream": True}
+LONG = {"messages": [{"role": "user", "content": "go on"}], "temperature": 0, "max_tokens": 1800, "stream": True}
 SETTINGS = """\
 server: {{reload_s: 0}}
 models:
@@ -95,9 +95,9 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
         streams = [pool.submit(stream, gateway) for _ in range(6)]
         until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
         os.kill(before[0], signal.SIGKILL)
+        gateway.wait("/health/ready", 503)
         outcomes = [each.result() for each in streams]
     assert any(outcomes)  # the other workers' streams went on
-    gateway.wait("/health/ready", 503)
     gateway.wait("/health/ready", 200)
     after = worker_pids(gateway)
     assert len(after) == COUNT

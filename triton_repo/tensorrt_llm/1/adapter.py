@@ -17,9 +17,9 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # With tritonserver 2.51, an answer sent at once after learning of a cancel was at times never acknowledged, and the
 # model hung for ever. Why is not known. With this pause, three runs of 12,500 cancels each had no failure.
 _AFTER_CANCEL_S = 0.002
-# How often Triton is asked: the question costs as much as an answer, and an engine may have it for every token. The
-# default is TensorRT-LLM's.
-_CANCEL_CHECK_MS = "100"
+# How often Triton is asked: the question costs as much as an answer, and an engine may have it for every token. A slot
+# is to be free within two steps of an engine that takes 20 ms for one; the default of TensorRT-LLM is 100.
+_CANCEL_CHECK_MS = "20"
 _KEPT_TENSORS = 1024  # some 0.2 MB of shared memory
 
 
