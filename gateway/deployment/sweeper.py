@@ -49,9 +49,11 @@ def sweep(name: str) -> None:
 
 def sweep_stale() -> None:
     """Unlink the regions of this user's servers that no process belongs to any more, as after a power cut."""
+    # The regions first: a server that starts meanwhile has its process before its regions.
+    regions = list(SHARED_MEMORY.glob(f"{_family()}*"))
     commands = [command for _, command in _commands()]
     pattern = re.compile(rf"({re.escape(_family())}[0-9a-f]+)_")
-    for region in SHARED_MEMORY.glob(f"{_family()}*"):
+    for region in regions:
         match = pattern.match(region.name)
         if match and not any(match[1] in command for command in commands):
             _unlink(region.name)

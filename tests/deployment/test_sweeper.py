@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.deployment import sweeper
 from gateway.deployment.sweeper import SHARED_MEMORY, Sweeper, new_server_name, sweep_stale
 
 OWNER = """
@@ -87,3 +88,18 @@ def test_stale_regions_are_those_without_a_process(region: Callable[[str], Path]
         assert kept.exists()
         assert elsewhere.exists()
         server.kill()
+
+
+def test_a_server_that_starts_meanwhile_keeps_its_regions(
+    region: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh: list[Path] = []
+    commands = sweeper._commands
+
+    def meanwhile() -> Iterator[tuple[int, str]]:
+        yield from commands()
+        fresh.append(region(new_server_name()))
+
+    monkeypatch.setattr(sweeper, "_commands", meanwhile)
+    sweep_stale()
+    assert fresh[0].exists()
