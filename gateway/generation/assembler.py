@@ -216,17 +216,13 @@ class SequenceAssembler:
 
     def _feed_plain(self, ids: Sequence[int]) -> Piece | None:
         """Neither stop strings nor log-probs: the common case, kept short."""
-        push, text = self._push, ""
-        if len(ids) == 1 and ids[0] not in self._end_ids:
-            self._completion += 1
-            text = push(ids[0])
-            return Piece(text) if text else None
+        text = ""
         for offset, index in enumerate(ids):
-            if index in self._end_ids:
+            shown = self.feed_token(index)
+            if shown is None:
                 self._end(len(ids) - offset - 1)
                 break
-            self._completion += 1
-            text += push(index)
+            text += shown
         return Piece(text) if text else None
 
     def _feed_watched(self, chunk: EngineChunk) -> Piece | None:

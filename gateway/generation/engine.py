@@ -135,15 +135,19 @@ class Describing(Protocol):
         ...
 
 
+Take = Callable[[list[int]], int]
+"""Takes token ids; returns how many it took, from the first on."""
+
+Began = Callable[[Callable[[], None]], None]
+"""Told what cancels a request that has begun."""
+
+
 @runtime_checkable
 class Pushing(Protocol):
     """An engine that can hand over tokens without waking whoever iterates, and end without that one's cancellation."""
 
     def generate_pushing(
-        self,
-        request: GenerationRequest,
-        take: Callable[[list[int]], int],
-        began: Callable[[Callable[[], None]], None],
+        self, request: GenerationRequest, take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence as ``Engine.generate`` does, but for what ``take`` takes.
 
@@ -152,7 +156,7 @@ class Pushing(Protocol):
             began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
                 ``EngineError``.
             take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
-                that say nothing else. Returns how many it took, from the first on; the others come as chunks.
+                that say nothing else; those that it does not take come as chunks.
         """
         ...
 

@@ -11,6 +11,7 @@ from gateway.generation.additions import LoraAdapter
 from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRefusedError,
+    Began,
     Describing,
     Engine,
     EngineChunk,
@@ -18,6 +19,7 @@ from gateway.generation.engine import (
     EngineFeatures,
     ErrorKind,
     Pushing,
+    Take,
 )
 from gateway.generation.request import GenerationRequest
 
@@ -71,10 +73,7 @@ class AdaptedEngine:
         return self._generate(request, self._engine.generate)
 
     def generate_pushing(
-        self,
-        request: GenerationRequest,
-        take: Callable[[list[int]], int],
-        began: Callable[[Callable[[], None]], None],
+        self, request: GenerationRequest, take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Pushing``.
 

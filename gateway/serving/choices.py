@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from gateway.generation import EngineError, Piece, Predicted, Usage
-from gateway.serving.running import Forward, RunningGeneration
+from gateway.serving.pieces import Forward
+from gateway.serving.running import RunningGeneration
 
 Ready = list[tuple[int, list[Piece], bool]]
 """By choice: its index, new pieces, and whether it is complete with them."""

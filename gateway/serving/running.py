@@ -19,6 +19,7 @@ from gateway.generation import (
     Pushing,
     SequenceAssembler,
 )
+from gateway.serving.pieces import Forward, PieceWithIds, PromptLogprobs
 from gateway.serving.waiting import Waiter
 from gateway.telemetry.batched import BatchedHistogram
 from gateway.telemetry.metrics import ModelMetrics
@@ -41,34 +42,6 @@ class Deadlines:
 
     first_token_s: float
     total_s: float
-
-
-@dataclass(slots=True)
-class PieceWithIds(Piece):
-    """A piece with the ids that were counted since the piece before it.
-
-    Attributes:
-        ids: token ids of the answer.
-    """
-
-    ids: Sequence[int] = ()
-
-
-Forward = Callable[[Sequence[Piece]], Callable[[], Awaitable[None]] | None]
-"""Takes pieces at once; what it returns, unless that is None, waits until the next may come."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptLogprobs:
-    """Log-probs of a prompt, from its second token on.
-
-    Attributes:
-        chosen: one for each token.
-        top: for each token its alternatives as (token id, log-prob), best first; empty where none were asked for.
-    """
-
-    chosen: Sequence[float]
-    top: Sequence[Sequence[tuple[int, float]]] = ()
 
 
 class RunningGeneration:
@@ -286,7 +259,7 @@ class RunningGeneration:
     async def _read(self) -> None:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
         engine = self._engine
-        if isinstance(engine, Pushing):  # whoever takes tokens decides for each whether it may
+        if isinstance(engine, Pushing):
             chunks = engine.generate_pushing(self.request, self._take_tokens, self._take_cancel)
         else:
             chunks = engine.generate(self.request)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import LoraAdapter, Matrix
-from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Pushing
+from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Began, Pushing, Take
 from gateway.serving.adapted import AdaptedEngine, AdapterState
 
 ADAPTER = LoraAdapter(3, Matrix(b"ab", 1, 1), Matrix(bytes(12), 1, 3))
@@ -109,10 +109,7 @@ class Pushes(Holding):
         self.failure = EngineError(ErrorKind.CANCELLED, "cancelled")
 
     async def generate_pushing(
-        self,
-        request: GenerationRequest,
-        take: Callable[[list[int]], int],
-        began: Callable[[Callable[[], None]], None],
+        self, request: GenerationRequest, take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         began(self.cancel)
         async for chunk in self.generate(request):

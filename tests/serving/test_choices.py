@@ -11,7 +11,8 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Prompt, SequenceAssembler
 from gateway.serving.choices import Choices
-from gateway.serving.running import Deadlines, PieceWithIds, RunningGeneration
+from gateway.serving.pieces import PieceWithIds
+from gateway.serving.running import Deadlines, RunningGeneration
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
+from gateway.generation.engine import Began, Take
 from gateway.serving import running as module
 from gateway.serving.running import Deadlines, RunningGeneration
 from gateway.telemetry.metrics import Metrics
@@ -202,10 +203,7 @@ class PushingEngine(ScriptedEngine):
     """Hands every run of ids between two chunks to whoever takes them."""
 
     async def generate_pushing(
-        self,
-        request: GenerationRequest,
-        take: Callable[[list[int]], int],
-        began: Callable[[Callable[[], None]], None],
+        self, request: GenerationRequest, take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         began(lambda: None)
         async for chunk in self.generate(request):
@@ -247,10 +245,7 @@ async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
 
     class Engine(ScriptedEngine):
         async def generate_pushing(
-            self,
-            _request: GenerationRequest,
-            take: Callable[[list[int]], int],
-            began: Callable[[Callable[[], None]], None],
+            self, _request: GenerationRequest, take: Take, began: Began
         ) -> AsyncGenerator[EngineChunk, None]:
             nonlocal refused
             began(lambda: None)
@@ -305,10 +300,7 @@ class CancellableEngine(ScriptedEngine):
     interrupted = False
 
     async def generate_pushing(
-        self,
-        _request: GenerationRequest,
-        _take: Callable[[list[int]], int],
-        began: Callable[[Callable[[], None]], None],
+        self, _request: GenerationRequest, _take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         cancelled = asyncio.Event()
         began(cancelled.set)

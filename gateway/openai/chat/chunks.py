@@ -11,10 +11,10 @@ import orjson
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.errors import OpenAIError
+from gateway.openai.forwarding import forward_texts
 from gateway.openai.usage import usage_object
-from gateway.serving.running import PieceWithIds
+from gateway.serving.pieces import Forward, PieceWithIds
 from gateway.web.record import Room
-from gateway.web.sse import one_line
 
 __all__ = ["DONE", "ChunkWriter", "Extras", "error_event", "usage_object"]
 
@@ -77,7 +77,7 @@ class ChunkWriter:
         self._include_usage = include_usage
         self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"system_fingerprint":null,"choices":['
         self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
-        self._before = [one_line(self._head) + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
+        self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
         self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
 
     def role(
@@ -103,21 +103,13 @@ class ChunkWriter:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
         return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Callable[[Sequence[Piece]], Room | None]:
-        """What writes pieces of the only choice at once; this is run for every token.
+    def forward(self, write: Callable[[bytes], Room | None]) -> Forward:
+        """What writes pieces of the only choice at once.
 
         Args:
             write: takes events on one line each.
         """
-        before, after, dumps = self._before[0], self._after, orjson.dumps
-
-        def event(piece: Piece) -> bytes:
-            if piece.logprobs or isinstance(piece, PieceWithIds):
-                return one_line(self.piece(0, piece))
-            text = dumps(piece.text)
-            return before + (text if text.isascii() else one_line(text)) + after
-
-        return lambda pieces: write(event(pieces[0]) if len(pieces) == 1 else b"".join(map(event, pieces)))
+        return forward_texts(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
 
     def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""

@@ -12,7 +12,7 @@ from gateway.openai.chat.chunks import ChunkWriter, error_event
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.errors import OpenAIError, from_engine
 from gateway.serving.choices import Choices
-from gateway.serving.running import Forward, PieceWithIds
+from gateway.serving.pieces import Forward, PieceWithIds
 from gateway.web.record import RequestRecord
 from gateway.web.sse import COMMENT
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from gateway.generation import Piece, Usage
+from gateway.generation import Usage
 from gateway.openai.chat.chunks import DONE
+from gateway.openai.forwarding import forward_texts
 from gateway.openai.usage import usage_object
+from gateway.serving.pieces import Forward
 from gateway.web.record import Room
-from gateway.web.sse import one_line
 
 
 class ChunkWriter:
@@ -63,20 +64,14 @@ class ChunkWriter:
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason, **(extra or {})}
         return self._head + orjson.dumps(choice) + b"]" + self._tail(usage)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Callable[[Sequence[Piece]], Room | None]:
+    def forward(self, write: Callable[[bytes], Room | None]) -> Forward:
         """What writes pieces of the only choice at once, of which nothing but their text is shown.
 
         Args:
             write: takes events on one line each.
         """
-        before = one_line(self._head) + b'{"index":0,"text":'
         after = b',"logprobs":null,"finish_reason":null}]' + self._tail(None)
-
-        def event(piece: Piece) -> bytes:
-            text = orjson.dumps(piece.text)
-            return before + (text if text.isascii() else one_line(text)) + after
-
-        return lambda pieces: write(b"".join(map(event, pieces)))
+        return forward_texts(self._head + b'{"index":0,"text":', after, write)
 
     def end(self, usage: Usage) -> bytes:
         """The usage chunk where it is wanted, and ``[DONE]``."""

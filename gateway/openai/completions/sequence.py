@@ -12,7 +12,8 @@ from gateway.generation import EngineError, ErrorKind, Piece, Prompt
 from gateway.openai.chat.completion import prompt_logprobs_list
 from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows, row_of
 from gateway.serving.ask import PromptSource, TextPrompt
-from gateway.serving.running import PieceWithIds, RunningGeneration
+from gateway.serving.pieces import PieceWithIds
+from gateway.serving.running import RunningGeneration
 from gateway.tokens import Tokenizer
 
 

@@ -11,7 +11,7 @@ from gateway.openai.chat.chunks import error_event
 from gateway.openai.completions.answer import Answer, completion_id
 from gateway.openai.completions.chunks import ChunkWriter
 from gateway.openai.errors import from_engine
-from gateway.serving.running import Forward
+from gateway.serving.pieces import Forward
 from gateway.web.record import RequestRecord
 from gateway.web.sse import COMMENT
 

@@ -8,7 +8,7 @@ from typing import Any
 from tritonclient.grpc import service_pb2
 
 from gateway.contract import TENSORRT_LLM
-from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.engine import Began, EngineChunk, EngineError, EngineFeatures, ErrorKind, Take
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.additions import put_lora, put_prompt_table
@@ -61,10 +61,7 @@ class TokensEngine:
         return self.generate_pushing(request, None, None)
 
     async def generate_pushing(
-        self,
-        request: GenerationRequest,
-        take: Callable[[list[int]], int] | None,
-        began: Callable[[Callable[[], None]], None] | None,
+        self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Pushing``."""
         reader = TokenReader(request, self._abilities)
@@ -135,7 +132,7 @@ class TokensEngine:
                 raise unsupported("bad_words", self._encoder.model.name)
 
 
-def _tap(match: Callable[[bytes], int | None], take: Callable[[list[int]], int]) -> Tap:
+def _tap(match: Callable[[bytes], int | None], take: Take) -> Tap:
     def tap(messages: Sequence[bytes]) -> int:
         tokens: list[int] = []
         for message in messages:
