@@ -171,7 +171,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of ``ids`` as one whole; ids outside the vocabulary are ignored, invalid UTF-8 becomes U+FFFD."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        # A batch of one, as in ``_encode``.
+        text: str = self._backend.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)[0]
         return text
 
     def token_bytes(self, index: int) -> bytes:
