@@ -2,16 +2,27 @@
 
     python tests/llmapi/record_signatures.py REPOSITORY REF VERSION [NOTE]
 
-REPOSITORY is a clone of github.com/NVIDIA/TensorRT-LLM, bare or not, and REF a tag or commit in it; with the REF ``-``
-it is a folder of sources without git. Sources are parsed, never imported. What is not found is left out and named on
-standard error; the tests say whether it matters. Bindings of C++ (`RequestPerfMetrics` and its parts) have no Python
-source: their names are transcribed from upstream's tests of the bindings.
+REPOSITORY is a clone of github.com/NVIDIA/TensorRT-LLM, bare or not, and REF a tag or commit in it, as ``v1.2.1``; or a
+folder of the documentation in its branch gh-pages, as ``58fb435e:1.2.1``, whose pages ``_modules/`` hold the sources of
+that very release. With the REF ``-`` it is a folder of either without git; its ``sources.json``, if there, tells where
+the files are from, by their paths or by names of the table, and as ``ref`` for all.
+
+Sources are parsed, never imported. What is not found is left out and named on standard error; the tests say whether it
+matters. What is recorded here is kept: bindings of C++ (`RequestPerfMetrics` and its parts) have no Python source, and
+their names are transcribed from upstream's tests of the bindings.
+
+What the table holds: 1.0.0 and 1.2.1 are exact but for `LoraConfig`, whose module has no page, and which is the nearest
+that was found. ``main`` is exact for the release candidate 1.3.0rc26 where a page of its sources was found, and else of
+2026 by the rendered documentation, without the constraints of ``Annotated``: each entry names its source. There, a
+default ``factory()`` is one that is made, and ``...`` one that the source does not tell.
 """
 
 from __future__ import annotations
 
 import ast
+import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +43,10 @@ DATA_CLASSES = {
     "LoRARequest": ("tensorrt_llm/executor/request.py", ("LoRARequest",)),
     "LoraConfig": ("tensorrt_llm/lora_helper.py", ("LoraConfig",)),
 }
+# Where else the classes of a file have been, before and after.
+MOVED = {
+    "tensorrt_llm/lora_helper.py": ("tensorrt_llm/lora_manager.py", "tensorrt_llm/_torch/peft/lora/config.py"),
+}
 # Name in the table: source file, classes that may hold the method.
 METHODS = {
     "LLM.__init__": ("tensorrt_llm/llmapi/llm.py", ("BaseLLM", "LLM")),
@@ -49,30 +64,46 @@ def main() -> None:
     """Record one version."""
     repository, ref, version = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
-    modules: dict[str, dict[str, ast.ClassDef]] = {}
-    recorded: dict[str, Any] = {}
-    for name, (path, classes) in {**DATA_CLASSES, **METHODS}.items():
-        if path not in modules:
-            modules[path] = classes_of(read_source(repository, ref, path))
-        found = [modules[path][one] for one in classes if one in modules[path]]
-        parameters = method_parameters(found, name) if name in METHODS else field_parameters(found)
-        if parameters is None:
-            sys.stderr.write(f"{version}: no {name} in {path}\n")
+    given = json.loads(read_file(repository, ref, "sources.json") or "{}") if ref == "-" else {}
+    names = {**DATA_CLASSES, **METHODS}
+    kept = table.get(version, {}).get("signatures", {})
+    recorded: dict[str, Any] = {name: entry for name, entry in kept.items() if name not in names}
+    for name, (first, classes) in names.items():
+        for path in (first, *MOVED.get(first, ())):
+            modules = classes_of(read_source(repository, ref, path))
+            found = [modules[one] for one in classes if one in modules]
+            parameters = method_parameters(found, name) if name in METHODS else field_parameters(found)
+            if parameters is not None:
+                recorded[name] = {"source": given.get(name, given.get(path, path)), "parameters": parameters}
+                break
         else:
-            recorded[name] = {"source": path, "parameters": parameters}
-    table[version] = {"ref": ref, "note": sys.argv[4] if len(sys.argv) > 4 else "", "signatures": recorded}
+            sys.stderr.write(f"{version}: no {name} in {first}\n")
+    note = sys.argv[4] if len(sys.argv) > 4 else ""
+    table[version] = {"ref": given.get("ref", ref), "note": note, "signatures": recorded}
     TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 def read_source(repository: Path, ref: str, path: str) -> str:
+    """Text of a module, or what the documentation's page of it holds; empty where there is neither."""
+    page = f"_modules/{path.removesuffix('.py')}.html"
+    return read_file(repository, ref, path) or source_of_page(read_file(repository, ref, page))
+
+
+def read_file(repository: Path, ref: str, path: str) -> str:
     """Text of a file at a ref; empty where there is none."""
     if ref == "-":
         file = repository / path
         return file.read_text(encoding="utf-8") if file.is_file() else ""
-    shown = subprocess.run(
-        ["git", "-C", str(repository), "show", f"{ref}:{path}"], capture_output=True, text=True, check=False
-    )
+    name = f"{ref}/{path}" if ":" in ref else f"{ref}:{path}"
+    shown = subprocess.run(["git", "-C", str(repository), "show", name], capture_output=True, text=True, check=False)
     return shown.stdout if shown.returncode == 0 else ""
+
+
+def source_of_page(page: str) -> str:
+    """The source in a page of Sphinx's viewcode."""
+    found = re.search(r"<pre>(.*)</pre>", page, re.DOTALL)
+    text = re.sub(r'<a class="viewcode-back".*?</a>', "", found[1]) if found else ""
+    return html.unescape(re.sub(r"<[^>]*>", "", text))
 
 
 def classes_of(source: str) -> dict[str, ast.ClassDef]:

@@ -30,12 +30,18 @@ def test_environment_wins_over_parameters(folder: Path) -> None:
     assert read_options({}, {"kv_cache_free_gpu_mem_fraction": "0.7"}, folder).kv_cache_fraction == 0.7
 
 
+class KvCache(dict[str, Any]):
+    """A KvCacheConfig with these fields."""
+
+    model_fields = dict.fromkeys(("free_gpu_memory_fraction", "enable_block_reuse", "tokens_per_block"))
+
+
 def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder: Path) -> None:
     sampler = choose_sampler("1.2.1", {}, None)
 
     def cache(parameters: dict[str, str], **extra: Any) -> Any:
         options = dataclasses.replace(read_options({}, parameters, folder), extra={"kv_cache_config": extra})
-        return llm_arguments(options, folder, sampler, dict)["kv_cache_config"]
+        return llm_arguments(options, folder, sampler, KvCache)["kv_cache_config"]
 
     told = {"enable_kv_cache_reuse": "true", "tokens_per_block": "32"}  # as the LLM API does it anyway
     assert cache(told) == {"free_gpu_memory_fraction": 0.9}
@@ -96,6 +102,12 @@ def test_context_length_is_never_guessed(tmp_path: Path) -> None:
 def test_sampler(version: str, field: str, wanted: str | None, arguments: dict[str, Any], applies: bool) -> None:
     choice = choose_sampler(version, {field: None}, wanted)
     assert (choice.arguments, choice.applies_penalties) == (arguments, applies)
+
+
+def test_a_sampler_that_is_gone_is_refused() -> None:
+    assert choose_sampler("1.4.0", {}, "TorchSampler").applies_penalties
+    with pytest.raises(RuntimeError, match=r"LLM_SAMPLER_TYPE .* TensorRT-LLM 1\.4\.0 does not have"):
+        choose_sampler("1.4.0", {}, "TRTLLMSampler")
 
 
 @pytest.mark.parametrize(

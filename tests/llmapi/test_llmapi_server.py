@@ -244,6 +244,20 @@ def test_options_reach_the_llm_and_unloading_shuts_it_down(serve: Serve, tmp_pat
     assert built["kv_cache_config"] == {"free_gpu_memory_fraction": 0.5, "enable_block_reuse": False}
 
 
+@pytest.mark.parametrize(
+    ("version", "sampler"), [("1.0.0", {"enable_trtllm_sampler": True}), ("main", {"sampler_type": None})]
+)
+def test_other_versions_answer_the_same(
+    serve: Serve, reference: Server, version: str, sampler: dict[str, bool | None]
+) -> None:
+    wanted = inputs(temperature=0.8, runtime_top_p=0.9, seed=7, presence_penalty=0.25)
+    with serve(STANDIN_SIGNATURES=version) as server:
+        mine, other = (one.client.stream(MODEL, **wanted) for one in (server, reference))
+        assert ids(mine) == ids(other)
+        (built,) = server.events("LLM")
+        assert {name: built.get(name) for name in sampler} == sampler
+
+
 def test_without_the_package_the_load_error_names_it(model_dir: Path, tmp_path: Path) -> None:
     repository = copy_repository(tmp_path / "repository", standin=False)
     triton = TritonServer(repository, model_dir=model_dir, engine="llmapi", log_path=tmp_path / "triton.log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,7 @@ from gateway.config.deployment import DeploymentSettings
 from gateway.repository.contradictions import contradictions
 from gateway.repository.engine_parameters import llm_arguments as rendered_arguments
 
-
-def versions_of(name: str) -> list[str]:
-    return [version for version, entry in recorded.TABLE.items() if name in entry["signatures"]]
-
+every_version = pytest.mark.parametrize("version", recorded.TABLE)
 
 EVERYTHING = Sampling(
     temperature=0.7,
@@ -43,33 +41,57 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("version", versions_of("SamplingParams"))
+@every_version
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
 def test_sampling_arguments_fit(version: str, request_: Request) -> None:
     arguments = sampling_arguments(request_, max_tokens=5, applies_penalties=True, to_tensor=lambda array: array)
     recorded.check_call("SamplingParams", arguments, version)
 
 
-@pytest.mark.parametrize("version", versions_of("LLM.generate_async"))
+@every_version
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
 def test_generate_arguments_fit(version: str, request_: Request) -> None:
     recorded.check_call("LLM.generate_async", generate_arguments(request_, object()), version)
 
 
-@pytest.mark.parametrize("sampler_type", [None, "TorchSampler"])
-def test_llm_arguments_fit(sampler_type: str | None) -> None:
-    def cache(**arguments: Any) -> dict[str, Any]:
-        recorded.check_call("KvCacheConfig", arguments)
-        return arguments
+def cache_of(version: str) -> type[dict[str, Any]]:
+    """The KvCacheConfig of a version."""
 
-    options = Options(max_seq_len=100, vocab_size=8, extra={"kv_cache_config": {"enable_block_reuse": False}})
-    sampler = choose_sampler("1.2.1", recorded.parameters("TorchLlmArgs"), sampler_type)
-    arguments = llm_arguments(options, Path("model"), sampler, cache)  # type: ignore[arg-type]
+    class KvCacheConfig(dict[str, Any]):
+        model_fields = recorded.parameters("KvCacheConfig", version)
+
+    return KvCacheConfig
+
+
+@every_version
+@pytest.mark.parametrize("sampler_type", [None, "TorchSampler"])
+def test_llm_arguments_fit(version: str, sampler_type: str | None) -> None:
+    options = Options(
+        max_seq_len=100,
+        vocab_size=8,
+        guided_decoding_backend="xgrammar",
+        extra={"kv_cache_config": {"enable_block_reuse": False}},
+    )
+    known = recorded.parameters("TorchLlmArgs", version)
+    sampler = choose_sampler(recorded.RELEASES[version], known, sampler_type)
+    arguments = llm_arguments(options, Path("model"), sampler, cache_of(version))
     assert arguments.pop("kv_cache_config") == {"free_gpu_memory_fraction": 0.9, "enable_block_reuse": False}
-    assert arguments["sampler_type"] == sampler_type or arguments["sampler_type"] == "TRTLLMSampler"
-    known = recorded.parameters("TorchLlmArgs")
+    assert arguments.keys() >= sampler.arguments.keys()
+    assert bool(sampler.arguments) == (version != "main"), "penalties are applied"
     for name, value in arguments.items():
         assert recorded.fits(value, known[name]["type"]), name
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "value"), [("1.0.0", "tokens_per_block", 64), ("main", "onboard_blocks", False)]
+)
+def test_what_a_version_does_not_have_is_refused(version: str, name: str, value: Any) -> None:
+    options = Options(max_seq_len=100, vocab_size=8, extra={"kv_cache_config": {name: value}})
+    sampler = choose_sampler(recorded.RELEASES[version], recorded.parameters("TorchLlmArgs", version), None)
+    with pytest.raises(RuntimeError, match=f"kv_cache_config of this TensorRT-LLM has no {name}"):
+        llm_arguments(options, Path("model"), sampler, cache_of(version))
+    cache = llm_arguments(options, Path("model"), sampler, cache_of("1.2.1"))["kv_cache_config"]
+    recorded.check_call("KvCacheConfig", cache)
 
 
 EVERY_ARGUMENT: dict[str, Any] = {
@@ -98,28 +120,41 @@ EVERY_ARGUMENT: dict[str, Any] = {
 }
 
 
-def test_arguments_of_a_deployment_fit() -> None:
+@every_version
+def test_arguments_of_a_deployment_fit(version: str) -> None:
     deployment = DeploymentSettings.model_validate(EVERY_ARGUMENT)
     assert list(contradictions([deployment])) == []
     arguments = rendered_arguments(deployment)
     assert (arguments["moe_tensor_parallel_size"], arguments["moe_expert_parallel_size"]) == (2, 2)
-    known = recorded.parameters("TorchLlmArgs")
+    known = recorded.parameters("TorchLlmArgs", version)
     for name, value in arguments.items():
         assert recorded.fits(value, known[name]["type"]), name
+    if version == "main":
+        arguments["kv_cache_config"].pop("onboard_blocks")  # refused there by name
     for name, section in (
         ("KvCacheConfig", "kv_cache"),
         ("PeftCacheConfig", "peft_cache"),
         ("SchedulerConfig", "scheduler"),
     ):
-        assert len(arguments[f"{section}_config"]) == {"kv_cache": 6, "peft_cache": 4, "scheduler": 1}[section]
-        recorded.check_call(name, arguments[f"{section}_config"])
+        assert len(arguments[f"{section}_config"]) >= {"kv_cache": 5, "peft_cache": 4, "scheduler": 1}[section]
+        recorded.check_call(name, arguments[f"{section}_config"], version)
 
 
-def test_what_is_read_exists() -> None:
-    assert {"token_ids", "logprobs", "finish_reason"} <= set(recorded.parameters("CompletionOutput"))
-    assert "logprob" in recorded.parameters("Logprob")
-    for method in ("LLM.shutdown", "RequestOutput.abort", "RequestOutput.finished", "RequestOutput.outputs"):
-        assert recorded.parameters(method) == {}
+@every_version
+def test_what_is_read_exists(version: str) -> None:
+    assert {"token_ids", "logprobs", "finish_reason"} <= set(recorded.parameters("CompletionOutput", version))
+    assert "logprob" in recorded.parameters("Logprob", version)
+    for method in ("abort", "finished", "outputs", "context_logits", "__anext__"):
+        assert recorded.parameters(f"RequestOutput.{method}", version) == {}
+
+
+def test_the_table_is_whole_and_names_its_sources() -> None:
+    wanted = record_signatures.DATA_CLASSES.keys() | record_signatures.METHODS.keys()
+    missing = {version: wanted - entry["signatures"].keys() for version, entry in recorded.TABLE.items()}
+    assert missing == {"1.0.0": set(), "1.2.1": set(), "main": {"LLM.shutdown"}}
+    for version, entry in recorded.TABLE.items():
+        assert re.search(r"gh-pages@[0-9a-f]{40}", entry["ref"]), version
+        assert all(signature["source"] for signature in entry["signatures"].values()), version
 
 
 @pytest.mark.parametrize(
@@ -156,3 +191,16 @@ def test_recorder_reads_sources() -> None:
         "r": {"type": "bool", "default": "True"},
         "**rest": {},
     }
+
+
+def test_recorder_reads_pages_of_the_documentation() -> None:
+    page = (
+        '<h1>Source code for x</h1><div class="highlight"><pre>\n<span></span>\n<div class="viewcode-block" id="A">\n'
+        '<a class="viewcode-back" href="../r.html#A">[docs]</a>\n'
+        '<span class="k">class</span> <span class="nc">A</span>:\n'
+        '    <span class="n">a</span><span class="p">:</span> <span class="nb">str</span> <span class="o">=</span> '
+        '<span class="s2">&quot;&lt;&quot;</span></div>\n</pre></div>'
+    )
+    classes = record_signatures.classes_of(record_signatures.source_of_page(page))
+    assert record_signatures.field_parameters([classes["A"]]) == {"a": {"type": "str", "default": "'<'"}}
+    assert record_signatures.source_of_page("") == ""

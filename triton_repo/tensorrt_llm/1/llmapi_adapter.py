@@ -1,8 +1,8 @@
 """``TRITON_ENGINE=llmapi``: the model ``tensorrt_llm`` served by TensorRT-LLM's LLM API (package tensorrt_llm).
 
-Not yet run on TensorRT-LLM itself: only against a stand-in whose signatures were recorded from its sources
-(tests/llmapi). Alternatives to the chosen token need ``LLM_SAMPLER_TYPE=TorchSampler`` before TensorRT-LLM 1.3; that
-sampler then refuses penalties and bad words, and does not know seeds of single requests.
+Not yet run on TensorRT-LLM itself: only against a stand-in with the signatures of 1.0.0, 1.2.1 and main, recorded from
+its sources and documentation (tests/llmapi). Alternatives to the chosen token need ``LLM_SAMPLER_TYPE=TorchSampler``
+before TensorRT-LLM 1.3; that sampler then refuses penalties and bad words, and does not know seeds of single requests.
 
 Environment, beside TRITON_ENGINE and MODEL_DIR: see `llmapi.options.read_options`.
 """
@@ -48,7 +48,8 @@ class Adapter(LlmAdapter):
             self._guided = True
         if options.lora_dir:
             adapters = read_adapters(options.lora_dir)
-            arguments["lora_config"] = _import("tensorrt_llm.lora_manager").LoraConfig(**adapters.config_arguments())
+            # Its own module is another one in 1.0, 1.2 and main; this one has it in all of them.
+            arguments["lora_config"] = llm_args.LoraConfig(**adapters.config_arguments())
             request = _import("tensorrt_llm.executor.request").LoRARequest
             extensions = replace(extensions, lora=lambda task: request(**adapters.request_arguments(task)))
             self._takes = frozenset((LORA,))

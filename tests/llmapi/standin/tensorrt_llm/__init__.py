@@ -2,7 +2,7 @@
 
 Environment:
     STANDIN_JOURNAL: file that gets a line of JSON for each construction, request, abort and shutdown.
-    STANDIN_VERSION: what ``__version__`` says.
+    STANDIN_SIGNATURES: the version of the table whose signatures it has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from reference.llama import Llama
 from reference.request import Guide, Perf, Request, Response, Sampling
 
 STEP_S = 0.004  # about a GPU's step: long answers last long enough to be cancelled
-__version__ = os.environ.get("STANDIN_VERSION", "1.2.1")
+__version__ = recorded.RELEASES[recorded.VERSION]
+BINDINGS = "1.2.1"  # the version whose bindings of C++ are recorded
 
 recorded.NAMES["torch"] = torch
 
@@ -126,7 +127,8 @@ class LLM:
                 raise ValueError(f"{name} is {value!r}, not {known[name]['type']}")
         cache = arguments["kv_cache_config"].arguments
         journal("LLM", **{**arguments, "kv_cache_config": cache})
-        self._top = arguments.get("sampler_type") == "TorchSampler"
+        trtllm = arguments.get("sampler_type") == "TRTLLMSampler" or arguments.get("enable_trtllm_sampler")
+        self._top = not trtllm
         limits = Limits(arguments["max_seq_len"], arguments["max_batch_size"], kv_reuse_blocks=64)
         folder, guided = Path(arguments["model"]), None
         model = Llama(folder)
@@ -254,9 +256,12 @@ def _perf_metrics(perf: Perf) -> Any:
         },
     }
     parts = {
-        name: SimpleNamespace(**{n: given[n] for n in recorded.parameters(name)}) for name, given in values.items()
+        name: SimpleNamespace(**{n: given[n] for n in recorded.parameters(name, BINDINGS)})
+        for name, given in values.items()
     }
-    return SimpleNamespace(**dict(zip(recorded.parameters("RequestPerfMetrics"), parts.values(), strict=True)))
+    return SimpleNamespace(
+        **dict(zip(recorded.parameters("RequestPerfMetrics", BINDINGS), parts.values(), strict=True))
+    )
 
 
 def _time(nanoseconds: int) -> timedelta:

@@ -150,6 +150,9 @@ def choose_sampler(version: str, fields: Mapping[str, Any], wanted: str | None) 
         version: of tensorrt_llm.
         fields: arguments that this version's PyTorch backend knows.
         wanted: the operator's choice, None for ours.
+
+    Raises:
+        RuntimeError: TRTLLMSampler is wanted of a version that has it no longer.
     """
     complete = _version(version) >= _TORCH_SAMPLER_COMPLETE
     if wanted is None and complete:
@@ -160,6 +163,8 @@ def choose_sampler(version: str, fields: Mapping[str, Any], wanted: str | None) 
         return SamplerChoice({"sampler_type": name}, applies)
     if "enable_trtllm_sampler" in fields:  # 1.0
         return SamplerChoice({"enable_trtllm_sampler": name == TRTLLM_SAMPLER}, applies)
+    if wanted == TRTLLM_SAMPLER:
+        raise RuntimeError(f"LLM_SAMPLER_TYPE is {wanted!r}, which TensorRT-LLM {version} does not have")
     return SamplerChoice({}, applies_penalties=complete)
 
 
@@ -171,6 +176,10 @@ def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cac
         folder: the model.
         sampler: from `choose_sampler`.
         kv_cache_config: `tensorrt_llm.llmapi.KvCacheConfig`.
+
+    Raises:
+        RuntimeError: this version's KvCacheConfig does not have a setting: tokens_per_block came after 1.0.0, and
+            onboard_blocks is gone from 1.3.0rc27.
     """
     extra = dict(options.extra)
     cache: dict[str, Any] = {"free_gpu_memory_fraction": options.kv_cache_fraction}
@@ -179,6 +188,8 @@ def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cac
     if options.tokens_per_block != Options.tokens_per_block:
         cache["tokens_per_block"] = options.tokens_per_block
     cache |= extra.pop("kv_cache_config", {})
+    if unknown := sorted(cache.keys() - kv_cache_config.model_fields.keys()):
+        raise RuntimeError(f"kv_cache_config of this TensorRT-LLM has no {', '.join(unknown)}")
     return {
         "model": str(folder),
         "skip_tokenizer_init": options.guided_decoding_backend is None,  # ids in, ids out; guides are of text

@@ -16,6 +16,19 @@ class TorchLlmArgs:
 class KvCacheConfig:
     """Takes what the recorded signature takes."""
 
+    model_fields = recorded.parameters("KvCacheConfig")
+
     def __init__(self, **arguments: Any) -> None:
         recorded.check_call("KvCacheConfig", arguments)
         self.arguments = arguments
+
+
+class LoraConfig:
+    """Takes what the recorded signature takes."""
+
+    def __init__(self, **arguments: Any) -> None:
+        recorded.check_call("LoraConfig", arguments)
+        self.arguments = arguments
+
+    def __repr__(self) -> str:
+        return f"LoraConfig({self.arguments})"
