@@ -13,6 +13,7 @@ from gateway.generation.engine import (
     EngineFeatures,
     ErrorKind,
     Pushing,
+    can_push,
 )
 from gateway.generation.logprobs import TokenLogprob
 from gateway.generation.pieces import Piece, Predicted, Usage
@@ -42,6 +43,7 @@ __all__ = [
     "StopMatcher",
     "TokenLogprob",
     "Usage",
+    "can_push",
     "engine_seed",
     "prompt_entries",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 
@@ -142,7 +142,6 @@ Began = Callable[[Callable[[], None]], None]
 """Told what cancels a request that has begun."""
 
 
-@runtime_checkable
 class Pushing(Protocol):
     """An engine that can hand over tokens without waking whoever iterates, and end without that one's cancellation."""
 
@@ -159,6 +158,11 @@ class Pushing(Protocol):
                 that say nothing else; those that it does not take come as chunks.
         """
         ...
+
+
+def can_push(engine: object) -> TypeGuard[Pushing]:
+    """Whether an engine is a ``Pushing``; cheaper than the check of a protocol, since it is asked for each request."""
+    return hasattr(engine, "generate_pushing")
 
 
 class ErrorKind(Enum):

@@ -63,7 +63,7 @@ async def respond(
     if events is not None:
         return EventStream(events(), headers)
     try:
-        body = await while_connected(request.receive, whole())
+        body = await while_connected(request.scope, request.receive, whole())
     except ClientDisconnectedError:
         record.disconnected = True
         return Response(status_code=_CLIENT_GONE)

@@ -28,13 +28,17 @@ def forward_texts(
     """
     before, after, dumps = one_line(before), one_line(after), orjson.dumps
 
-    def event(piece: Piece) -> bytes:
-        if other is not None and (piece.logprobs or isinstance(piece, PieceWithIds)):
+    def event(piece: Piece | str) -> bytes:
+        if isinstance(piece, str):
+            text = piece
+        elif other is not None and (piece.logprobs or isinstance(piece, PieceWithIds)):
             return one_line(other(piece))
-        text = dumps(piece.text)
-        return before + (text if text.isascii() else one_line(text)) + after
+        else:
+            text = piece.text
+        said = dumps(text)
+        return before + (said if said.isascii() else one_line(said)) + after
 
-    def forward(pieces: Sequence[Piece]) -> Room | None:
+    def forward(pieces: Sequence[Piece | str]) -> Room | None:
         return write(event(pieces[0]) if len(pieces) == 1 else b"".join(map(event, pieces)))
 
     return forward

@@ -18,8 +18,8 @@ from gateway.generation.engine import (
     EngineError,
     EngineFeatures,
     ErrorKind,
-    Pushing,
     Take,
+    can_push,
 )
 from gateway.generation.request import GenerationRequest
 
@@ -80,7 +80,7 @@ class AdaptedEngine:
         An engine that is none pushes nothing. Where the request is sent once more, ``began`` is called once more.
         """
         engine = self._engine
-        if not isinstance(engine, Pushing):
+        if not can_push(engine):
             return self.generate(request)
         pushing = engine.generate_pushing
         return self._generate(request, lambda adapted: pushing(adapted, take, began))

@@ -19,8 +19,10 @@ class PieceWithIds(Piece):
     ids: Sequence[int] = ()
 
 
-Forward = Callable[[Sequence[Piece]], Callable[[], Awaitable[None]] | None]
-"""Takes pieces at once; what it returns, unless that is None, waits until the next may come."""
+Forward = Callable[[Sequence[Piece | str]], Callable[[], Awaitable[None]] | None]
+"""Takes pieces at once, a bare text for one that has nothing else.
+
+What it returns, unless that is None, waits until the next may come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,19 +42,19 @@ def plan(
         RefusedError: when the engine or the operator's limits do not allow what is asked.
     """
     _check(options, parts, features, settings)
-    first = _base(prompt, options, parts, features, settings, predicted)
+    ids = (f"{request_id}-{uuid.uuid4().hex}" for _ in range(options.n))
+    first = _first(next(ids), prompt, options, parts, features, settings, predicted)
     seed = options.sampling.seed
-    return [
+    return [first] + [
         dataclasses.replace(
-            first,
-            id=f"{request_id}-{uuid.uuid4().hex}",
-            sampling=dataclasses.replace(options.sampling, seed=(seed + index) % _SEEDS) if index else options.sampling,
+            first, id=request, sampling=dataclasses.replace(options.sampling, seed=(seed + index) % _SEEDS)
         )
-        for index in range(options.n)
+        for index, request in enumerate(ids, 1)
     ]
 
 
-def _base(
+def _first(
+    request_id: str,
     prompt: Prompt,
     options: Options,
     parts: ModelParts,
@@ -62,13 +62,13 @@ def _base(
     settings: ModelSettings,
     predicted: tuple[int, ...],
 ) -> GenerationRequest:
-    """What the requests for one prompt have in common."""
+    """The first request for one prompt; the others differ in id and seed."""
     table = _table(options, parts)
     length = parts.max_seq_len - (table.length if table else 0) - features.draft_room
     max_tokens = _room(prompt, options, length, settings)
     end_ids = () if options.ignore_eos else tuple(dict.fromkeys(parts.end_ids + options.end_ids))
     return GenerationRequest(
-        id="",
+        id=request_id,
         prompt=prompt,
         max_tokens=max_tokens,
         sampling=options.sampling,

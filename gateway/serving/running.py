@@ -16,8 +16,8 @@ from gateway.generation import (
     ErrorKind,
     GenerationRequest,
     Piece,
-    Pushing,
     SequenceAssembler,
+    can_push,
 )
 from gateway.serving.pieces import Forward, PieceWithIds, PromptLogprobs
 from gateway.serving.waiting import Waiter
@@ -136,7 +136,8 @@ class RunningGeneration:
             self._finish()
             self._stop_reading()
         # A finished generation is not cancelled: its task may be telling the engine to stop.
-        await asyncio.wait((self._task,), timeout=_CLEANUP_S)
+        if not self._task.done():
+            await asyncio.wait((self._task,), timeout=_CLEANUP_S)
 
     def abort(self, error: EngineError) -> None:
         """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
@@ -259,7 +260,7 @@ class RunningGeneration:
     async def _read(self) -> None:
         """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
         engine = self._engine
-        if isinstance(engine, Pushing):
+        if can_push(engine):
             chunks = engine.generate_pushing(self.request, self._take_tokens, self._take_cancel)
         else:
             chunks = engine.generate(self.request)
@@ -313,18 +314,19 @@ class RunningGeneration:
         forward = self._forward
         if forward is None or self._ready or self._wait_for_room is not None or self._finished:
             return 0
-        taken, pieces = 0, []
+        taken, feed = 0, self.assembler.feed_token
+        texts: list[str] = []
         for token in tokens:
-            text = self.assembler.feed_token(token)
+            text = feed(token)
             if text is None:
                 break
             taken += 1
-            self._observe(1)
             if text:
-                pieces.append(Piece(text))
-        if pieces:
+                texts.append(text)
+        self._observe(taken, each=True)
+        if texts:
             self._waiter.heard = self._last
-            self._wait_for_room = forward(pieces)
+            self._wait_for_room = forward(texts)
         return taken
 
     def _take(self, chunk: EngineChunk) -> Piece | None:
@@ -364,7 +366,8 @@ class RunningGeneration:
         self._ids_given = max(start, len(ids))
         return PieceWithIds(piece.text, piece.logprobs, ids[start:])
 
-    def _observe(self, tokens: int) -> None:
+    def _observe(self, tokens: int, *, each: bool = False) -> None:
+        """Note that ``tokens`` came together, in one response or ``each`` in one."""
         if not tokens:
             return
         now = time.perf_counter()
@@ -373,5 +376,8 @@ class RunningGeneration:
             if not self._behind:  # its wait for others of its answer is no delay of the engine
                 self._metrics.ttft.observe(self.ttft_s)
         else:
-            self._gaps.observe((now - self._last) / tokens)
+            gap = (now - self._last) / tokens
+            self._gaps.observe(gap)
+            for _ in range(tokens - 1 if each else 0):
+                self._gaps.observe(gap)
         self._last = now

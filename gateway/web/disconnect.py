@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
+
+from gateway.web.http_protocol import departure_of
 
 Result = TypeVar("Result")
 
@@ -15,29 +18,55 @@ class ClientDisconnectedError(Exception):
     """The client closed its connection before the work was done."""
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
     """Run ``work`` to its end, or until the client disconnects; then it is cancelled and has cleaned up on return.
 
     Args:
-        receive: the ASGI channel, with the request body already read from it.
-        work: what to run.
+        scope: of the request.
+        receive: its ASGI channel, with the request body already read from it.
+        work: what to run; it runs in the task that calls, and is not begun where the client has left by then.
 
     Raises:
         ClientDisconnectedError: when the client left first.
     """
-    task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(receive))
+    departure = departure_of(scope)
+    if departure is not None and departure.happened:
+        work.close()
+        raise ClientDisconnectedError
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine of asyncio runs in one
+    left = ended = False
+
+    def leave() -> None:
+        nonlocal left
+        if not ended:
+            left = True
+            task.cancel()
+
+    with _watched_by(receive, leave) if departure is None else departure.told_to(leave):
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not left:
+                raise
+            if hasattr(task, "uncancel"):  # from Python 3.11 on: it was not cancelled for whoever looks from outside
+                task.uncancel()
+            raise ClientDisconnectedError from None
+        finally:
+            ended = True
+
+
+@contextlib.contextmanager
+def _watched_by(receive: Receive, leave: Callable[[], None]) -> Iterator[None]:
+    """Have ``leave`` called when the channel says that the client is gone: under another server than ours."""
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        leave()
+
+    watcher = asyncio.create_task(watch())
     try:
-        await asyncio.wait((task, watcher), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnectedError
-        return task.result()
+        yield
     finally:
-        for pending in (watcher, task):
-            pending.cancel()
-        await asyncio.gather(watcher, task, return_exceptions=True)
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        watcher.cancel()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from gateway.web.record import Room
 
 _CLOSE = "gateway.close"
+_DEPARTURE = "gateway.departure"
 _JOIN = "gateway.join"
 _WRITE = "gateway.write"
 
@@ -56,12 +58,14 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._joining = _JoiningTransport(transport)
+        self._departure = Departure()
         super().connection_made(cast("asyncio.Transport", self._joining))
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+        self._departure.happen()
 
     def data_received(self, data: bytes) -> None:
         self._stop_waiting()
@@ -78,8 +82,8 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        extended: dict[str, Any] = {"extensions": {_CLOSE: self.transport.close, _JOIN: self._joining.join}}
-        self.scope.update(extended)  # type: ignore[typeddict-item]
+        extensions = {_CLOSE: self.transport.close, _JOIN: self._joining.join, _DEPARTURE: self._departure}
+        cast("dict[str, Any]", self.scope)["extensions"] = extensions
         if not self._in_head:  # a further request of this connection
             self._in_head, self._head = True, self._received
         self._whole = False
@@ -94,7 +98,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:
             extensions = cast("dict[str, Any]", self.scope["extensions"])
-            extensions[_WRITE] = _Chunks(self.cycle, self._joining).write
+            extensions[_WRITE] = _Chunks(self.cycle, self._joining.transport).write
 
     def on_message_complete(self) -> None:
         self._whole = True
@@ -141,6 +145,33 @@ def _without_upgrade(data: bytes) -> bytes:
     return _UPGRADE.sub(b"\r\nx-declined-upgrade:", head) + end + body
 
 
+class Departure:
+    """The end of a client's connection.
+
+    Attributes:
+        happened: whether it came.
+    """
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._told: list[Callable[[], None]] = []
+
+    @contextlib.contextmanager
+    def told_to(self, leave: Callable[[], None]) -> Iterator[None]:
+        """Have ``leave`` called when it comes."""
+        self._told.append(leave)
+        try:
+            yield
+        finally:
+            self._told.remove(leave)
+
+    def happen(self) -> None:
+        """Tell everybody who wants to be told."""
+        self.happened = True
+        for leave in self._told:
+            leave()
+
+
 class _JoiningTransport:
     """A transport that can hold one write back and send it with the next: a system call less.
 
@@ -150,14 +181,14 @@ class _JoiningTransport:
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+        self.transport = transport
         self._is_closing = transport.is_closing
         self._write = transport.write
         self._joins = False
         self._held = b""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+        return getattr(self.transport, name)
 
     def join(self) -> None:
         """Send the next write with the one after it."""
@@ -178,24 +209,29 @@ class _JoiningTransport:
         if self._held:
             self._write(self._held)
             self._held = b""
-        self._transport.close()
+        self.transport.close()
 
 
 class _Chunks:
-    """Pieces of one response of unknown length, written without a message for each."""
+    """Pieces of one response of unknown length, written without a message for each once it has begun."""
 
-    __slots__ = ("_cycle", "_flow", "_joining")
+    __slots__ = ("_flow", "_is_closing", "_write")
 
-    def __init__(self, cycle: RequestResponseCycle, joining: _JoiningTransport) -> None:
-        self._cycle = cycle
+    def __init__(self, cycle: RequestResponseCycle, transport: asyncio.Transport) -> None:
         self._flow = cycle.flow
-        self._joining = joining
+        self._is_closing = transport.is_closing
+        self._write = transport.write
 
     def write(self, data: bytes) -> Room | None:
-        if self._cycle.disconnected:
+        if self._is_closing():
             return None
-        self._joining.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self._write(b"%x\r\n%b\r\n" % (len(data), data))
         return self._flow.drain if self._flow.write_paused else None
+
+
+def departure_of(scope: Scope) -> Departure | None:
+    """The end of the connection that a request came by; None under another server, whose messages tell it."""
+    return (scope.get("extensions") or {}).get(_DEPARTURE)
 
 
 def chunk_writer(scope: Scope) -> Callable[[bytes], Room | None] | None:

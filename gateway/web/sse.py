@@ -48,7 +48,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the connection."""
         try:
-            await while_connected(receive, self._send_whole(send) if _has_no_chunks(scope) else self._send(scope, send))
+            work = self._send_whole(send) if _has_no_chunks(scope) else self._send(scope, send)
+            await while_connected(scope, receive, work)
         except ClientDisconnectedError:
             record_of(scope).disconnected = True
         if record_of(scope).error is not None:

@@ -199,6 +199,10 @@ async def test_a_defect_is_an_error_of_ours_and_its_cause_is_logged(
     assert setup.value("gateway_engine_failures_total", kind="internal") == 1
 
 
+def shown_by(piece: Piece | str) -> str:
+    return piece if isinstance(piece, str) else piece.text
+
+
 class PushingEngine(ScriptedEngine):
     """Hands every run of ids between two chunks to whoever takes them."""
 
@@ -225,13 +229,13 @@ async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) ->
     setup.engine = PushingEngine(lambda _: script, TOKENS)
     shown: list[list[str]] = []
 
-    def forward(pieces: Sequence[Piece]) -> None:
-        shown.append([piece.text for piece in pieces])
+    def forward(pieces: Sequence[Piece | str]) -> None:
+        shown.append([shown_by(piece) for piece in pieces])
 
     async with setup.start() as generation:
         assert await generation.responded()
         while (pieces := await generation.pieces(forward=forward)) is not None:
-            shown.append([piece.text for piece in pieces])
+            shown.append([shown_by(piece) for piece in pieces])
         assert generation.assembler.usage.completion_tokens == 7
     assert "".join(text for texts in shown for text in texts) == "abcdéf"
     assert ["b", "c"] in shown  # in one go
@@ -259,9 +263,9 @@ async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
                     yield EngineChunk((index,))
             yield EngineChunk(final=True)
 
-    def forward(pieces: Sequence[Piece]) -> Callable[[], Awaitable[object]] | None:
+    def forward(pieces: Sequence[Piece | str]) -> Callable[[], Awaitable[object]] | None:
         nonlocal shown
-        shown += "".join(piece.text for piece in pieces)
+        shown += "".join(map(shown_by, pieces))
         return None if room.is_set() else room.wait
 
     forwarding = asyncio.Event()
@@ -285,8 +289,8 @@ async def test_a_stop_string_is_looked_for_in_what_could_be_pushed(folder: Path)
     setup.engine = PushingEngine(lambda _: script, TOKENS)
     shown: list[str] = []
 
-    def forward(pieces: Sequence[Piece]) -> None:
-        shown.extend(piece.text for piece in pieces)
+    def forward(pieces: Sequence[Piece | str]) -> None:
+        shown.extend(map(shown_by, pieces))
 
     async with setup.start() as generation:
         while (pieces := await generation.pieces(forward=forward)) is not None:

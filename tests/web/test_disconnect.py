@@ -27,7 +27,7 @@ async def test_the_result_of_work_that_ends_first() -> None:
     async def work() -> int:
         return 7
 
-    assert await while_connected(channel({"type": "http.request"}), work()) == 7
+    assert await while_connected({}, channel({"type": "http.request"}), work()) == 7
 
 
 async def test_the_error_of_work_that_fails() -> None:
@@ -35,7 +35,7 @@ async def test_the_error_of_work_that_fails() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        await while_connected(channel(), work())
+        await while_connected({}, channel(), work())
 
 
 async def test_work_has_cleaned_up_when_the_client_left() -> None:
@@ -49,7 +49,7 @@ async def test_work_has_cleaned_up_when_the_client_left() -> None:
             cleaned.append(True)
 
     with pytest.raises(ClientDisconnectedError):
-        await while_connected(channel({"type": "http.request"}, {"type": "http.disconnect"}), work())
+        await while_connected({}, channel({"type": "http.request"}, {"type": "http.disconnect"}), work())
     assert cleaned == [True]
 
 
@@ -63,7 +63,7 @@ async def test_a_cancelled_server_takes_its_work_along() -> None:
         finally:
             cleaned.append(True)
 
-    task = asyncio.create_task(while_connected(channel(), work()))
+    task = asyncio.create_task(while_connected({}, channel(), work()))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

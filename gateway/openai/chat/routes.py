@@ -21,6 +21,7 @@ from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
+from gateway.web.direct_route import DirectRoute
 from gateway.web.record import record_of
 
 _RESPONSES = responses(
@@ -37,7 +38,7 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = APIRouter(tags=["chat"])
+    router = APIRouter(tags=["chat"], route_class=DirectRoute)
     schema = {"$ref": f"#/components/schemas/{ChatCompletionRequest.__name__}"}
 
     @router.post(

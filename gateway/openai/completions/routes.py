@@ -26,6 +26,7 @@ from gateway.serving.errors import RefusedError
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
+from gateway.web.direct_route import DirectRoute
 from gateway.web.record import RequestRecord, record_of
 
 _RESPONSES = responses(
@@ -41,7 +42,7 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = APIRouter(tags=["completions"])
+    router = APIRouter(tags=["completions"], route_class=DirectRoute)
     schema = {"$ref": f"#/components/schemas/{CompletionRequest.__name__}"}
 
     @router.post(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tritonclient.grpc import service_pb2
 
 _parse = service_pb2.ModelStreamInferResponse.FromString
-_id = struct.Struct("<i")
+_unpack_id = struct.Struct("<i").unpack_from
 _EXAMPLES = 4  # the first is not worth learning; answers that still vary after the last are parsed
 
 
@@ -28,10 +29,20 @@ class TokenTemplate:
         self._start = 0
         self._before = self._after = b""
 
+    def leading(self, messages: Iterable[bytes]) -> list[int]:
+        """The ids in those responses that are like the learned one, up to the first that is not."""
+        length, start, before, after = self._length, self._start, self._before, self._after
+        tokens = []
+        for message in messages:
+            if len(message) != length or not message.startswith(before) or not message.endswith(after):
+                break
+            tokens.append(_unpack_id(message, start)[0])
+        return tokens
+
     def match(self, message: bytes) -> int | None:
         """The id in a serialized ``ModelStreamInferResponse`` that is like the learned one, else None."""
         if len(message) == self._length and message.startswith(self._before) and message.endswith(self._after):
-            return _id.unpack_from(message, self._start)[0]  # type: ignore[no-any-return]
+            return _unpack_id(message, self._start)[0]  # type: ignore[no-any-return]
         return None
 
     def learn(self, message: bytes, raw: bytes) -> None:

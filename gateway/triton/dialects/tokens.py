@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 
 from tritonclient.grpc import service_pb2
@@ -69,7 +69,7 @@ class TokensEngine:
         stream = ResponseStream(call)
         read, match = stream.read_message, reader.template.match
         if take is not None:
-            call.tap = _tap(match, take)
+            call.tap = _tap(reader.template.leading, take)
         if began is not None:
             began(call.cancel)
         try:
@@ -132,14 +132,9 @@ class TokensEngine:
                 raise unsupported("bad_words", self._encoder.model.name)
 
 
-def _tap(match: Callable[[bytes], int | None], take: Take) -> Tap:
+def _tap(leading: Callable[[Iterable[bytes]], list[int]], take: Take) -> Tap:
     def tap(messages: Sequence[bytes]) -> int:
-        tokens: list[int] = []
-        for message in messages:
-            token = match(message)
-            if token is None:
-                break
-            tokens.append(token)
+        tokens = leading(messages)
         return take(tokens) if tokens else 0
 
     return tap

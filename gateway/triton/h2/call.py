@@ -110,8 +110,8 @@ class H2Call:
                 self.tap = None
                 self._waiter.set_exception(error)
                 return
-            for _ in range(taken):
-                protocol.read(stream)
+            if taken:
+                protocol.drop(stream, taken)
             if not stream.messages and stream.status is None:
                 stream.waiting = True
                 return

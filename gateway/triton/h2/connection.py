@@ -121,18 +121,25 @@ class Connection:
 
     def read(self, stream: Stream) -> bytes:
         """Take the oldest message of a stream, which must have one; the server may send as much again."""
-        message = stream.messages.popleft()
+        message = stream.messages[0]
+        self.drop(stream, 1)
+        return message
+
+    def drop(self, stream: Stream, count: int) -> None:
+        """Take the ``count`` oldest messages of a stream, which must have so many, as ``read`` does."""
+        drained = 0
+        for _ in range(count):
+            octets = len(stream.messages.popleft()) + _MESSAGE_HEAD
+            if octets <= self._small:
+                drained += octets
+            elif stream.status is None:
+                self._send_credit(self.inbound.read_large(stream, octets))
         if stream.status is not None:
-            return message
-        octets = len(message) + _MESSAGE_HEAD
-        if octets > self._small:
-            self._send_credit(self.inbound.read_large(stream, octets))
-        else:
-            self.inbound.held -= octets
-            stream.drained += octets
+            return
+        self.inbound.held -= drained
+        stream.drained += drained
         if stream.drained >= self._half or self.inbound.withheld:
             self.give_back(stream)
-        return message
 
     def give_back(self, stream: Stream) -> None:
         """Tell the server what was read of a running stream, where that is worth a frame."""

@@ -71,6 +71,12 @@ class H2Protocol(asyncio.Protocol):
             self._flush_soon()
         return message
 
+    def drop(self, stream: Stream, count: int) -> None:
+        """Take the oldest messages of a stream that has so many, as ``read`` does."""
+        self._core.drop(stream, count)
+        if self._core.out:
+            self._flush_soon()
+
     def close(self, status: Status) -> None:
         """End all requests with a status, then the connection."""
         for stream in self._core.streams.all():

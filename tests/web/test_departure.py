@@ -1,0 +1,111 @@
+"""uvicorn with the project's protocol, and clients that leave: the work for them ends, and has cleaned up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.http_protocol import departure_of, http_protocol
+from gateway.web.sse import COMMENT, EventStream
+
+REQUEST = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Work:
+    """What the routes do, and what became of it."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.cleaned = asyncio.Event()
+        self.wrongly_begun = False
+
+    async def stream(self, _: Request) -> Response:
+        async def events() -> AsyncGenerator[bytes, None]:
+            try:
+                while True:
+                    yield COMMENT
+                    self.begun.set()
+                    await asyncio.sleep(0.01)
+            finally:
+                await asyncio.sleep(0)  # a clean-up that awaits is not cut off
+                self.cleaned.set()
+
+        return EventStream(events())
+
+    async def whole(self, request: Request) -> Response:
+        async def wait() -> None:
+            self.begun.set()
+            await asyncio.Event().wait()
+
+        try:
+            await while_connected(request.scope, request.receive, wait())
+        except ClientDisconnectedError:
+            task = asyncio.current_task()
+            assert task is not None
+            assert not getattr(task, "cancelling", int)()  # whoever waits outside has not been cancelled
+            self.cleaned.set()
+        return Response()
+
+    async def late(self, request: Request) -> Response:
+        """Begins when the client has left."""
+        self.begun.set()
+        departure = departure_of(request.scope)
+        assert departure is not None
+        left = asyncio.Event()
+        with departure.told_to(left.set):
+            await left.wait()
+
+        async def never() -> None:
+            self.wrongly_begun = True
+
+        with pytest.raises(ClientDisconnectedError):
+            await while_connected(request.scope, request.receive, never())
+        self.cleaned.set()
+        return Response()
+
+
+@pytest.fixture
+async def work() -> Work:
+    return Work()
+
+
+@pytest.fixture
+async def port(work: Work) -> AsyncIterator[int]:
+    app = Starlette(routes=[Route(f"/{name}", getattr(work, name)) for name in ("stream", "whole", "late")])
+    protocol = http_protocol(lambda status, message: f"{status} {message}".encode())
+    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(config)
+        with server.capture_signals():
+            running = asyncio.create_task(server._serve([listening]))
+            yield listening.getsockname()[1]
+            server.should_exit = True
+            await running
+
+
+@pytest.mark.parametrize("name", [b"stream", b"whole", b"late"])
+async def test_work_ends_with_its_client(port: int, work: Work, name: bytes) -> None:
+    await leave(port, work, REQUEST % name)
+    assert not work.wrongly_begun
+
+
+async def test_a_stream_ends_with_a_client_that_had_sent_its_next_request(port: int, work: Work) -> None:
+    await leave(port, work, REQUEST % b"stream" * 2)
+
+
+async def leave(port: int, work: Work, sent: bytes) -> None:
+    """Leave when the work has begun, and see it end."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    await asyncio.wait_for(work.begun.wait(), 20)
+    writer.transport.abort()
+    await asyncio.wait_for(work.cleaned.wait(), 20)
