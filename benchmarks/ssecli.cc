@@ -3,7 +3,7 @@
 // Environment: KEY = bearer key; STAGGER_US = time between the starts of the first N streams (0: all at once);
 // HOST = the address that is connected to (127.0.0.1); HOLD = a load that goes on: says "begun" when every stream has had
 // an event, then answers each line on standard input with the figures since the line before; ends with its input, or as
-// soon as a stream has ended.
+// soon as a stream has ended. After the line "end" streams may end, and the last line is said when all have.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/resource.h>
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   rlimit files; getrlimit(RLIMIT_NOFILE, &files); files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files);
   int port = atoi(argv[1]), n = atoi(argv[2]), rounds = atoi(argv[3]); std::string path = argv[4]; std::ifstream f(argv[5]); std::stringstream ss; ss << f.rdbuf(); std::string body = ss.str(); int gp = argc > 6 ? atoi(argv[6]) : 0;
   std::string req = "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + std::string(getenv("KEY") ? getenv("KEY") : "sk-none") + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-  int ep = epoll_create1(0); std::vector<float> ttft, lat; long events = 0, bytes = 0, reads = 0; int live = 0, started = 0, done_ok = 0, bad = 0, begun = 0; const bool hold = getenv("HOLD"); static char buf[1 << 18];
+  int ep = epoll_create1(0); std::vector<float> ttft, lat; long events = 0, bytes = 0, reads = 0; int live = 0, started = 0, done_ok = 0, bad = 0, begun = 0; bool hold = getenv("HOLD"); static char buf[1 << 18];
   auto start = [&] { int fd = socket(AF_INET, SOCK_STREAM, 0); sockaddr_in a{}; a.sin_family = AF_INET; a.sin_port = htons(port); a.sin_addr.s_addr = inet_addr(getenv("HOST") ? getenv("HOST") : "127.0.0.1"); if (connect(fd, (sockaddr*)&a, sizeof a)) { perror("connect"); exit(1); } int one = 1; setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, 4); auto* c = new Con; c->fd = fd; c->t0 = now(); if (write(fd, req.data(), req.size()) < 0) exit(1); fcntl(fd, F_SETFL, O_NONBLOCK); epoll_event e{}; e.events = EPOLLIN; e.data.ptr = c; epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e); live++; started++; };
   double T0 = now(), c0 = cpu(), g0 = gp ? gcpu(gp) : 0; const double stagger = getenv("STAGGER_US") ? atof(getenv("STAGGER_US")) / 1e6 : 0;
   if (!stagger) for (int i = 0; i < n; i++) start();
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   epoll_event evs[256]; double last = now();
   while (live || started < n) { while (started < n && now() >= T0 + started * stagger) start();
     int k = epoll_wait(ep, evs, 256, started < n ? 1 : 1000); if (k > 0) last = now(); else if (started < n || now() - last < 60) continue; else { fprintf(stderr, "timeout live=%d\n", live); break; }
-    for (int j = 0; j < k; j++) { Con* c = (Con*)evs[j].data.ptr; if (!c) { if (read(0, buf, sizeof buf) <= 0) return 0; report(); anew(); continue; }
+    for (int j = 0; j < k; j++) { Con* c = (Con*)evs[j].data.ptr; if (!c) { const ssize_t r = read(0, buf, sizeof buf); if (r <= 0) return 0; report(); anew(); if (!memcmp(buf, "end", std::min<size_t>(r, 3))) { hold = false; epoll_ctl(ep, EPOLL_CTL_DEL, 0, nullptr); } continue; }
       ssize_t r = read(c->fd, buf, sizeof buf); if (r < 0) continue; reads++;
       if (r > 0) { bytes += r; std::string s = c->tail; s.append(buf, r); if (c->head.size() < 300) c->head.append(buf, std::min<ssize_t>(r, 300));
         size_t last = s.rfind("\n"); if (last == std::string::npos) { c->tail = s; continue; } c->tail = s.substr(last + 1); s.resize(last + 1);

@@ -3,15 +3,20 @@
 //   synth PORT [REPO]
 //
 // ModelStreamInfer answers N responses, N from the INT32 input `max_tokens` or `request_output_len`, one every
-// `delay_us` (an FP32 input, else the last line on standard input, else the environment's DELAY_US; 0 = as fast as flow
+// `delay_us` (an FP32 input, else what standard input said, else the environment's DELAY_US; 0 = as fast as flow
 // control permits):
-//   a request with `input_ids` (token dialect) gets output_ids [1,1,1] and sequence_length [1,1], ids 1000, 1001, ... 1063;
+//   a request with `input_ids` (token dialect) gets output_ids [1,1,1] and sequence_length [1,1], ids 1000, 1001, ... 1063,
+//   or those that standard input gave, over and over;
 //   any other (text dialect) gets text_output [1], or with STAMP=1 the text "T<CLOCK_MONOTONIC ns>", and the token
 //   dialect's outputs too where it names output_ids among its requested outputs, as an ensemble with such outputs has it;
 //   `return_num_output_tokens` adds num_output_tokens [1,1] to text, the tokens of this response;
 //   `return_log_probs` adds output_log_probs [1,1,n], which has all tokens so far, and `num_top_log_probs` K adds
 //   top_log_probs_ids and top_log_probs [1,1,K] (our own extension of the engine step).
 // A request with `stop` true ends the one that runs under the same id, and is answered by an empty final response.
+// Lines on standard input, for requests that begin later but for the last:
+//   1000             a number: the delay
+//   ids 5 6 7        the ids of the token dialect; without any, 1000 ... 1063 again
+//   end              the streams that run end with their next response
 // With REPO, ModelConfig, ModelMetadata and RepositoryIndex answer from REPO/<model>/config.pbtxt.
 #include <grpcpp/alarm.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -26,7 +31,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -46,8 +53,13 @@ grpc::AsyncGenericService service;
 std::map<std::string, inference::ModelConfig> models;
 const char* const kWords[] = {" the", " quick", " brown", " fox", " jumps", " over", " a", " lazy", " dog", ".", " Hello", " \"w\""};
 constexpr int32_t kWordCount = 12, kFirstId = 1000, kIdCount = 64;
-std::vector<grpc::Slice> text_tokens, id_tokens;
+std::vector<grpc::Slice> text_tokens;
 grpc::Slice final_response;
+
+// What the token dialect answers; replaced as a whole, by the thread that reads standard input.
+struct Ids { std::vector<int32_t> ids; std::vector<grpc::Slice> responses; };
+std::shared_ptr<const Ids> answer_ids;
+std::atomic<int> ends{0};  // how often "end" was said
 
 ModelStreamInferResponse Envelope(const std::string& model, bool final) {
   ModelStreamInferResponse r;
@@ -89,6 +101,31 @@ grpc::Slice IdToken(int32_t id) {
   auto r = Envelope("tensorrt_llm", false);
   AddId(&r, id);
   return grpc::Slice(r.SerializeAsString());
+}
+
+void AnswerWith(std::vector<int32_t> ids) {
+  if (ids.empty()) for (int32_t i = 0; i < kIdCount; i++) ids.push_back(kFirstId + i);
+  auto made = std::make_shared<Ids>();
+  for (auto id : ids) made->responses.push_back(IdToken(id));
+  made->ids = std::move(ids);
+  std::atomic_store(&answer_ids, std::shared_ptr<const Ids>(made));
+}
+
+void ReadCommands() {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string command;
+    words >> command;
+    if (command == "end") {
+      ends++;
+    } else if (command == "ids") {
+      std::vector<int32_t> ids;
+      for (int32_t id; words >> id;) ids.push_back(id);
+      AnswerWith(std::move(ids));
+    } else if (!command.empty()) {
+      default_delay_us = atof(command.c_str());
+    }
+  }
 }
 
 std::string Stamp() {
@@ -234,11 +271,13 @@ class Call {
     request.ParseFromString(body);
     id_ = request.id();
     delay_us_ = default_delay_us;
+    answer_ids_ = std::atomic_load(&answer_ids);
+    ends_ = ends;
     for (auto& output : request.outputs()) ids_wanted_ |= output.name() == "output_ids";
     int raw = 0;
     for (auto& input : request.inputs()) {
       const std::string* bytes = input.has_contents() || raw >= request.raw_input_contents_size() ? nullptr : &request.raw_input_contents(raw++);
-      if (input.name() == "input_ids") tokens_ = &id_tokens;
+      if (input.name() == "input_ids") tokens_ = &answer_ids_->responses;
       if (input.name() == "max_tokens" || input.name() == "request_output_len") {
         if (bytes) memcpy(&count_, bytes->data(), 4);
         else if (input.contents().int_contents_size()) count_ = input.contents().int_contents(0);
@@ -267,7 +306,7 @@ class Call {
   }
 
   void Write() {
-    if (sent_ >= count_) return Last(grpc::ByteBuffer(&final_response, 1));
+    if (sent_ >= count_ || ends_ != ends) return Last(grpc::ByteBuffer(&final_response, 1));
     const bool text = tokens_ == &text_tokens;
     grpc::Slice made;
     const grpc::Slice* token = &(*tokens_)[sent_ % tokens_->size()];
@@ -284,7 +323,7 @@ class Call {
   grpc::Slice Make(bool text) const {
     auto r = Envelope(text ? "ensemble" : "tensorrt_llm", false);
     if (text) AddText(&r, kStamp ? Stamp() : kWords[sent_ % kWordCount]);
-    const int32_t id = kFirstId + sent_ % kIdCount;
+    const int32_t id = answer_ids_->ids[sent_ % answer_ids_->ids.size()];
     if (!text || ids_wanted_) AddId(&r, id);
     if (text && counts_) AddOutput(&r, "num_output_tokens", "INT32", {1, 1}, Raw(1));
     if (log_probs_) {
@@ -294,7 +333,7 @@ class Call {
     }
     if (top_log_probs_ > 0) {
       std::string ids, values;
-      for (int i = 0; i < top_log_probs_; i++) ids += Raw(kFirstId + (id - kFirstId + i) % kIdCount), values += Raw(-0.25f - i);
+      for (int i = 0; i < top_log_probs_; i++) ids += Raw(answer_ids_->ids[(sent_ + i) % answer_ids_->ids.size()]), values += Raw(-0.25f - i);
       AddOutput(&r, "top_log_probs_ids", "INT32", {1, 1, top_log_probs_}, ids);
       AddOutput(&r, "top_log_probs", "FP32", {1, 1, top_log_probs_}, values);
     }
@@ -321,11 +360,13 @@ class Call {
   grpc::ByteBuffer request_;
   grpc::Alarm alarm_;
   Tag tags_[kOps];
+  std::shared_ptr<const Ids> answer_ids_;
   const std::vector<grpc::Slice>* tokens_ = &text_tokens;
   std::chrono::system_clock::time_point next_;
   std::string id_;
   double delay_us_ = 0;
   int32_t count_ = 16, sent_ = 0, top_log_probs_ = 0;
+  int ends_ = 0;
   bool stop_ = false, ids_wanted_ = false, log_probs_ = false, counts_ = false;
   int pending_ = 0;
   bool done_ = false, finished_ = false;
@@ -337,7 +378,7 @@ int main(int argc, char** argv) {
   const std::string port = argc > 1 ? argv[1] : "19001";
   if (argc > 2) LoadRepository(argv[2]);
   for (auto word : kWords) text_tokens.push_back(TextToken(word));
-  for (int32_t i = 0; i < kIdCount; i++) id_tokens.push_back(IdToken(kFirstId + i));
+  AnswerWith({});
   final_response = grpc::Slice(Envelope("ensemble", true).SerializeAsString());
 
   grpc::ServerBuilder builder;
@@ -347,11 +388,8 @@ int main(int argc, char** argv) {
   auto queue = builder.AddCompletionQueue();
   auto server = builder.BuildAndStart();
   if (!server) return 1;
-  fprintf(stderr, "synthetic Triton on 127.0.0.1:%s, %zu models, %zu B a text token, %zu B an id token\n", port.c_str(), models.size(), text_tokens[0].size(), id_tokens[0].size());
-  std::thread([] {
-    double us;
-    while (scanf("%lf", &us) == 1) default_delay_us = us;
-  }).detach();
+  fprintf(stderr, "synthetic Triton on 127.0.0.1:%s, %zu models, %zu B a text token, %zu B an id token\n", port.c_str(), models.size(), text_tokens[0].size(), answer_ids->responses[0].size());
+  std::thread(ReadCommands).detach();
   for (int i = 0; i < 8; i++) new Call(queue.get());
   void* tag;
   bool ok;

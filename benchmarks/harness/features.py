@@ -2,76 +2,134 @@
 
 from __future__ import annotations
 
-import http.client
-import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .load import Load, Result, run
-from .processes import Child, SyntheticTriton
-from .relay import Tell
-from .subjects import KEY, Subject, body, start, transports, write_repository
+from gateway.tokens import Tokenizer
 
-_PACED = Load("64x20ms", 64, 20_000, 100)
+from . import answers
+from .client import call
+from .load import Load, Result, run
+from .processes import BenchmarkError, Child, SyntheticTriton
+from .relay import Tell
+from .subjects import Subject, body, start, tokenizer_folder, transports, write_repository
+
+PLAIN = "plain"
+_PACED = Load("64x20ms", 64, 20_000, 150)
 _SHORT = Load("1,000 tokens", 16, 0, 1_000, rounds=8)
 _LONG = Load("8,000 tokens", 16, 0, 8_000)
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "The weather of a city.",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-FEATURES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "stop strings": {"stop": ["never in the answer", "nor this"]},
-    "log-probs": {"logprobs": True},
-    "log-probs, 5 alternatives": {"logprobs": True, "top_logprobs": 5},
-    "usage in every chunk": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
-    "tools, not called": {"tools": [_TOOL]},
-    "two choices": {"n": 2},
+_FAMILIES = ("hermes", "qwen3")  # of the first, calls; the other one reasons, too
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A kind of request.
+
+    Attributes:
+        fields: of the request.
+        family: of the model that it goes to; empty: none that calls or reasons.
+        write: the engine's answer.
+        shows: what is in the client's answer when the feature is on.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    family: str = ""
+    write: answers.Write = answers.prose
+    shows: bytes = b'"content":"'
+
+    @property
+    def choices(self) -> int:
+        """Answers of one request."""
+        return int(self.fields.get("n", 1))
+
+
+_TOOLS = {"tools": [answers.TOOL], "tool_choice": "auto"}
+_USAGE = {"include_usage": True, "continuous_usage_stats": True}
+FEATURES: dict[str, Feature] = {
+    PLAIN: Feature(),
+    "stop strings": Feature({"stop": ["never in the answer", "nor this"]}),
+    "log-probs": Feature({"logprobs": True}, shows=b'"logprob":'),
+    "log-probs, 5 alternatives": Feature({"logprobs": True, "top_logprobs": 5}, shows=b'"top_logprobs":[{'),
+    "usage in every chunk": Feature({"stream_options": _USAGE}, shows=b'"usage":{'),
+    "tools, none called": Feature(_TOOLS, "hermes"),
+    "tools, one called": Feature(_TOOLS, "hermes", answers.call, b'"tool_calls":[{"index":0,"id":'),
+    "a reasoning model, no reasoning": Feature({}, "qwen3"),
+    "reasoning": Feature({}, "qwen3", answers.reasoning, b'"reasoning_content":"'),
+    "reasoning, with tools": Feature(_TOOLS, "qwen3", answers.reasoning, b'"reasoning_content":"'),
+    "two choices": Feature({"n": 2}),
 }
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
-    """Interleaved runs of every feature on the tokens dialect and default transport."""
+    """Interleaved runs of every feature on the tokens dialect and default transport.
+
+    Raises:
+        BenchmarkError: a feature is not to be seen in an answer.
+    """
     subject = Subject("gateway", "tokens", transports()[0])
-    with SyntheticTriton(write_repository()) as triton, start(subject, triton) as child:
-        served, refused = {}, {}
-        for name, fields in FEATURES.items():
-            reason = _refusal(child, fields)
-            if reason is None:
-                served[name] = fields
-            else:
+    tokenizer = Tokenizer.from_folder(tokenizer_folder())
+    runs: list[dict[str, float]] = []
+    with SyntheticTriton(write_repository()) as triton, start(subject, triton, families=_FAMILIES) as child:
+        refused = {}
+        for name, feature in FEATURES.items():
+            if (reason := _refusal(child, triton, tokenizer, feature)) is not None:
                 refused[name] = reason
-                tell(f"skipped: {name}, which the gateway refuses: {reason}")
-        runs: dict[str, list[Result]] = {}
-        for number in range(1, rounds + 1):
-            for name, fields in served.items():
-                load = _PACED if fields.get("n", 1) == 1 else Load(_PACED.name, 32, 20_000, _PACED.tokens)
-                triton.pace(load.delay_us)
-                runs.setdefault(name, []).append(run(child, load, body(load.tokens, **fields)))
+                tell(f"skipped: {name}: {reason}")
+        served = [name for name in FEATURES if name not in refused]
+        for number in range(rounds):
+            first = number % len(served)  # no feature always follows the same one
+            found = {}
+            for name in served[first:] + served[:first]:
+                found[name] = _paced(child, triton, tokenizer, FEATURES[name])
             triton.pace(0)
+            triton.answer()
             for load in (_SHORT, _LONG):
-                runs.setdefault(load.name, []).append(run(child, load, body(load.tokens)))
-            tell(f"run {number} of {rounds}")
-    medians = {name: Result.median(results).cpu_us or 0.0 for name, results in runs.items()}
-    medians = {name: cpu / FEATURES.get(name, {}).get("n", 1) for name, cpu in medians.items()}
+                found[load.name] = _cpu_us(run(child, load, body(load.tokens)))
+            runs.append(found)
+            tell(f"run {number + 1} of {rounds}: { ({name: round(cpu) for name, cpu in found.items()}) }")
     return {
         "subject": subject.name,
-        "cpu_us": {name: round(cpu, 1) for name, cpu in medians.items()},
-        "factors": {name: round(medians[name] / medians["plain"], 2) for name in served},
-        "long_answer_factor": round(medians[_LONG.name] / medians[_SHORT.name], 2),
+        "rounds": rounds,
+        "tokens": _PACED.tokens,
+        "cpu_us": {name: round(statistics.median(found[name] for found in runs), 1) for name in runs[0]},
+        "factors": {name: factor(runs, name, PLAIN) for name in served},
+        "long_answer_factor": factor(runs, _LONG.name, _SHORT.name),
         "refused": refused,
     }
 
 
-def _refusal(child: Child, fields: dict[str, Any]) -> str | None:
-    """What the gateway says when it refuses a request with these fields; None when it serves it."""
-    connection = http.client.HTTPConnection("127.0.0.1", child.port, timeout=30)
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    connection.request("POST", "/v1/chat/completions", body(2, **fields).read_bytes(), headers)
-    answer = connection.getresponse()
-    said = answer.read()
-    connection.close()
-    return None if answer.status == http.HTTPStatus.OK else str(json.loads(said)["error"]["message"])
+def factor(runs: Sequence[Mapping[str, float]], name: str, base: str) -> float:
+    """The median, over rounds, of one cost over another of the same round: the machine's speed changes between them."""
+    return round(statistics.median(found[name] / found[base] for found in runs), 2)
+
+
+def _paced(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, feature: Feature) -> float:
+    """CPU microseconds of a token: as many at a time as without the feature, over fewer requests if they have more."""
+    answer = feature.write(tokenizer, _PACED.tokens)
+    load = replace(_PACED, streams=_PACED.streams // feature.choices, events=answer.events)
+    triton.pace(load.delay_us)
+    triton.answer(answer.ids)
+    return _cpu_us(run(child, load, body(load.tokens, **_fields(feature)))) / feature.choices
+
+
+def _cpu_us(result: Result) -> float:
+    return result.cpu_us or 0.0
+
+
+def _fields(feature: Feature) -> dict[str, Any]:
+    return {"model": "-".join(filter(None, ("bench", feature.family))), **feature.fields}
+
+
+def _refusal(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, feature: Feature) -> str | None:
+    """What the gateway says when it refuses such a request; None when it serves it, and the feature shows."""
+    triton.pace(0)
+    triton.answer(feature.write(tokenizer, _PACED.tokens).ids)
+    try:
+        said = call(child, "POST", "/v1/chat/completions", body(_PACED.tokens, **_fields(feature)).read_bytes())
+    except BenchmarkError as error:
+        return str(error)
+    if feature.shows not in said:
+        raise BenchmarkError(f"{feature.shows!r} is not in an answer that should have it: {said[-2000:]!r}")
+    return None

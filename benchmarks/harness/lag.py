@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import statistics
 import sys
@@ -12,9 +11,10 @@ from typing import Any
 
 from gateway.tokens import Tokenizer
 
-from .processes import ROOT, BenchmarkError, Child, SyntheticTriton, free_port
+from .client import call
+from .processes import ROOT, Child, SyntheticTriton, free_port
 from .relay import Tell
-from .subjects import KEY, Subject, settings_file, tokenizer_folder, transports, write_repository
+from .subjects import Subject, settings_file, tokenizer_folder, transports, write_repository
 
 _TOKENS = 100_000
 _WORDS = ("The", "quick", "brown", "fox,", "jumps", "over\n", "lazy", "dogs;", "naïve", "42")
@@ -75,21 +75,8 @@ def _text() -> str:
 
 
 def _lag(child: Child) -> float:
-    return float(_call(child, "GET", "/lag", None)["worst_ms"])
+    return float(json.loads(call(child, "GET", "/lag"))["worst_ms"])
 
 
 def _ask(child: Child, path: str, request: dict[str, Any]) -> int:
-    return int(_call(child, "POST", path, json.dumps(request).encode())["usage"]["prompt_tokens"])
-
-
-def _call(child: Child, method: str, path: str, body: bytes | None) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", child.port, timeout=60)
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    connection.request(method, path, body, headers)
-    answer = connection.getresponse()
-    said = answer.read()
-    connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise BenchmarkError(f"{path}: {answer.status} {said[:300]!r}")
-    values: dict[str, Any] = json.loads(said)
-    return values
+    return int(json.loads(call(child, "POST", path, json.dumps(request).encode()))["usage"]["prompt_tokens"])

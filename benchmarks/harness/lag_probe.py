@@ -10,11 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import uvicorn
 import uvloop
 
-from gateway.app import create_app
-from gateway.config import load_settings
+from .probe import serve
 
 _TICK_S = 0.001
 
@@ -40,17 +38,10 @@ class Probe:
 
 async def main(file: Path) -> None:
     """Serve until SIGTERM."""
-    settings = load_settings(file, {})
-    app = create_app(settings)
     probe = Probe()
-    app.add_api_route("/lag", probe.answer)
-    config = uvicorn.Config(
-        app, port=settings.server.port, http="httptools", ws="none", lifespan="off", access_log=False, log_config=None
-    )
-    async with app.router.lifespan_context(app):
-        task = asyncio.create_task(probe.watch())
-        await uvicorn.Server(config).serve()
-        task.cancel()
+    task = asyncio.create_task(probe.watch())
+    await serve(file, "/lag", probe.answer)
+    task.cancel()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,6 @@ def _relay(sweep: dict[str, Any]) -> dict[str, str]:
 def _memory(rows: list[dict[str, Any]]) -> str:
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        if "peak_bytes" in row:
-            found.setdefault(row["subject"], []).append((float(row["streams"]), row["peak_bytes"] / 1e6))
+        if "flow_bytes" in row:
+            found.setdefault(row["subject"], []).append((float(row["streams"]), row["flow_bytes"] / 1e6))
     return chart("Resident memory", Axis("streams, one token a second", log=True), Axis("MB"), found)

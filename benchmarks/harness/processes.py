@@ -145,10 +145,21 @@ class Child:
 
     def resident_bytes(self) -> int:
         """Resident memory of it and its descendants."""
+        return self._memory("status", "VmRSS")
+
+    def most_resident_bytes(self) -> int:
+        """The most resident memory that each of them has had so far, together."""
+        return self._memory("status", "VmHWM")
+
+    def private_bytes(self) -> int:
+        """Resident memory of it and its descendants that no file backs: what they allocated, and nothing shared."""
+        return self._memory("smaps_rollup", "Anonymous")
+
+    def _memory(self, file: str, field: str) -> int:
         total = 0
         for pid in self.pids():
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
+            for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
+                if line.startswith(f"{field}:"):
                     total += int(line.split()[1]) * 1024
         return total
 
@@ -174,10 +185,13 @@ class Paced(Child):
 
     def pace(self, delay_us: int) -> None:
         """From now on each request gets a token every ``delay_us``; 0 as fast as they are taken."""
+        self._say(str(delay_us))
+
+    def _say(self, line: str) -> None:
         stdin = self.process.stdin
         if stdin is None:
             raise BenchmarkError("it has no standard input")
-        stdin.write(f"{delay_us}\n")
+        stdin.write(f"{line}\n")
         stdin.flush()
         time.sleep(0.05)  # for its other thread to read it
 
@@ -200,3 +214,11 @@ class SyntheticTriton(Paced):
             f"synth{len(beside) or ''}", [BUILT / "synth", str(port), repository], port, env={"STAMP": "1"}
         )
         self.wait_said("synthetic Triton on")
+
+    def answer(self, ids: Sequence[int] = ()) -> None:
+        """From now on each request of the token dialect gets these ids, over and over; without any, its own again."""
+        self._say(" ".join(["ids", *map(str, ids)]))
+
+    def end_streams(self) -> None:
+        """The streams that run end with their next response."""
+        self._say("end")

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,9 @@ from .subjects import KEY
 _BEGIN_S = 60.0
 _ANSWER_S = 20.0
 _SPREAD_US = 1_000_000  # over which the streams start
+_END_S = 60.0
+_NO_MORE = 1.02  # of what is offered: nothing is being caught up on
+_SETTLE_S = 15
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Carried:
 class SteadyLoad:
     """Load generators with a share of the streams each, whose answers are too long to end; a context manager.
 
-    The streams start over a second. Requests begin and end outside of what is measured.
+    Requests begin and end outside of what is measured.
     """
 
     def __init__(self, gateway: Child, load: Load, body: Path, generators: int) -> None:
@@ -52,15 +56,28 @@ class SteadyLoad:
             body: of each request.
             generators: how many processes; divides the number of streams.
         """
-        self._streams = load.streams // generators
+        self._gateway, self._body = gateway, body
+        self._generators: list[subprocess.Popen[str]] = []
+        self._streams: list[int] = []
+        self._begun = 0  # of the generators
+        for _ in range(generators):
+            self.add(load.streams // generators)
+
+    def add(self, streams: int, spread_us: int = _SPREAD_US) -> None:
+        """Start one more generator.
+
+        Args:
+            streams: of it.
+            spread_us: over which they start.
+        """
         command: list[str | Path] = [
-            BUILT / "ssecli", str(gateway.port), str(self._streams), "1", "/v1/chat/completions", body,
+            BUILT / "ssecli", str(self._gateway.port), str(streams), "1", "/v1/chat/completions", self._body,
         ]  # fmt: skip
-        env = {**os.environ, "KEY": KEY, "HOLD": "1", "STAGGER_US": str(_SPREAD_US // self._streams)}
-        self._generators = [
+        env = {**os.environ, "KEY": KEY, "HOLD": "1", "STAGGER_US": str(spread_us // streams)}
+        self._generators.append(
             subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for _ in range(generators)
-        ]
+        )
+        self._streams.append(streams)
 
     def __enter__(self) -> SteadyLoad:
         return self
@@ -80,10 +97,24 @@ class SteadyLoad:
             BenchmarkError: a minute was not enough, or a stream ended.
         """
         due = time.monotonic() + _BEGIN_S
-        for generator in self._generators:
+        for generator in self._generators[self._begun :]:
             if (line := self._line(generator, due, f"not every stream began within {_BEGIN_S:.0f} s")) != "begun":
                 raise _ended(line)
+            self._begun += 1
         self.figures()
+
+    def settle(self, offered_s: float, seconds: int = _SETTLE_S) -> None:
+        """Wait until what queued up while the streams began has been carried: it comes in bursts, which cost less.
+
+        Args:
+            offered_s: tokens that the synthetic Triton makes each second.
+            seconds: to wait at most.
+        """
+        for _ in range(seconds):
+            time.sleep(1)
+            carried = self.figures()
+            if carried.tokens / carried.seconds < _NO_MORE * offered_s:
+                return
 
     def figures(self) -> Carried:
         """What came since the last call.
@@ -91,18 +122,7 @@ class SteadyLoad:
         Raises:
             BenchmarkError: a stream ended.
         """
-        for generator in self._generators:
-            if generator.stdin is None:
-                raise BenchmarkError("a load generator without standard input")
-            with contextlib.suppress(BrokenPipeError):  # it has ended, and its last line says why
-                generator.stdin.write("\n")
-                generator.stdin.flush()
-        due = time.monotonic() + _ANSWER_S
-        lines = [self._line(generator, due, "a load generator says nothing") for generator in self._generators]
-        figures = [parse(line) for line in lines]
-        for line, each in zip(lines, figures, strict=True):
-            if each["live"] != self._streams:
-                raise _ended(line)
+        figures = self._ask("")
         busy = [each["gen_us/ev"] * each["ev/s"] / 1e6 for each in figures]
         return Carried(
             tokens=sum(each["events"] for each in figures),
@@ -110,6 +130,39 @@ class SteadyLoad:
             busiest=max(busy),
             cores=sum(busy),
         )
+
+    def end(self, end_streams: Callable[[], None]) -> None:
+        """Let every answer end; each must be whole.
+
+        Args:
+            end_streams: has the synthetic Triton end them.
+
+        Raises:
+            BenchmarkError: an answer was cut off, or a minute was not enough.
+        """
+        self._ask("end")
+        end_streams()
+        due = time.monotonic() + _END_S
+        for generator, streams in zip(self._generators, self._streams, strict=True):
+            line = self._line(generator, due, f"not every stream ended within {_END_S:.0f} s")
+            if parse(line)["done"] != streams:
+                raise BenchmarkError(f"not every answer was whole: {line}")
+
+    def _ask(self, command: str) -> list[dict[str, float]]:
+        """The figures of each generator since the last command."""
+        for generator in self._generators:
+            if generator.stdin is None:
+                raise BenchmarkError("a load generator without standard input")
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and its last line says why
+                generator.stdin.write(f"{command}\n")
+                generator.stdin.flush()
+        due = time.monotonic() + _ANSWER_S
+        lines = [self._line(generator, due, "a load generator says nothing") for generator in self._generators]
+        figures = [parse(line) for line in lines]
+        for line, each, streams in zip(lines, figures, self._streams, strict=True):
+            if each["live"] != streams:
+                raise _ended(line)
+        return figures
 
     @staticmethod
     def _line(generator: subprocess.Popen[str], due: float, late: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,6 +22,7 @@ from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port
 Dialect = Literal["tokens", "text", "ensemble"]
 KEY = "sk-benchmark"
 _CONTEXT = 131072
+_TEMPLATE = ROOT / "chat_templates" / "hermes.jinja"
 _TEXT_ONLY = "ensemble_text"  # an ensemble as NVIDIA's, whose answers carry no token ids
 _IDS = ("output_ids", "sequence_length")
 _TRITON_MODEL = {"tokens": "ensemble", "text": _TEXT_ONLY, "ensemble": "ensemble"}
@@ -92,7 +94,7 @@ def start(subject: Subject, triton: SyntheticTriton, **server: Any) -> Child:
     Args:
         subject: which one.
         triton: that it uses.
-        server: more settings of the gateway's ``server`` section.
+        server: as of ``settings_file``, and ``workers``.
 
     Raises:
         BenchmarkError: it did not start.
@@ -117,8 +119,25 @@ def start(subject: Subject, triton: SyntheticTriton, **server: Any) -> Child:
     return child
 
 
-def settings_file(subject: Subject, triton: SyntheticTriton, port: int, **server: Any) -> Path:
-    """Write the settings of a gateway: API key, metrics and access log on."""
+def settings_file(
+    subject: Subject,
+    triton: SyntheticTriton,
+    port: int,
+    *,
+    label: str = "",
+    families: Sequence[str] = (),
+    **server: Any,
+) -> Path:
+    """Write the settings of a gateway: API key, metrics and access log on.
+
+    Args:
+        subject: which one.
+        triton: that it uses.
+        port: that it listens on.
+        label: for a second gateway of this subject, as each looks after its own file.
+        families: of further models ``bench-FAMILY``, on the same Triton model and with a template that takes tools.
+        server: more settings of the section ``server``.
+    """
     model: dict[str, Any] = {
         "name": "bench",
         "triton": {"url": f"127.0.0.1:{triton.port}", "model": _TRITON_MODEL[subject.dialect]},
@@ -129,8 +148,10 @@ def settings_file(subject: Subject, triton: SyntheticTriton, port: int, **server
     }
     if "transport" in TritonSettings.model_fields:
         model["triton"]["transport"] = subject.transport
-    settings = {"server": {"port": port, "api_keys": [KEY], **server}, "models": [model]}
-    file = BUILT / f"{subject.name.replace(' ', '-')}.yaml"
+    settings: dict[str, Any] = {"server": {"port": port, "api_keys": [KEY], **server}, "models": [model]}
+    for family in families:
+        settings["models"].append({**model, "name": f"bench-{family}", "family": family, "template": str(_TEMPLATE)})
+    file = BUILT / f"{' '.join(filter(None, (subject.name, label))).replace(' ', '-')}.yaml"
     file.write_text(yaml.safe_dump(settings, sort_keys=False))
     return file
 

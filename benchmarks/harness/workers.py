@@ -21,8 +21,6 @@ _GENERATORS = 4
 _TRITONS = 16  # processes on one port: the kernel gives each connection to one of them, by chance
 _WINDOW_S = 2.0
 _CARRIED = 0.95  # of what is offered: all of it, but for the edges of a window
-_NO_MORE = 1.02  # of what is offered: nothing is being caught up on
-_SETTLE_S = 15
 _FULL = 0.8  # of a core, or of all that there are: less than that on a machine that others use
 _HOPELESS = 0.5  # of what is offered: no use in offering more
 
@@ -85,7 +83,7 @@ def _carried(child: Child, load: Load, tritons: list[SyntheticTriton], rounds: i
     try:
         with SteadyLoad(child, load, body(load.tokens), _GENERATORS) as steady:
             steady.wait()
-            _settle(steady, load)
+            steady.settle(_offered_s(load))
             return _median([_window(child, tritons, steady) for _ in range(rounds)])
     except BenchmarkError as error:
         return {"error": str(error)}
@@ -103,15 +101,6 @@ def _start_tritons(stack: contextlib.ExitStack) -> list[SyntheticTriton]:
 
 def _offered_s(load: Load) -> int:
     return load.streams * 1_000_000 // load.delay_us
-
-
-def _settle(steady: SteadyLoad, load: Load) -> None:
-    """Wait until what queued up while the streams began has been carried: it comes in bursts, which cost less."""
-    for _ in range(_SETTLE_S):
-        time.sleep(1)
-        carried = steady.figures()
-        if carried.tokens / carried.seconds < _NO_MORE * _offered_s(load):
-            return
 
 
 def _window(gateway: Child, tritons: list[SyntheticTriton], steady: SteadyLoad) -> dict[str, float]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import cores, relay, store, tables, workers
+from benchmarks.harness import cores, features, relay, renderings, request_cost, store, tables, workers
 from benchmarks.harness.load import Result, parse
+from benchmarks.harness.request_cost import NAIVE, Turn
 from benchmarks.harness.subjects import Subject, transports
 from benchmarks.harness.svg import Axis, chart
 
@@ -83,7 +84,7 @@ def test_a_limit_is_what_is_fullest_unless_all_is_carried(figures: dict[str, flo
 def test_a_load_that_was_not_carried_has_its_reason_in_the_table() -> None:
     row = {"transport": "h2", "workers": 1, "load": "9x1ms", "offered_s": 9000}
     values = {"gateway_cores": 8, "other_cores": 8, "generators": 4, "tritons": 16, "rounds": 3}
-    text = tables.workers({**values, "rows": [{**row, "error": "a stream was refused or cut off: live=3"}]})
+    text = renderings.workers({**values, "rows": [{**row, "error": "a stream was refused or cut off: live=3"}]})
     assert text.endswith("| h2 | 1 | 9x1ms | 9,000 |  |  |  |  | a stream was refused or cut off |")
 
 
@@ -91,3 +92,45 @@ def test_the_gateway_and_its_load_share_no_core_where_there_are_two() -> None:
     gateway, others = cores.split()
     assert set(gateway) | set(others) == os.sched_getaffinity(0)
     assert len(set(gateway) & set(others)) == (1 if os.sched_getaffinity(0) == set(gateway) else 0)
+
+
+def test_requests_are_compared_within_a_turn_as_the_machine_changes_between_turns() -> None:
+    ours = Subject("gateway", "tokens", "h2").name
+    turns = [  # the machine gets twice as slow, then thrice; what was measured last is a stroke of luck for the naive
+        Turn({NAIVE: 2.0, ours: 1.0}, {NAIVE: 10.0, ours: 10.0}, 0.25),
+        Turn({NAIVE: 4.0, ours: 2.0}, {NAIVE: 20.0, ours: 20.0}, 0.5),
+        Turn({NAIVE: 3.0, ours: 3.0}, {NAIVE: 20.0, ours: 30.0}, 0.75),
+    ]
+    found = request_cost.summary(turns)
+    assert found["preparation_ms"] == 0.5
+    assert found["reference_ms"] == {"median": 20.0, "least": 10.0, "most": 30.0}
+    row = found["subjects"][ours]
+    assert (row["cpu_ms"], row["cpu_ms_least"], row["cpu_ms_most"]) == (2.0, 1.0, 3.0)
+    assert (row["of_naive"], row["references"], row["beyond_preparation_ms"]) == (0.5, 0.1, 1.5)
+    assert found["subjects"][NAIVE]["beyond_preparation_ms"] is None
+
+
+def test_the_factor_of_a_feature_is_of_the_same_round() -> None:
+    runs = [{"plain": 100.0, "tools": 120.0}, {"plain": 200.0, "tools": 240.0}, {"plain": 150.0, "tools": 300.0}]
+    assert features.factor(runs, "tools", "plain") == 1.2
+
+
+def test_a_feature_that_is_refused_is_named_below_the_table() -> None:
+    cpu = {"plain": 100.0, "1,000 tokens": 50.0, "8,000 tokens": 55.0}
+    values = {"rounds": 5, "tokens": 150, "cpu_us": cpu, "factors": {"plain": 1.0}, "long_answer_factor": 1.1}
+    text = renderings.features({**values, "refused": {"log-probs": "the engine has none"}})
+    assert "| plain | 100.0 | 1.0 |\n\nNot measured, log-probs: the engine has none\n\nLong answers" in text
+    assert text.endswith("50.0 us a token at 1,000 tokens, 55.0 at 8,000: factor 1.1.")
+
+
+def test_a_number_of_streams_that_was_too_many_has_its_reason_in_the_table() -> None:
+    bytes_each = {"idle_bytes": 170_000_000, "flow_bytes": 300_000_000, "most_bytes": 310_000_000}
+    carried = {"kilobytes_each": 65.0, "private_kilobytes_each": 65.0, "tokens_s": 1998, "cpu_us": 50.2}
+    rows = [
+        {"subject": "gateway", "streams": 2000, **bytes_each, **carried},
+        {"subject": "naive", "streams": 10_000, "error": "not every stream began within 60 s"},
+    ]
+    head, _, first, second = renderings.memory({"rows": rows}).splitlines()
+    assert first == "| gateway | 2,000 | 170 | 300 | 310 | 65.0 | 1,998 | 50 |"
+    assert second.startswith("| naive | 10,000 | not every stream began within 60 s |")
+    assert head.count("|") == first.count("|") == second.count("|")
