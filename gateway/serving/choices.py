@@ -56,6 +56,9 @@ class Choices:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         begun = self.generations[: self._begun]
+        if len(begun) == 1:
+            await begun[0].__aexit__(kind, error, trace)
+            return
         await asyncio.gather(*(generation.__aexit__(kind, error, trace) for generation in begun))
 
     async def responded(self, timeout: float | None = None) -> bool:

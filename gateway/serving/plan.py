@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import uuid
+import secrets
 from collections.abc import Mapping
 
 from gateway.config import ModelSettings
@@ -42,7 +42,7 @@ def plan(
         RefusedError: when the engine or the operator's limits do not allow what is asked.
     """
     _check(options, parts, features, settings)
-    ids = (f"{request_id}-{uuid.uuid4().hex}" for _ in range(options.n))
+    ids = (f"{request_id}-{secrets.token_hex(16)}" for _ in range(options.n))
     first = _first(next(ids), prompt, options, parts, features, settings, predicted)
     seed = options.sampling.seed
     return [first] + [

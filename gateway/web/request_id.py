@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import uuid
+import secrets
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,7 +25,7 @@ class RequestIdMiddleware:
             await self._app(scope, receive, send)
             return
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        request_id = given.decode("ascii") if _SAFE.fullmatch(given) else uuid.uuid4().hex
+        request_id = given.decode("ascii") if _SAFE.fullmatch(given) else secrets.token_hex(16)
         record = record_of(scope)
         record.request_id = request_id
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,7 +76,7 @@ class ChatAnswer:
 
 def completion_id() -> str:
     """A new id of an answer."""
-    return f"chatcmpl-{uuid.uuid4().hex}"
+    return f"chatcmpl-{secrets.token_hex(16)}"
 
 
 def tier(request: ChatCompletionRequest) -> str | None:

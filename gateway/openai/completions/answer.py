@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from gateway.web.record import RequestRecord
 
 def completion_id() -> str:
     """A fresh id of an answer."""
-    return f"cmpl-{uuid.uuid4().hex}"
+    return f"cmpl-{secrets.token_hex(16)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from gateway.triton.transport import METHOD
 
 _USER_AGENT = "triton-openai-gateway"
 _TABLE_BYTES = 4_096
+_KNOWN_BLOCKS = 64
 
 
 class RequestHeaders:
@@ -74,6 +75,7 @@ class HeaderBlocks:
         self._limits = limits
         self._parts: list[bytes] = []
         self._octets = 0
+        self._known: dict[bytes, dict[str, str]] = {}
         self.stream_id = 0
         self.end_stream = False
 
@@ -106,6 +108,10 @@ class HeaderBlocks:
             return None
         block = b"".join(self._parts)
         self._parts, self._octets, self.stream_id = [], 0, 0
+        headers = self._known.get(block)
+        return self._decode(block) if headers is None else headers
+
+    def _decode(self, block: bytes) -> dict[str, str]:
         try:
             fields = self._decoder.decode(block, raw=True)
         except (HPACKError, IndexError) as error:  # IndexError: hpack at the end of some truncated blocks
@@ -113,4 +119,10 @@ class HeaderBlocks:
         headers: dict[str, str] = {}
         for name, value in fields:
             headers.setdefault(bytes(name).decode("latin-1"), bytes(value).decode("utf-8", "replace"))
+        # References to the table only (each octet has its upper bit set) leave it as it is, and mean the same until
+        # a block comes that may change it.
+        if not block or min(block) < 0x80 or len(self._known) >= _KNOWN_BLOCKS:
+            self._known.clear()
+        else:
+            self._known[block] = headers
         return headers
