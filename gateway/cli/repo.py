@@ -11,6 +11,7 @@ from gateway.cli.console import fail
 
 if TYPE_CHECKING:
     from gateway.config.deployment import DeploymentSettings
+    from gateway.repository.reading import ModelFolder
     from gateway.repository.rendering import Rendering
 
 app = typer.Typer(help="Render Triton model repositories.", no_args_is_help=True)
@@ -114,7 +115,7 @@ def _tell_of_drafts(
     deployments: tuple[DeploymentSettings, ...], every: tuple[DeploymentSettings, ...], folder: Path
 ) -> None:
     """Name the drafts that rendered models call and that are not in the repository."""
-    from gateway.repository.contradictions import find_draft  # noqa: PLC0415
+    from gateway.repository.speculative_rules import find_draft  # noqa: PLC0415
 
     for deployment in deployments:
         draft = find_draft(deployment, every)
@@ -133,9 +134,14 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
 
     address = other.removeprefix("grpc://")
     folder = None if address != other else Path(other)
-    theirs = _running(address, list(rendering.configs)) if folder is None else _configs_of(folder)
-    lines = [str(found) for found in differences(rendering.configs, theirs)]
-    if folder is not None:
+    if folder is None:
+        found = differences(rendering.configs, _running(address, list(rendering.configs)))
+        lines = [str(one) for one in found]
+    else:
+        models = _models_of(folder)
+        theirs = {name: model.config for name, model in models.items()}
+        unfilled = {name: model.unfilled_settings for name, model in models.items()}
+        lines = [str(one) for one in differences(rendering.configs, theirs, whole=True, unfilled=unfilled)]
         lines += file_differences(rendering, folder)
     for line in lines:
         typer.echo(line)
@@ -144,7 +150,8 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
     return bool(lines)
 
 
-def _configs_of(folder: Path) -> dict[str, Any]:
+def _models_of(folder: Path) -> dict[str, ModelFolder]:
+    """The models of a folder that have a configuration."""
     from gateway.repository.reading import read_repository  # noqa: PLC0415
 
     try:
@@ -154,7 +161,7 @@ def _configs_of(folder: Path) -> dict[str, Any]:
     broken = [f"{model.file}: {model.error}" for model in models.values() if model.error]
     if broken:
         raise fail("\n".join(broken), 2)
-    return {name: model.config for name, model in models.items() if model.config is not None}
+    return {name: model for name, model in models.items() if model.config is not None}
 
 
 def _running(address: str, models: list[str]) -> dict[str, Any]:

@@ -27,11 +27,12 @@ EngineKind = Literal["tensorrt", "llmapi", "transformers", "reference"]
 NAME_PATTERN = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"  # it becomes a folder: none may be hidden, or lead out of another
 Identifier = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=128)]
 Quantization = Literal["none", "fp8", "int8_sq", "int8_wo", "int4_wo", "int4_awq", "w4a8_awq", "nvfp4"]
-GpuGroup = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+Group = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+"""Of GPUs, or of MPI ranks, that one instance runs on."""
 
 
 class ModelSource(Section):
-    """The model itself. Its shape is read from ``config.json`` where the folder can be read here."""
+    """The model itself. What is not said of it is read from ``config.json`` where the folder can be read here."""
 
     source: str = Field(min_length=1, description="Hugging Face id, or a folder in its format.")
     folder: str | None = Field(
@@ -39,7 +40,9 @@ class ModelSource(Section):
     )
     dtype: Literal["auto", "float16", "bfloat16", "float32"] = Field("auto", description="Type of weights.")
     quantization: Quantization = Field("none", description="How the weights are quantised.")
-    family: Identifier | None = Field(None, description="Folder of TensorRT-LLM's examples/models/core for it.")
+    family: Identifier | None = Field(
+        None, description="Folder of TensorRT-LLM's examples/models/core for it; none: by config.json's model_type."
+    )
     heads: Count | None = Field(None, description="Attention heads.")
     kv_heads: Count | None = Field(None, description="Heads of keys and values.")
     layers: Count | None = Field(None, description="Decoder layers.")
@@ -63,9 +66,15 @@ class EngineLimits(Section):
     """Bounds of the engine."""
 
     max_batch_size: Count | None = Field(None, description="Sequences computed together; none: triton.max_batch_size.")
-    max_input_len: Count | None = Field(None, description="Tokens of a prompt.")
-    max_seq_len: Count | EnvironmentReference | None = Field(None, description="Prompt plus generated tokens.")
-    max_num_tokens: Count | None = Field(None, description="Tokens computed in one step.")
+    max_input_len: Count | None = Field(
+        None, description="Tokens of a prompt; none: as many as max_seq_len and a step leave room for."
+    )
+    max_seq_len: Count | EnvironmentReference | None = Field(
+        None, description="Prompt plus generated tokens; none: the positions of the model's config.json."
+    )
+    max_num_tokens: Count | None = Field(
+        None, description="Tokens computed in one step; none: 8192 with TensorRT engines, else the engine's own bound."
+    )
     max_beam_width: Count = Field(1, description="Beams of a request.")
 
 
@@ -82,14 +91,19 @@ class TritonModelSettings(Section):
 
     max_batch_size: Count = Field(64, description="triton_max_batch_size of all models.")
     decoupled: bool = Field(True, description="Several responses to a request: streaming. Upstream's default is false.")
-    max_queue_size: Period = Field(0, description="Requests that may wait, 0 without bound; more are refused.")
+    max_queue_size: Period = Field(
+        0, description="Requests that may wait; more are refused. 0: no bound with TensorRT engines, else the engine's."
+    )
     max_queue_delay_microseconds: Period = Field(0, description="How long Triton waits to send requests together.")
     instances: InstanceSettings = InstanceSettings()
     executor: Literal["leader", "orchestrator"] = Field(
         "leader", description="One Triton for each rank, or one that spawns workers; several engines need the latter."
     )
-    gpu_ids: tuple[GpuGroup, ...] = Field((), description="GPUs of each instance, as [[0, 1], [2, 3]]; none: all.")
-    participant_ids: tuple[Period, ...] = Field((), description="MPI ranks of this model, in orchestrator mode.")
+    gpu_ids: tuple[Group, ...] = Field((), description="GPUs of each instance, as [[0, 1], [2, 3]]; none: all.")
+    participant_ids: tuple[Group, ...] = Field(
+        (),
+        description="MPI ranks of each instance, as [[1, 2]], from 1; workers start with the orchestrator.",
+    )
 
 
 class TextSettings(Section):
@@ -116,7 +130,6 @@ class EncoderSettings(Section):
     """The encoder of an encoder-decoder model."""
 
     engine_dir: str = Field(description="encoder_engine_dir: folder of the encoder's engine.")
-    input_features_datatype: Literal["FP16", "BF16"] = Field("FP16", description="Type of encoder_input_features.")
 
 
 class DeploymentSettings(Section):
@@ -146,7 +159,12 @@ class DeploymentSettings(Section):
     speculative: SpeculativeSettings | None = None
     guided_decoding: GuidedDecodingSettings | None = None
     logits: LogitsSettings = LogitsSettings()
-    prompt_table_datatype: Literal["FP16", "BF16", "FP32"] = Field("FP16", description="Of prompt_embedding_table.")
+    prompt_table_datatype: Literal["FP16", "BF16", "FP32"] = Field(
+        "FP16", description="Type of prompt_embedding_table."
+    )
+    encoder_features_datatype: Literal["FP16", "BF16"] = Field(
+        "FP16", description="Type of encoder_input_features, which models without an encoder declare too."
+    )
     encoder: EncoderSettings | None = None
     text: TextSettings = TextSettings()
     bls: BlsSettings = BlsSettings()

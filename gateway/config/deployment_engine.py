@@ -32,7 +32,9 @@ class KvCacheSettings(Section):
     host_memory_bytes: Size = Field(0, description="Host memory to offload reusable blocks to.")
     onboard_blocks: bool | None = Field(None, description="Whether offloaded blocks are copied back before use.")
     reuse: bool = Field(True, description="Share the blocks of common prompt prefixes.")
-    tokens_per_block: Count | None = Field(None, description="Tokens of a block, fixed when the engine is built.")
+    tokens_per_block: Count | None = Field(
+        None, description="Tokens of a block, a power of two, fixed when the engine is built; none: 32."
+    )
     dtype: Literal["auto", "fp8", "int8"] = Field("auto", description="Type of the cached keys and values.")
     max_attention_window: tuple[Count, ...] = Field(
         (), description="Tokens attended to, one number or one for each layer in turn; none: the whole sequence."
@@ -49,7 +51,10 @@ class SchedulerSettings(Section):
     policy: Literal["guaranteed_no_evict", "max_utilization"] = Field(
         "guaranteed_no_evict", description="Never pause a started request, or pack greedily and pause when memory ends."
     )
-    chunked_context: bool = Field(False, description="Compute long prompts in pieces between the steps of others.")
+    chunked_context: bool | None = Field(
+        None,
+        description="Compute long prompts in pieces; none: false with TensorRT engines, true with the LLM API.",
+    )
 
 
 DecodingMode = Literal[
@@ -91,8 +96,15 @@ class SpeculativeSettings(Section):
         description="How tokens are guessed ahead."
     )
     draft: str | None = Field(None, description="draft_target: the deployment of this file that guesses.")
-    max_draft_tokens: Count | None = Field(None, description="Guessed tokens at most, fixed when the engine is built.")
-    fast_logits: bool = Field(False, description="draft_target: hand logits over directly, not through Triton.")
+    max_draft_tokens: Count | None = Field(
+        None,
+        description="Guessed tokens at most, fixed when the engine is built; draft_target needs it, lookahead's sizes "
+        "make it, and else none is the checkpoint's own.",
+    )
+    fast_logits: bool = Field(
+        False,
+        description="draft_target: hand logits over directly, not through Triton; goes for the draft as well.",
+    )
     medusa_choices: str | None = Field(None, description="Medusa's tree, as {0}, {0, 1}; none: mc_sim_7b_63.")
     eagle_choices: str | None = Field(None, description="EAGLE's tree, likewise.")
     window_size: Count | None = Field(None, description="lookahead: window; goes with the next two.")
@@ -159,7 +171,7 @@ class RuntimeSettings(Section):
     cancellation_check_period_ms: Count = Field(100, description="How often cancelled requests are looked for.")
     stats_check_period_ms: Count = Field(100, description="How often statistics are reported.")
     recv_poll_period_ms: Period = Field(0, description="Pause of the receiving thread in orchestrator mode.")
-    iter_stats_max_iterations: Count | None = Field(None, description="Iterations that statistics are kept for.")
+    iter_stats_max_iterations: Period | None = Field(None, description="Iterations that statistics are kept for.")
     request_stats_max_iterations: Period | None = Field(None, description="The same for statistics of requests.")
     executor_worker_path: str = Field(
         "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker", description="Worker of the orchestrator mode."

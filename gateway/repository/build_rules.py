@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.config.deployment import DeploymentSettings
+from gateway.repository import converters
 from gateway.repository.commands import checkpoint_tool
-from gateway.repository.engine_rules import Found
-from gateway.repository.model_rules import is_given, text_config_of
+from gateway.repository.keys import Found, is_given
+from gateway.repository.model_shape import text_config_of
 
 # Names of the number of experts in config.json: Mixtral's, Qwen's and DeepSeek's.
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
@@ -16,13 +17,13 @@ _MOE = ("parallelism.moe_tp", "parallelism.moe_ep")
 _UNTOLD = {
     "convert_checkpoint": (
         ("kv_cache.dtype",),
-        "convert_checkpoint.py does not take it",
+        "it is told to quantize.py alone",
         "Leave it auto, or set a model.quantization that quantize.py makes, such as fp8.",
     ),
     "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
     "another": (
         ("model.dtype", "model.quantization", "kv_cache.dtype", *_MOE),
-        "the checkpoint of this speculative.method is converted by hand, which decides it",
+        "the checkpoint of this model, or of this speculative.method, is converted by hand, which decides it",
         "Leave it out here, and say it there.",
     ),
 }
@@ -32,12 +33,15 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions of one deployment with the tools that make its engine, and with its model's experts."""
     yield from _experts(deployment)
     if deployment.engine == "tensorrt":
-        keys, reason, fix = _UNTOLD[checkpoint_tool(deployment)]
+        tool = checkpoint_tool(deployment)
+        keys, reason, fix = _UNTOLD[tool]
         for key in keys:
             if is_given(deployment, key):
                 yield key, reason, fix
         if is_given(deployment, "build.awq_block_size") and not deployment.model.quantization.endswith("awq"):
             yield "build.awq_block_size", "it belongs to int4_awq and w4a8_awq", "Leave it out."
+        if tool == "convert_checkpoint":
+            yield from converters.find(deployment)
 
 
 def _experts(deployment: DeploymentSettings) -> Iterator[Found]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_engine import SpeculativeSettings
+from gateway.repository.converters import CONVERTERS, family_of, options
 
 _HEAD = "#!/bin/sh\n# Written by `gateway repo build`; {what}\nset -eu\n"
 _OWN_CONVERSION = ("medusa", "eagle", "redrafter")
@@ -18,26 +20,42 @@ def checkpoint_tool(deployment: DeploymentSettings) -> Literal["convert_checkpoi
     method = deployment.speculative.method if deployment.speculative is not None else ""
     if method in _OWN_CONVERSION:  # its heads are a checkpoint of their own, which only the operator knows
         return "another"
-    return "convert_checkpoint" if deployment.model.quantization in ("none", "int8_wo", "int4_wo") else "quantize"
+    if deployment.model.quantization not in ("none", "int8_wo", "int4_wo"):
+        return "quantize"
+    family = family_of(deployment)
+    return "another" if family is not None and family not in CONVERTERS else "convert_checkpoint"
 
 
 def build_script(deployments: Sequence[DeploymentSettings]) -> str:
     """The commands that make the engines, for a shell inside the server's own image."""
     parts = [_HEAD.format(what="engines must be built in the image and on the GPUs that serve them.")]
-    parts += [_build(deployment) for deployment in deployments if deployment.engine == "tensorrt"]
+    built = set()
+    for deployment in deployments:
+        if deployment.engine == "tensorrt" and deployment.engine_dir not in built:  # one may be loaded by several
+            parts.append(_build(deployment))
+            built.add(deployment.engine_dir)
     return "\n".join(parts)
 
 
+def built_from(deployment: DeploymentSettings) -> str:
+    """The commands that make an engine, without what only names it: the same for engines that are the same."""
+    return _build(deployment).replace(_checkpoint(deployment), "").partition("\n")[2]
+
+
+def _checkpoint(deployment: DeploymentSettings) -> str:
+    return f"/tmp/{deployment.name}-checkpoint"  # noqa: S108 - in the operator's container
+
+
 def _build(deployment: DeploymentSettings) -> str:
-    model = deployment.model
-    checkpoint = f"/tmp/{deployment.name}-checkpoint"  # noqa: S108 - in the operator's container
+    model, checkpoint = deployment.model, _checkpoint(deployment)
     lines = [f"# {deployment.name}, TensorRT-LLM {deployment.trtllm}"]
     if model.source != deployment.folder:
         lines.append(_join("hf", "download", model.source, "--local-dir", deployment.folder))
     if checkpoint_tool(deployment) == "another":
         method = deployment.speculative.method if deployment.speculative is not None else ""
+        folder = method if method in _OWN_CONVERSION else f"models/core/{family_of(deployment)}"
         lines.append(
-            f': "${{CHECKPOINT:?convert the model with examples/{method}, and name the folder that it wrote}}"'
+            f': "${{CHECKPOINT:?convert the model with examples/{folder}, and name the folder that it wrote}}"'
         )
         checkpoint = '"$CHECKPOINT"'
     else:
@@ -45,27 +63,41 @@ def _build(deployment: DeploymentSettings) -> str:
     lines.append(f"trtllm-build --checkpoint_dir {checkpoint} {_join(*_build_options(deployment))}")
     if deployment.guided_decoding is not None and deployment.guided_decoding.tokenizer_info is not None:
         folder = deployment.guided_decoding.tokenizer_info.rpartition("/")[0] or "."
-        options = _join("--model_dir", deployment.folder, "--output_dir", folder)
-        lines.append(f'python3 "{_TOOLS}/generate_xgrammar_tokenizer_info.py" {options}')
+        lines.append(
+            f'python3 "{_TOOLS}/generate_xgrammar_tokenizer_info.py" '
+            + _join("--model_dir", deployment.folder, "--output_dir", folder)
+        )
     return "\n".join(lines) + "\n"
 
 
 def _convert(deployment: DeploymentSettings, checkpoint: str) -> str:
     model, parallelism = deployment.model, deployment.parallelism
-    options = ["--model_dir", deployment.folder, "--output_dir", checkpoint, "--dtype", model.dtype]
-    options += ["--tp_size", str(parallelism.tp), "--pp_size", str(parallelism.pp)]
+    folders = ["--model_dir", deployment.folder, "--output_dir", checkpoint]
     if checkpoint_tool(deployment) == "convert_checkpoint":
-        if model.quantization != "none":
-            options += ["--use_weight_only", "--weight_only_precision", model.quantization.removesuffix("_wo")]
-        for name, size in (("--moe_tp_size", parallelism.moe_tp), ("--moe_ep_size", parallelism.moe_ep)):
-            options += [name, str(size)] if size is not None else []
-        return f'python3 "{_TOOLS}/models/core/{model.family or "llama"}/convert_checkpoint.py" {_join(*options)}'
-    options += ["--qformat", model.quantization]
+        family = family_of(deployment)
+        told = options(deployment, CONVERTERS[family]) if family is not None else []
+        return f'python3 "{_TOOLS}/models/core/{family}/convert_checkpoint.py" {_join(*folders, *told)}'
+    told = ["--dtype", model.dtype, "--tp_size", str(parallelism.tp), "--pp_size", str(parallelism.pp)]
+    told += ["--qformat", model.quantization]
     if model.quantization.endswith("awq"):
-        options += ["--awq_block_size", str(deployment.build.awq_block_size)]
+        told += ["--awq_block_size", str(deployment.build.awq_block_size)]
     if deployment.kv_cache.dtype != "auto":
-        options += ["--kv_cache_dtype", deployment.kv_cache.dtype]
-    return f'python3 "{_TOOLS}/quantization/quantize.py" {_join(*options)}'
+        told += ["--kv_cache_dtype", deployment.kv_cache.dtype]
+    return f'python3 "{_TOOLS}/quantization/quantize.py" {_join(*folders, *told)}'
+
+
+def draft_length(speculative: SpeculativeSettings | None) -> int | None:
+    """The guessed tokens that an engine is built for; None where there are none, or the checkpoint says it.
+
+    Lookahead's follow from its sizes (TensorRT-LLM's ``examples/lookahead/README.md``).
+    """
+    if speculative is None:
+        return None
+    window, ngram = speculative.window_size, speculative.ngram_size
+    verified = speculative.verification_set_size
+    if speculative.method != "lookahead" or window is None or ngram is None or verified is None:
+        return speculative.max_draft_tokens
+    return max(0, ngram - 2) + (window - 1 + verified) * (ngram - 1)
 
 
 def _build_options(deployment: DeploymentSettings) -> list[str]:
@@ -89,8 +121,8 @@ def _build_options(deployment: DeploymentSettings) -> list[str]:
         values["lora_plugin"] = build.lora_plugin or "auto"
         values["max_lora_rank"] = deployment.lora.max_rank
     speculative = deployment.speculative
-    if speculative is not None and speculative.max_draft_tokens is not None:
-        values["max_draft_len"] = speculative.max_draft_tokens
+    values["max_draft_len"] = draft_length(speculative)
+    values["logits_dtype"] = "float16" if deployment.logits.datatype == "FP16" else None
     if speculative is not None:
         modes = {"draft_target": "draft_tokens_external", "redrafter": "explicit_draft_tokens"}
         modes["lookahead"] = "lookahead_decoding"
@@ -130,20 +162,26 @@ def launch_script(deployments: Sequence[DeploymentSettings]) -> str:
         ]
     nodes = max(one.parallelism.nodes for one in engines)
     if nodes > 1:
-        how = f"srun --mpi=pmix --nodes={nodes} --ntasks={ranks} sh launch.sh"
-        return "\n".join([*lines, f'echo "{ranks} GPUs of {nodes} machines: start it with {how}" >&2', "exit 1"]) + "\n"
-    options = ["--world_size", "1" if orchestrated else str(ranks)]
-    if orchestrated:
-        options.append("--multi-model")
+        srun = f"srun --mpi=pmix --nodes={nodes} --ntasks={ranks} sh launch.sh"
+        lines += [f'echo "{ranks} GPUs of {nodes} machines: start it with {srun}" >&2', "exit 1"]
+        return "\n".join(lines) + "\n"
+    how = _orchestrator(engines) if orchestrated else ["--world_size", str(ranks)]
     names = ",".join(one.engine_name for one in engines)
-    options += ["--tensorrt_llm_model_name", names]
     script = 'python3 "${TRTLLM_SCRIPTS:=/app/scripts}/launch_triton_server.py"'
     lines += [
-        f'{script} --model_repo "$here" {_join(*options)} "$@"',
+        f'{script} --model_repo "$here" {_join(*how, "--tensorrt_llm_model_name", names)} "$@"',
         "# The launcher returns at once; a container lives as long as its first process.",
         "exec tail -f /dev/null",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _orchestrator(engines: Sequence[DeploymentSettings]) -> list[str]:
+    """Options of the mode with one Triton: it spawns its workers, unless their ranks are given, which start with it."""
+    workers = sum(len(group) for one in engines for group in one.triton.participant_ids)
+    if not workers:
+        return ["--world_size", "1", "--multi-model"]
+    return ["--world_size", str(1 + workers), "--multi-model", "--disable-spawn-processes"]
 
 
 def _many_nodes(deployments: Sequence[DeploymentSettings]) -> bool:

@@ -18,14 +18,15 @@ Configs = dict[str, Any]
 """ModelConfig by name of the Triton model."""
 
 
-def configurations(deployment: DeploymentSettings, draft: str | None = None) -> Configs:
+def configurations(deployment: DeploymentSettings, draft: str | None = None, *, fast_logits: bool = False) -> Configs:
     """The configurations of a deployment.
 
     Args:
         deployment: without contradictions.
         draft: name of the Triton model that drafts for it, where there is one.
+        fast_logits: whether it drafts for a target that it hands its logits to directly.
     """
-    made = [_engine(deployment)]
+    made = [_engine(deployment, fast_logits=fast_logits)]
     if deployment.role == "chat":
         made += [_preprocessing(deployment), _postprocessing(deployment), _ensemble(deployment)]
         if deployment.bls.enabled:
@@ -44,7 +45,7 @@ def _start(deployment: DeploymentSettings, model: str, name: str, *, count: int 
     return config
 
 
-def _engine(deployment: DeploymentSettings) -> Any:
+def _engine(deployment: DeploymentSettings, *, fast_logits: bool) -> Any:
     triton = deployment.triton
     native = deployment.engine == "tensorrt"
     config = _start(deployment, "tensorrt_llm", deployment.engine_name, count=max(1, len(triton.gpu_ids)))
@@ -52,7 +53,7 @@ def _engine(deployment: DeploymentSettings) -> Any:
     if native:
         config.backend = "tensorrtllm"
         _add_queue(config, deployment)
-    _add_parameters(config, engine_parameters(deployment))
+    _add_parameters(config, engine_parameters(deployment, fast_logits=fast_logits))
     return config
 
 

@@ -9,9 +9,12 @@ from gateway.config.deployment import DeploymentSettings
 from gateway.config.document import Keys
 from gateway.config.model import ModelSettings
 from gateway.contract.versions import GONE, OLDEST, parse_version
-from gateway.repository import build_rules, engine_rules, model_rules, value_rules
-from gateway.repository.engine_rules import Found
+from gateway.repository import build_rules, engine_keys, engine_rules, limit_rules, model_rules, speculative_rules
+from gateway.repository import value_rules as values
+from gateway.repository.commands import built_from
+from gateway.repository.keys import Found, is_given
 from gateway.repository.placement import shared_placement
+from gateway.repository.speculative_rules import shared_drafts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,15 @@ def contradictions(deployments: Sequence[DeploymentSettings]) -> Iterator[Contra
     for index, deployment in enumerate(deployments):
         for key, reason, fix in _of_one(deployment):
             yield Contradiction(("deployments", index, *key.split(".")), reason, fix)
-    for index, key, reason, fix in (*_shared_names(deployments), *_drafts(deployments), *shared_placement(deployments)):
+    shared = (_shared_names, _shared_engines, shared_drafts, shared_placement)
+    for index, key, reason, fix in (found for rule in shared for found in rule(deployments)):
         yield Contradiction(("deployments", index, *key.split(".")), reason, fix)
 
 
 def _of_one(deployment: DeploymentSettings) -> Iterator[Found]:
     yield from _version(deployment)
-    yield from value_rules.find(deployment)
-    yield from model_rules.find(deployment)
-    yield from build_rules.find(deployment)
-    yield from engine_rules.find(deployment)
+    for rules in (values, engine_keys, model_rules, limit_rules, build_rules, engine_rules, speculative_rules):
+        yield from rules.find(deployment)
 
 
 def _version(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -57,8 +59,20 @@ def _version(deployment: DeploymentSettings) -> Iterator[Found]:
     if version >= GONE and deployment.engine == "tensorrt":
         reason = f"TensorRT-LLM {deployment.trtllm} has no TensorRT engines: they ended with 1.2"
         yield "trtllm", reason, "Set engine: llmapi, or take an image with 1.2.1."
+    if deployment.engine != "llmapi":
+        return
+    if version < _LLM_API:
+        reason = f"the engine llmapi is for TensorRT-LLM 1.0 and newer, and this is {deployment.trtllm}"
+        yield "trtllm", reason, "Take an image with 1.0 or newer, or set engine: tensorrt."
+    if version >= GONE and is_given(deployment, "kv_cache.onboard_blocks"):
+        reason = f"KvCacheConfig of TensorRT-LLM {deployment.trtllm} has no onboard_blocks: it ended with 1.2"
+        yield "kv_cache.onboard_blocks", reason, "Leave it out: offloaded blocks are copied back before use."
+    if version == _LLM_API and deployment.kv_cache.tokens_per_block not in (None, 32):
+        reason = f"KvCacheConfig of TensorRT-LLM {deployment.trtllm} has no tokens_per_block: it came later"
+        yield "kv_cache.tokens_per_block", reason, "Leave it out, or take a newer image."
 
 
+_LLM_API = (1, 0, 0)
 Shared = tuple[int, str, str, str]
 _STEPS = ("preprocessing", "postprocessing", "ensemble")
 
@@ -82,10 +96,17 @@ def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
             first.setdefault(name, deployment.name)
 
 
-def find_draft(deployment: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> DeploymentSettings | None:
-    """The deployment that drafts for another, by its name or its engine model's; None where there is none."""
-    wanted = deployment.speculative.draft if deployment.speculative is not None else None
-    return next((other for other in deployments if wanted in (other.name, other.engine_name)), None)
+def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
+    """An engine may be loaded by several deployments, but is built once."""
+    first: dict[str, DeploymentSettings] = {}
+    for index, deployment in enumerate(deployments):
+        folder = (deployment.engine_dir or "").rstrip("/")
+        if deployment.engine != "tensorrt" or not folder:
+            continue
+        other = first.setdefault(folder, deployment)
+        if other is not deployment and built_from(other) != built_from(deployment):
+            reason = f"deployment {other.name!r} builds another engine there, which this one would overwrite"
+            yield index, "engine_dir", reason, "Name another folder, or give both the same model, limits and build."
 
 
 def draft_contradictions(
@@ -115,29 +136,3 @@ def _step_names(deployment: DeploymentSettings) -> tuple[str, ...]:
     if deployment.role != "chat":
         return ()
     return tuple(f"{deployment.prefix}{step}" for step in (*_STEPS, *(("tensorrt_llm_bls",) * deployment.bls.enabled)))
-
-
-def _drafts(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    for index, deployment in enumerate(deployments):
-        speculative = deployment.speculative
-        if speculative is None or speculative.method != "draft_target":
-            continue
-        draft = find_draft(deployment, deployments)
-        if speculative.draft is None:
-            yield index, "speculative.draft", "draft_target needs a model that guesses", "Name its deployment."
-        elif draft is None:
-            reason = f"there is no deployment {speculative.draft!r} in this file"
-            yield index, "speculative.draft", reason, "Add one with `role: draft`."
-        elif draft is deployment:
-            yield index, "speculative.draft", "a model does not guess for itself", "Name another deployment."
-        elif draft.role != "draft":
-            reason = f"deployment {draft.name!r} is not a draft"
-            yield index, "speculative.draft", reason, f"Set `role: draft` in {draft.name!r}."
-        elif draft.engine != deployment.engine:
-            reason = f"deployment {draft.name!r} has engine {draft.engine}, this one {deployment.engine}"
-            yield index, "speculative.draft", reason, "Drafts and target must have the same kind of engine."
-        elif None not in (draft.model.vocab_size, deployment.model.vocab_size) and (
-            draft.model.vocab_size != deployment.model.vocab_size
-        ):
-            reason = f"its vocabulary has {draft.model.vocab_size} tokens, the target's {deployment.model.vocab_size}"
-            yield index, "speculative.draft", reason, "Take a draft model with the same tokenizer."

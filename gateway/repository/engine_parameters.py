@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_engine import GuidedDecodingSettings
+from gateway.repository.engine_keys import LLMAPI, PARAMETERS, REFERENCE, TRANSFORMERS, engines_of, surest
+from gateway.repository.keys import is_given, value_at
+from gateway.repository.model_shape import shape_of
 from gateway.repository.vocabulary import ENGINE_PARAMETERS
 
 LLM_ARGUMENTS_FILE = "llm_args.json"
@@ -14,13 +18,25 @@ LLM_ARGUMENTS_FILE = "llm_args.json"
 # Written even where they are the default: the mandatory ones, and those whose default is another one upstream.
 _ALWAYS = frozenset(
     {
-        *("limits.max_beam_width", "scheduler.batching", "scheduler.policy", "scheduler.chunked_context", "engine_dir"),
+        *("limits.max_beam_width", "scheduler.batching", "scheduler.policy", "engine_dir"),
         *("kv_cache.free_gpu_mem_fraction", "kv_cache.reuse", "decoding.exclude_input_in_output"),
         *("decoding.normalize_log_probs", "runtime.executor_worker_path"),
     }
 )
 
 _ASKED_FOR = frozenset({"lora", "speculative", "guided_decoding", "encoder"})
+# The C++ backend looks for these whether guides are wanted or not, and fails to load without (model_instance_state.cc,
+# 0.19 to 1.2); empty is none.
+_LOOKED_FOR = ("guided_decoding_backend", "xgrammar_tokenizer_info_path")
+_SPECULATIVE_MODES = frozenset({"medusa", "redrafter", "lookahead", "eagle"})
+# Keys whose defaults are the C++ backend's and not those of the engines that read them.
+_ONLY_GIVEN = {
+    LLMAPI: frozenset({"runtime.cancellation_check_period_ms", "logits.context"}),
+    TRANSFORMERS: frozenset({"runtime.cancellation_check_period_ms"}),
+    REFERENCE: frozenset({"runtime.cancellation_check_period_ms"}),
+}
+STRUCTURAL_TAG = "structural_tag"
+"""The kind of guide that llguidance does not know."""
 
 # Keys of `lora`, and TensorRT-LLM's names of them in PeftCacheConfig.
 _PEFT_CACHE = {
@@ -33,10 +49,18 @@ _PEFT_CACHE = {
 Parameters = dict[str, str]
 
 
-def engine_parameters(deployment: DeploymentSettings) -> Parameters:
-    """Parameters of the engine model by name; what is not set is left out, never written as ``${...}``."""
-    own = _native(deployment) if deployment.engine == "tensorrt" else _python(deployment)
-    return {name: text for name, value in own.items() if (text := _text(value)) != ""}
+def engine_parameters(deployment: DeploymentSettings, *, fast_logits: bool = False) -> Parameters:
+    """Parameters of the engine model by name; what is not set is left out, never written as ``${...}``.
+
+    Args:
+        deployment: to read them from.
+        fast_logits: whether it is a draft that hands its logits over directly, as its target says.
+    """
+    if deployment.engine != "tensorrt":
+        return {name: text for name, value in _python(deployment).items() if (text := _text(value)) != ""}
+    own = {**_native(deployment), **({"speculative_decoding_fast_logits": True} if fast_logits else {})}
+    texts = {name: text for name, value in own.items() if (text := _text(value)) != ""}
+    return {**dict.fromkeys(_LOOKED_FOR, ""), **texts}
 
 
 def _native(deployment: DeploymentSettings) -> Mapping[str, Any]:
@@ -46,41 +70,52 @@ def _native(deployment: DeploymentSettings) -> Mapping[str, Any]:
         asked_for = variable.key.partition(".")[0] in _ASKED_FOR  # a section that is there only when wanted
         if asked_for or variable.key in _ALWAYS or value != _default(variable.key):
             values[variable.parameter] = value
+    speculative = deployment.speculative
+    if speculative is not None and speculative.method in _SPECULATIVE_MODES:
+        values["decoding_mode"] = speculative.method  # the backend reads lookahead's sizes only in its mode
+    values["enable_chunked_context"] = bool(deployment.scheduler.chunked_context)
     values["tokenizer_dir"] = deployment.folder
     # Not the backend's: the gateway reads them, and is told nothing of them by the engine.
     values["max_seq_len"] = deployment.limits.max_seq_len
     values["tokens_per_block"] = deployment.kv_cache.tokens_per_block
-    values["vocab_size"] = deployment.model.vocab_size
+    values["vocab_size"] = shape_of(deployment.model).get("vocab_size")
     return values
 
 
 def _python(deployment: DeploymentSettings) -> Mapping[str, Any]:
+    engines = engines_of(deployment)
     values: dict[str, Any] = {
         "engine": deployment.engine,
         "gpt_model_path": deployment.folder,
         "tokenizer_dir": deployment.folder,
-        "max_seq_len": deployment.limits.max_seq_len,
-        "vocab_size": deployment.model.vocab_size,
+        "vocab_size": shape_of(deployment.model).get("vocab_size"),
         "gpt_model_type": deployment.scheduler.batching,
         "max_beam_width": deployment.limits.max_beam_width,
-        "exclude_input_in_output": deployment.decoding.exclude_input_in_output,
         "normalize_log_probs": deployment.decoding.normalize_log_probs,
-        "enable_kv_cache_reuse": deployment.kv_cache.reuse,
-        "tokens_per_block": deployment.kv_cache.tokens_per_block or 32,
+        "guided_decoding_guide_types": _guide_types(deployment.guided_decoding),
     }
-    if deployment.engine == "llmapi":
-        values["tensor_parallel_size"] = deployment.parallelism.tp
-        values["kv_cache_free_gpu_mem_fraction"] = deployment.kv_cache.free_gpu_mem_fraction
-        values["max_batch_size"] = deployment.limits.max_batch_size or deployment.triton.max_batch_size
-        values["max_queue_size"] = deployment.triton.max_queue_size or None
-        values["dtype"] = deployment.model.dtype
-        values["lora_prefetch_dir"] = value_at(deployment, "lora.prefetch_dir")
-        values["extra_args_file"] = LLM_ARGUMENTS_FILE if llm_arguments(deployment) else None
-    else:
-        values["gather_logits"] = deployment.logits.context
-    if deployment.guided_decoding is not None:
-        values["guided_decoding_guide_types"] = deployment.guided_decoding.guide_types
+    for parameter in PARAMETERS:
+        read = bool(set(engines) & set(parameter.readers))  # which of them will run may not be known
+        told = surest(engines) in parameter.readers and parameter.key not in _ONLY_GIVEN[surest(engines)]
+        if told or (read and is_given(deployment, parameter.key)):
+            values[parameter.name] = value_at(deployment, parameter.key)
+    if "max_batch_size" in values:
+        values["max_batch_size"] = values["max_batch_size"] or deployment.triton.max_batch_size
+    if "max_queue_size" in values:
+        values["max_queue_size"] = values["max_queue_size"] or None
+    if "tokens_per_block" in values:
+        values["tokens_per_block"] = values["tokens_per_block"] or 32
+    if engines == (LLMAPI,) and llm_arguments(deployment):
+        values["extra_args_file"] = LLM_ARGUMENTS_FILE
     return values
+
+
+def _guide_types(guided: GuidedDecodingSettings | None) -> tuple[str, ...]:
+    """The kinds that the engine takes: those that are given, else all that its library knows."""
+    if guided is None:
+        return ()
+    known = "guide_types" in guided.model_fields_set or guided.backend == "xgrammar"
+    return tuple(kind for kind in guided.guide_types if known or kind != STRUCTURAL_TAG)
 
 
 def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
@@ -99,15 +134,13 @@ def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
             "dtype": None if cache.dtype == "auto" else cache.dtype,
         }
     )
-    guided, parallelism = deployment.guided_decoding, deployment.parallelism
+    parallelism = deployment.parallelism
     wanted = {
         "pipeline_parallel_size": parallelism.pp if parallelism.pp > 1 else None,
         "moe_tensor_parallel_size": parallelism.moe_tp,
         "moe_expert_parallel_size": parallelism.moe_ep,
         "max_input_len": deployment.limits.max_input_len,
         "max_num_tokens": deployment.limits.max_num_tokens,
-        "max_beam_width": deployment.limits.max_beam_width if deployment.limits.max_beam_width > 1 else None,
-        "guided_decoding_backend": guided.backend if guided else None,
         "kv_cache_config": cache_config,
     }
     if deployment.scheduler.policy != "guaranteed_no_evict":
@@ -116,21 +149,13 @@ def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
         given = deployment.lora.model_dump(include=set(_PEFT_CACHE), exclude_unset=True)
         wanted["peft_cache_config"] = {_PEFT_CACHE[name]: value for name, value in given.items()}
     arguments = _set(wanted)
-    if "chunked_context" in deployment.scheduler.model_fields_set:
+    if deployment.scheduler.chunked_context is not None:
         arguments["enable_chunked_prefill"] = deployment.scheduler.chunked_context
     return arguments
 
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is False or value not in (None, {}, [], 0)}
-
-
-def value_at(deployment: DeploymentSettings, key: str) -> Any:
-    """The value at a key path; None where a section on the way is not given."""
-    value: Any = deployment
-    for part in key.split("."):
-        value = getattr(value, part, None)
-    return value
 
 
 def _default(key: str) -> Any:

@@ -5,46 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import SpeculativeSettings
+from gateway.repository.engine_parameters import STRUCTURAL_TAG
+from gateway.repository.keys import Found
 
-Found = tuple[str, str, str]
-"""Key path within the deployment, reason, fix."""
+_FP8_ATTENTION = ("fp8", "w4a8_awq", "nvfp4")
 
 
 def find(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions within the settings of one deployment's engine."""
-    yield from _limits(deployment)
     yield from _streaming(deployment)
     yield from _decoding(deployment)
     yield from _kv_cache(deployment)
-    yield from _lora_and_guides(deployment)
-    if deployment.speculative is not None:
-        yield from _speculative(deployment, deployment.speculative)
+    yield from _lora(deployment)
+    yield from _guides(deployment)
     yield from _rest(deployment)
 
 
-def _limits(deployment: DeploymentSettings) -> Iterator[Found]:
-    limits = deployment.limits
-    longest = limits.max_seq_len if isinstance(limits.max_seq_len, int) else None
-    if longest is not None and limits.max_input_len is not None and limits.max_input_len > longest:
-        reason = f"it is {limits.max_input_len}, but max_seq_len, prompt plus answer, is {longest}"
-        yield "limits.max_input_len", reason, f"Take at most {longest - 1}, or a larger max_seq_len."
-    if longest is not None and longest == limits.max_input_len:
-        yield "limits.max_input_len", "it leaves no room for an answer", "Make max_seq_len larger than max_input_len."
-    prompt, step = limits.max_input_len or longest, limits.max_num_tokens
-    whole = deployment.engine == "tensorrt" and not deployment.scheduler.chunked_context
-    if step is not None and prompt is not None and whole and step < prompt:
-        reason = f"a prompt may have {prompt} tokens and is computed at once, but a step has {step}"
-        yield "limits.max_num_tokens", reason, "Set scheduler.chunked_context: true, or raise max_num_tokens."
-    if step is not None and limits.max_batch_size is not None and step < limits.max_batch_size * limits.max_beam_width:
-        reason = f"{limits.max_batch_size} sequences need a token each in a step of {step}"
-        yield "limits.max_num_tokens", reason, "Raise it, or lower max_batch_size."
-
-
 def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
-    if deployment.limits.max_beam_width > 1 and deployment.engine != "tensorrt":
+    if deployment.limits.max_beam_width > 1 and deployment.engine not in ("tensorrt", "llmapi"):
         reason = f"the engine {deployment.engine} searches no beams"
-        yield "limits.max_beam_width", reason, "Leave it 1, or set engine: tensorrt."
+        yield "limits.max_beam_width", reason, "Leave it 1, or set engine: tensorrt or llmapi."
     elif deployment.limits.max_beam_width > 1 and deployment.decoding.mode == "auto":
         reason = (
             "beams are chosen at the end, so they cannot be streamed, and with them the engine decodes by beams alone"
@@ -62,6 +42,9 @@ def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
 
 def _decoding(deployment: DeploymentSettings) -> Iterator[Found]:
     mode, beams = deployment.decoding.mode, deployment.limits.max_beam_width
+    if deployment.engine == "llmapi" and mode not in ("auto", "beam_search"):
+        yield "decoding.mode", "the engine llmapi has no use for it", "Leave it out."
+        return
     if mode in ("top_k", "top_p"):
         reason = f"requests that send {'top_p' if mode == 'top_k' else 'top_k'} come back empty in mode {mode}"
         yield "decoding.mode", reason, "Leave it auto."
@@ -75,35 +58,42 @@ def _decoding(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _kv_cache(deployment: DeploymentSettings) -> Iterator[Found]:
-    cache, build = deployment.kv_cache, deployment.build
-    native = deployment.engine == "tensorrt"
-    longest = deployment.limits.max_seq_len
-    if native and not build.paged_context_fmha:
-        for on, key in (
-            (cache.reuse, "kv_cache.reuse"),
-            (deployment.scheduler.chunked_context, "scheduler.chunked_context"),
-        ):
-            if on:
-                reason = "it needs an engine with paged context attention, and build.paged_context_fmha is false"
-                yield key, reason, "Set build.paged_context_fmha: true, or this to false."
-    if native and cache.reuse and not build.paged_kv_cache:
-        yield "kv_cache.reuse", "only a paged cache has blocks to reuse", "Set build.paged_kv_cache: true."
+    cache = deployment.kv_cache
+    if deployment.engine == "tensorrt":
+        yield from _paged_context(deployment)
+        if cache.reuse and deployment.logits.context is True:  # contract section 2.6
+            reason = "what is reused is not computed again, so its logits are missing, and kv_cache.reuse is true"
+            yield "logits.context", reason, "Set kv_cache.reuse: false, or leave the logits of prompts out."
+        if cache.reuse and not deployment.build.paged_kv_cache:
+            yield "kv_cache.reuse", "only a paged cache has blocks to reuse", "Set build.paged_kv_cache: true."
     if cache.host_memory_bytes and not cache.reuse:
         reason = "only reusable blocks are offloaded, and kv_cache.reuse is false"
         yield "kv_cache.host_memory_bytes", reason, "Set kv_cache.reuse: true, or leave it out."
-    window = max(cache.max_attention_window, default=None)
-    if cache.max_tokens is not None and isinstance(longest, int) and cache.max_tokens < min(longest, window or longest):
-        reason = f"one request of max_seq_len {longest} does not fit into {cache.max_tokens} tokens"
-        yield "kv_cache.max_tokens", reason, "Raise it, or lower max_seq_len."
     if cache.cross_fraction is not None and deployment.encoder is None:
         reason = "cross attention belongs to encoder-decoder models, and there is no encoder"
         yield "kv_cache.cross_fraction", reason, "Leave it out."
 
 
-def _lora_and_guides(deployment: DeploymentSettings) -> Iterator[Found]:
-    lora, guided, native = deployment.lora, deployment.guided_decoding, deployment.engine == "tensorrt"
-    plugin = deployment.build.lora_plugin
-    if lora is not None and native and plugin == "disable":
+def _paged_context(deployment: DeploymentSettings) -> Iterator[Found]:
+    """What needs paged context attention, and what turns it off (TensorRT-LLM's ``builder.py``)."""
+    cache = deployment.kv_cache
+    because, fix = "", "Set build.paged_context_fmha: true, or this to false."
+    if not deployment.build.paged_context_fmha:
+        because = "build.paged_context_fmha is false"
+    elif cache.dtype == "int8":
+        because, fix = "a cache in int8 turns it off", "Leave kv_cache.dtype auto, or set this to false."
+    elif cache.dtype == "fp8" and deployment.model.quantization not in _FP8_ATTENTION:
+        because = f"a cache in fp8 with weights in {deployment.model.quantization} turns it off"
+        fix = f"Set model.quantization to one of {', '.join(_FP8_ATTENTION)}, or this to false."
+    needing = {"kv_cache.reuse": cache.reuse, "scheduler.chunked_context": deployment.scheduler.chunked_context}
+    for key, on in needing.items():
+        if on and because:
+            yield key, f"it needs an engine with paged context attention, and {because}", fix
+
+
+def _lora(deployment: DeploymentSettings) -> Iterator[Found]:
+    lora, plugin = deployment.lora, deployment.build.lora_plugin
+    if lora is not None and deployment.engine == "tensorrt" and plugin == "disable":
         reason = "the engine is built without the LoRA plugin (build.lora_plugin: disable)"
         yield "lora", reason, "Leave build.lora_plugin out, or leave out `lora`."
     if lora is None and plugin not in (None, "disable"):
@@ -117,8 +107,17 @@ def _lora_and_guides(deployment: DeploymentSettings) -> Iterator[Found]:
     if lora is not None and deployment.engine == "llmapi" and lora.prefetch_dir is None:
         reason = "the LLM API takes no adapters from requests, only those of a folder of the server's"
         yield "lora.prefetch_dir", reason, "Name that folder; its subfolders are named by task id."
-    if guided is not None and native:
-        if "guide_types" in guided.model_fields_set:
+
+
+def _guides(deployment: DeploymentSettings) -> Iterator[Found]:
+    guided = deployment.guided_decoding
+    if guided is None:
+        return
+    listed = "guide_types" in guided.model_fields_set
+    if guided.backend == "llguidance" and listed and STRUCTURAL_TAG in guided.guide_types:
+        yield "guided_decoding.guide_types", f"llguidance knows no {STRUCTURAL_TAG}", "Leave it out of the list."
+    if deployment.engine == "tensorrt":
+        if listed:
             yield "guided_decoding.guide_types", "the C++ backend has its own kinds of guides", "Leave it out."
         if guided.backend != "xgrammar":
             reason = f"the C++ backend knows xgrammar only, not {guided.backend}"
@@ -127,33 +126,6 @@ def _lora_and_guides(deployment: DeploymentSettings) -> Iterator[Found]:
             reason = "the C++ backend reads the tokenizer from a file of its own"
             fix = "Make it with examples/generate_xgrammar_tokenizer_info.py and name it."
             yield "guided_decoding.tokenizer_info", reason, fix
-
-
-def _speculative(deployment: DeploymentSettings, speculative: SpeculativeSettings) -> Iterator[Found]:
-    method = speculative.method
-    if deployment.engine != "tensorrt" and method != "draft_target":
-        reason = f"{method} is rendered for TensorRT engines only"
-        yield "speculative.method", reason, "Set engine: tensorrt, or leave it out."
-    if deployment.engine in ("llmapi", "transformers"):
-        reason = f"the engine {deployment.engine} takes no guessed tokens"
-        yield "speculative", reason, "Set engine: tensorrt, or leave it out."
-    belongs = {
-        "draft": "draft_target",
-        "fast_logits": "draft_target",
-        "medusa_choices": "medusa",
-        "eagle_choices": "eagle",
-        **dict.fromkeys(("window_size", "ngram_size", "verification_set_size"), "lookahead"),
-    }
-    for key, owner in belongs.items():
-        if getattr(speculative, key) and owner != method:
-            yield f"speculative.{key}", f"it belongs to method {owner}, and this is {method}", "Leave it out."
-    sizes = (speculative.window_size, speculative.ngram_size, speculative.verification_set_size)
-    if method == "lookahead" and None in sizes:
-        yield "speculative", "lookahead needs its three sizes", "Set window_size, ngram_size and verification_set_size."
-    if deployment.limits.max_beam_width > 1:
-        yield "speculative", "speculative decoding has no beams", "Set limits.max_beam_width: 1."
-    if method == "draft_target" and not deployment.bls.enabled:
-        yield "bls.enabled", "tensorrt_llm_bls drives the draft model", "Leave it true."
 
 
 def _rest(deployment: DeploymentSettings) -> Iterator[Found]:

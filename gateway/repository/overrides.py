@@ -11,7 +11,7 @@ import yaml
 
 from gateway.config.deployment import DeploymentSettings
 from gateway.config.validation import all_keys
-from gateway.repository.vocabulary import BY_NAME
+from gateway.repository.vocabulary import BY_NAME, BY_SPELLING
 
 
 class OverrideError(ValueError):
@@ -50,7 +50,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
 
 
 def _path(key: str) -> list[str]:
-    variable = BY_NAME.get(key)
+    variable = BY_SPELLING.get(key)
     if variable is not None:
         if variable.refused:
             raise OverrideError(f"{key!r} has no place here: {variable.refused}. Leave it out.")
@@ -71,9 +71,9 @@ def _value(key: str, text: str) -> Any:
         return "tensorrt"
     if key.endswith(("data_type", "datatype")):
         return text.removeprefix("TYPE_")
-    if key in ("gpu_device_ids", "triton.gpu_ids"):
+    if key in ("gpu_device_ids", "triton.gpu_ids", "participant_ids", "triton.participant_ids"):
         return [group.split(",") for group in text.split(";")]
-    if key in ("participant_ids", "max_attention_window_size", "kv_cache.max_attention_window", "lora.modules"):
+    if key in ("max_attention_window_size", "kv_cache.max_attention_window", "lora.modules"):
         return text.split(",")
     try:
         value = text if text.startswith("{") else yaml.safe_load(text)  # a tree of choices is no mapping

@@ -10,7 +10,12 @@ Shared = tuple[int, str, str, str]
 
 
 def shared_placement(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """Contradictions of deployments with their GPUs and with each other; index, key, reason and fix."""
+    """Contradictions of deployments with their GPUs and ranks, and with each other; index, key, reason and fix."""
+    yield from _shared_gpus(deployments)
+    yield from _shared_ranks(deployments)
+
+
+def _shared_gpus(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
     natives = [one for one in deployments if one.engine == "tensorrt"]
     used: dict[int, str] = {}
     for index, deployment in enumerate(deployments):
@@ -27,9 +32,6 @@ def shared_placement(deployments: Sequence[DeploymentSettings]) -> Iterator[Shar
         if orchestrated and deployment.parallelism.nodes > 1:
             reason = "the orchestrator mode spawns its workers on one machine"
             yield index, "parallelism.nodes", reason, "Set executor: leader."
-        if triton.participant_ids and not orchestrated:
-            reason = "ranks are given to workers of the orchestrator mode"
-            yield index, "triton.participant_ids", reason, "Set executor: orchestrator, or leave it out."
         for gpu in {gpu for group in triton.gpu_ids for gpu in group}:
             if gpu in used and not _draft_pair(deployment, used[gpu], deployments):
                 reason = f"GPU {gpu} belongs to deployment {used[gpu]!r} already"
@@ -37,6 +39,38 @@ def shared_placement(deployments: Sequence[DeploymentSettings]) -> Iterator[Shar
                 break
         for gpu in {gpu for group in triton.gpu_ids for gpu in group}:
             used.setdefault(gpu, deployment.name)
+
+
+def _shared_ranks(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
+    """Workers that start with the orchestrator, which has rank 0: each has a rank, and each rank from 1 a worker."""
+    key, taken = "triton.participant_ids", {0: ""}
+    natives = [(index, one) for index, one in enumerate(deployments) if one.engine == "tensorrt"]
+    first = next((one.name for _, one in natives if one.triton.participant_ids), None)
+    for index, deployment in natives if first is not None else ():
+        triton, world = deployment.triton, deployment.parallelism.tp * deployment.parallelism.pp
+        sizes = [len(group) for group in triton.participant_ids]
+        instances = max(1, len(triton.gpu_ids))
+        if not sizes:
+            reason = f"the workers of deployment {first!r} are started beforehand, so these must be too"
+            yield index, key, reason, "Give each instance its ranks, or none in any deployment."
+        elif triton.executor != "orchestrator":
+            reason = "ranks are given to workers of the orchestrator mode"
+            yield index, key, reason, "Set executor: orchestrator, or leave it out."
+        elif any(size != world for size in sizes):
+            wrong = next(size for size in sizes if size != world)
+            reason = f"an instance has {wrong} ranks, but tp times pp is {world}"
+            yield index, key, reason, f"Give each instance {world}."
+        elif len(sizes) != instances:
+            reason = f"there are {len(sizes)} groups of ranks, and {instances} instance{'s' * (instances > 1)}"
+            yield index, key, reason, "Give each instance one group."
+        for rank in (rank for group in triton.participant_ids for rank in group):
+            owner = f"belongs to deployment {taken[rank]!r}" if taken.get(rank) else "is the orchestrator's own"
+            if rank in taken:
+                yield index, key, f"rank {rank} {owner}", "Take another rank."
+            taken.setdefault(rank, deployment.name)
+        missing = set(range(1, max(taken) + 1)) - taken.keys()
+        if missing and index == natives[-1][0]:
+            yield index, key, f"no deployment has rank {min(missing)}, which would wait for ever", "Count from 1."
 
 
 def _groups(index: int, deployment: DeploymentSettings) -> Iterator[Shared]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
+from gateway.repository.difference import unfilled_settings
 from gateway.repository.text import from_text
 from gateway.repository.vocabulary import BY_NAME
 
@@ -45,6 +46,7 @@ class ModelFolder:
         versions: names of its version folders.
         lines: of its configuration.
         unfilled: fields of its configuration, and tensors, that hold a value that nobody filled in.
+        unfilled_settings: the same, as `gateway.repository.difference` words settings.
     """
 
     path: Path
@@ -54,6 +56,7 @@ class ModelFolder:
     versions: tuple[str, ...]
     lines: tuple[str, ...] = ()
     unfilled: frozenset[str] = frozenset()
+    unfilled_settings: frozenset[str] = frozenset()
 
     @property
     def file(self) -> Path:
@@ -89,7 +92,8 @@ def _read_model(path: Path) -> ModelFolder:
         config, other = (from_text(_with_stand_ins(text, which)) for which in (0, 1))
     except text_format.ParseError as error:
         return ModelFolder(path, None, str(error), placeholders, versions, lines)
-    return ModelFolder(path, config, "", placeholders, versions, lines, frozenset(_differing(config, other)))
+    unfilled, settings = frozenset(_differing(config, other)), unfilled_settings(config, other)
+    return ModelFolder(path, config, "", placeholders, versions, lines, unfilled, settings)
 
 
 def _differing(config: Any, other: Any) -> Iterator[str]:

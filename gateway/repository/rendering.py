@@ -12,8 +12,8 @@ from gateway.config.deployment import DeploymentSettings
 from gateway.repository.about import about_model
 from gateway.repository.commands import build_script, launch_script
 from gateway.repository.configs import Configs, configurations
-from gateway.repository.contradictions import find_draft
 from gateway.repository.engine_parameters import LLM_ARGUMENTS_FILE, llm_arguments
+from gateway.repository.speculative_rules import find_draft, hands_logits_over
 from gateway.repository.text import to_text
 
 
@@ -50,9 +50,11 @@ def render(
         RenderError: the Python files are not there.
     """
     rendering = Rendering()
+    known = among or deployments
     for deployment in deployments:
-        draft = find_draft(deployment, among or deployments)
-        configs = configurations(deployment, draft.engine_name if draft is not None else None)
+        draft = find_draft(deployment, known)
+        name = draft.engine_name if draft is not None else None
+        configs = configurations(deployment, name, fast_logits=hands_logits_over(deployment, known))
         rendering.configs |= configs
         for name, config in configs.items():
             stock = stock_name(name, deployment)

@@ -72,6 +72,6 @@ def _datatype(tensor: TensorSpec, deployment: DeploymentSettings) -> int:
     elif deployment.engine == "tensorrt":
         if tensor.name == "prompt_embedding_table":
             name = deployment.prompt_table_datatype
-        elif tensor.name == "encoder_input_features" and deployment.encoder is not None:
-            name = deployment.encoder.input_features_datatype
+        elif tensor.name == "encoder_input_features":
+            name = deployment.encoder_features_datatype
     return int(model_config_pb2.DataType.Value(f"TYPE_{name}"))

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.repository.engine_parameters import value_at
-from gateway.repository.engine_rules import Found
+from gateway.repository.keys import Found, value_at
 
 # TensorRT-LLM's lora_manager.py, LORA_MODULE_IDS.
 _LORA_MODULES = (

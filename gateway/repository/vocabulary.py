@@ -58,7 +58,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("max_queue_size", ("preprocessing", *_ENGINE), "triton.max_queue_size", "0"),
     Variable("triton_backend", _ENGINE, "engine", "required"),
     Variable("decoupled_mode", (*_ENGINE, *_BLS), "triton.decoupled", "required"),
-    Variable("encoder_input_features_data_type", _ENGINE, "encoder.input_features_datatype", "required"),
+    Variable("encoder_input_features_data_type", _ENGINE, "encoder_features_datatype", "required"),
     Variable("prompt_embedding_table_data_type", (*_ENGINE, *_BLS), "prompt_table_datatype", "required"),
     _engine("max_beam_width", "limits.max_beam_width", "1"),
     _engine("batching_strategy", "scheduler.batching", "required", parameter="gpt_model_type"),
@@ -77,8 +77,8 @@ VARIABLES: tuple[Variable, ...] = (
     _engine("cancellation_check_period_ms", "runtime.cancellation_check_period_ms", "100"),
     _engine("stats_check_period_ms", "runtime.stats_check_period_ms", "100"),
     _engine("recv_poll_period_ms", "runtime.recv_poll_period_ms", "0"),
-    _engine("iter_stats_max_iterations", "runtime.iter_stats_max_iterations", "the executor's own"),
-    _engine("request_stats_max_iterations", "runtime.request_stats_max_iterations", "the executor's own"),
+    _engine("iter_stats_max_iterations", "runtime.iter_stats_max_iterations", "1000"),
+    _engine("request_stats_max_iterations", "runtime.request_stats_max_iterations", "0"),
     _engine("enable_kv_cache_reuse", "kv_cache.reuse", "true; false up to 0.18"),
     _engine("normalize_log_probs", "decoding.normalize_log_probs", "true"),
     _engine("enable_chunked_context", "scheduler.chunked_context", "false"),
@@ -118,5 +118,8 @@ VARIABLES: tuple[Variable, ...] = (
 """Every variable, in the order of the templates."""
 
 BY_NAME = {variable.name: variable for variable in VARIABLES}
+_SPELLINGS = {variable.parameter: variable for variable in VARIABLES if variable.parameter}
+BY_SPELLING = {**_SPELLINGS, "decoupled": BY_NAME["decoupled_mode"], **BY_NAME}
+"""By every name that upstream's READMEs have for one: the variable's, its parameter's, its field's."""
 ENGINE_PARAMETERS = tuple(variable for variable in VARIABLES if variable.parameter)
 """Those that fill parameters of the C++ backend's model, in its order."""

@@ -11,6 +11,7 @@ from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, EngineOptions, read_abilities
 from gateway.triton.capabilities import capabilities
 from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.encoder import RequestEncoder
 from gateway.triton.dialects.ensemble import EnsembleEngine
 from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.model_view import ModelView
@@ -100,6 +101,10 @@ def _check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -
         raise DiscoveryError(
             f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}"
         )
+    encoder = RequestEncoder(model, spec)
+    for name in sorted(filled):
+        if encoder.declares(name) and (misfit := encoder.misfit(name)):
+            raise DiscoveryError(f"model {model.name!r} cannot be called: {misfit}")
 
 
 _NO_OPTIONS = EngineOptions()

@@ -82,9 +82,11 @@ class _Table:
         self._normalized = (hints.parameter(engine, "normalize_log_probs") or "true").lower() != "false"
 
     def _by(self, tensor: str, note: str = "", limit: int | None = None) -> Capability:
-        """Native where the model declares the tensor."""
+        """Native where the model declares the tensor, with a type that its values can be sent as."""
         if not self._encoder.declares(tensor):
             return _impossible(f"The Triton model {self._model!r} has no input {tensor}.")
+        if misfit := self._encoder.misfit(tensor):
+            return _impossible(f"The Triton model {self._model!r} takes no values for it: {misfit}.")
         return _native(f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
 
     def lengths_and_ends(self) -> dict[str, Capability]:

@@ -32,7 +32,7 @@ _BAD_ADAPTER = re.compile(
 _GUIDE = re.compile(r"guided decoding error|xgrammar|ebnf (?:lexer|parser) error", re.IGNORECASE)
 _NUMBER = re.compile(r"\((\d+)\)")
 # What our engines say of an input that they have no use for; the name is that of a tensor, never of anything secret.
-_NO_USE = re.compile(r"(?:^|: )(\w+)(?::[^:]*)? is not supported by the engine(?:'s sampler)?\.?$")
+_NO_USE = re.compile(r"(?:^|: )(\w+)(?::[^:]*)? is not supported by the engine(?:'s (?:sampler|beam search))?\.?$")
 
 
 class _Rule(NamedTuple):
@@ -91,6 +91,11 @@ _BY_TEXT = (
     _rule(r"gather.{0,30}logits|logits.{0,30}gather", ErrorKind.INVALID_REQUEST, _NO_LOGITS),
     _rule(r"\blora\b", ErrorKind.INVALID_REQUEST, _NO_ADAPTER),
     _rule(r"already in progress", ErrorKind.INTERNAL, _IN_PROGRESS),
+    _rule(
+        r"beam width \d+ is not \d+",  # this project's own, of its LLM API engine
+        ErrorKind.INVALID_REQUEST,
+        "This deployment's engine is for beam searches of one width alone: ask with use_beam_search, and that best_of.",
+    ),
     _rule(r"beam[ _]?width", ErrorKind.INVALID_REQUEST, "This deployment's engine does not do beam search."),
     _rule(
         r"missing .{0,40}input|unexpected inference (?:in|out)put|unexpected shape|unexpected data-?type"

@@ -12,6 +12,7 @@ from typing import Any
 from gateway.triton.model_view import ModelView
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_SPECULATIVE = ("medusa", "redrafter", "lookahead", "eagle")  # what such an engine decodes by, whatever it is told
 
 
 def parameter(model: ModelView | None, name: str, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -91,7 +92,7 @@ def warnings(engine: ModelView | None) -> tuple[str, ...]:
     """Settings of an engine that make answers worse, a sentence each (contract sections 2.1 and 2.5)."""
     found = []
     mode = parameter(engine, "decoding_mode")
-    if mode is not None and mode not in ("auto", "top_k_top_p"):
+    if mode is not None and mode not in ("auto", "top_k_top_p", *_SPECULATIVE):
         found.append(f"decoding_mode is {mode!r}: requests that carry top_p may come back empty; leave it unset")
     normalized = parameter(engine, "normalize_log_probs")
     if engine is not None and "return_log_probs" in engine.inputs and (normalized or "true").lower() != "false":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tritonclient.grpc import model_config_pb2
 
@@ -37,6 +37,7 @@ class ModelView:
         parameters: the configuration's parameters, as strings, unfilled ``${...}`` included.
         steps: the steps of an ensemble; empty for other models.
         backend: the backend's name, empty for an ensemble.
+        datatypes: types of declared inputs by name, as the wire calls them (``BYTES``, not ``STRING``).
     """
 
     name: str
@@ -48,6 +49,7 @@ class ModelView:
     parameters: Mapping[str, str]
     steps: tuple[Step, ...] = ()
     backend: str = ""
+    datatypes: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(config: model_config_pb2.ModelConfig) -> ModelView:
@@ -65,4 +67,10 @@ class ModelView:
                 for step in config.ensemble_scheduling.step
             ),
             backend=config.backend,
+            datatypes={tensor.name: _wire_type(tensor.data_type) for tensor in config.input if tensor.data_type},
         )
+
+
+def _wire_type(number: int) -> str:
+    name = str(model_config_pb2.DataType.Name(number)).removeprefix("TYPE_")
+    return "BYTES" if name == "STRING" else name

@@ -200,3 +200,14 @@ def test_what_cannot_be_compared_with_is_named_and_is_no_difference(folder: Path
     compared = run("repo", "build", "--diff", other)
     assert compared.returncode == 2
     assert said in compared.stderr
+
+
+def test_a_comparison_with_a_folder_looks_at_every_field(folder: Path) -> None:
+    assert run("repo", "build", "-o", "out").returncode == 0
+    file = folder / "out" / "postprocessing" / "config.pbtxt"
+    text = file.read_text().replace("KIND_CPU", "KIND_GPU")
+    file.write_text(text.replace("max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}"))
+    assert run("repo", "build", "--diff", "out").stdout.splitlines() == [
+        "postprocessing: instance_group 1 kind: KIND_CPU rendered, KIND_GPU there",
+        "postprocessing: max_batch_size: 16 rendered, not filled in there",
+    ]

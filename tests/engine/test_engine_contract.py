@@ -93,6 +93,24 @@ def test_top_p_keeps_the_shortest_nucleus(generate: Generate, first_distribution
     assert set(_first_tokens(generate, top_p=float(nucleus))) == set(list(first_distribution)[:3])
 
 
+def test_a_nucleus_shrinks_by_its_decay_down_to_its_least_until_it_is_reset(generate: Generate) -> None:
+    hot: dict[str, object] = {"temperature": 10.0, "top_p": 1.0}
+
+    def second(first: int, **decay: float) -> set[int]:
+        """What follows a token, over seeds."""
+        answers = [_sample(generate, seed, **hot, **decay) for seed in range(150)]
+        return {ids[1] for ids in answers if ids[0] == first}
+
+    first = Counter(_sample(generate, seed, **hot)[0] for seed in range(150)).most_common(1)[0][0]
+    (best,) = second(first, top_p_decay=1e-6)
+    assert best == generate(Request("", [*PROMPT, first], 1))[0].ids[0]
+    free = second(first)
+    assert len(free) > 1
+    assert second(first, top_p_decay=1e-6, top_p_min=1.0) == free
+    assert second(first, top_p_decay=1e-6, top_p_reset_id=first) == free
+    assert second(first, top_p_decay=1.0) == free
+
+
 def test_end_id_ends_and_is_not_in_the_output(generate: Generate, greedy: list[int]) -> None:
     *tokens, last = generate(Request("", PROMPT, 6, end_id=greedy[2], streaming=True))
     assert [response.ids for response in tokens] == [[greedy[0]], [greedy[1]]]

@@ -1,4 +1,4 @@
-"""Every input of the engine that docs/coverage.md lists as refused is refused, by its name."""
+"""Every input of an engine that docs/coverage.md lists as refused or missing is refused, by its name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import pytest
 import wire
 from numpy.typing import NDArray
 from reference.request import RefusedError
+from wire_additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
 
 from gateway.contract import TENSORRT_LLM, TensorSpec
 from gateway.coverage.inputs import INPUTS
+from gateway.coverage.llmapi import LLMAPI
 
 KINDS = {"STRING": object, "LOGITS": np.float32, "FP16": np.float16, "FP32": np.float32, "UINT8": np.uint8}
+
+
+PLAIN: dict[str, NDArray[Any]] = {
+    "input_ids": np.array([[5, 6, 7]], np.int32),
+    "input_lengths": np.array([[3]], np.int32),
+    "request_output_len": np.array([[9]], np.int32),
+}
 
 
 def ones(spec: TensorSpec) -> NDArray[Any]:
@@ -26,10 +35,20 @@ REFUSED = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and INPUTS
 
 @pytest.mark.parametrize("spec", REFUSED, ids=lambda spec: spec.name)
 def test_what_is_listed_as_refused_is_refused(spec: TensorSpec) -> None:
-    inputs = {
-        "input_ids": np.array([[5, 6, 7]], np.int32),
-        "input_lengths": np.array([[3]], np.int32),
-        "request_output_len": np.array([[9]], np.int32),
-    }
     with pytest.raises(RefusedError, match=spec.name.partition("_")[0]):
-        wire.parse(inputs | {spec.name: ones(spec)}, request_id="r", exclude_input=False)
+        wire.parse(PLAIN | {spec.name: ones(spec)}, request_id="r", exclude_input=False)
+
+
+# These say nothing alone: the first needs ids, the others a task, whose adapter the engine has or refuses.
+NOT_BY_THEMSELVES = {"decoder_input_lengths", "lora_weights", "lora_config"}
+MISSING = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and LLMAPI[spec.name][2] == "missing"]
+
+
+@pytest.mark.parametrize(
+    "spec", [spec for spec in MISSING if spec.name not in NOT_BY_THEMSELVES], ids=lambda spec: spec.name
+)
+def test_what_the_llm_api_engine_lacks_is_refused(spec: TensorSpec) -> None:
+    takes = frozenset((BEAMS, LORA, RETENTION, TOP_P_DECAY))
+    value = ones(spec) + ones(spec) if spec.name == "num_return_sequences" else ones(spec)
+    with pytest.raises(RefusedError, match=spec.name.partition("_")[0]):
+        wire.parse(PLAIN | {spec.name: value}, request_id="r", exclude_input=False, takes=takes)

@@ -11,8 +11,19 @@ import numpy as np
 import pytest
 import wire
 from numpy.typing import NDArray
-from reference.request import Guide, Perf, PromptScores, RefusedError, Request, Response
+from reference.request import (
+    Beams,
+    Guide,
+    Perf,
+    PromptScores,
+    RefusedError,
+    Request,
+    Response,
+    RetainedRange,
+    Retention,
+)
 from reference.words import unpack_words
+from wire_additions import BEAMS, RETENTION, TOP_P_DECAY
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -87,6 +98,49 @@ def test_a_missing_tensor_is_named(missing: str) -> None:
         _parse(inputs)
 
 
+DECAY = {"runtime_top_p": np.float32(0.5), "runtime_top_p_decay": np.float32(0.5)}
+
+
+def test_what_only_some_engines_take_is_read() -> None:
+    inputs = _inputs(
+        **DECAY,
+        runtime_top_p_min=np.float32(0.25),
+        runtime_top_p_reset_ids=6,
+        beam_width=4,
+        len_penalty=np.float32(0.5),
+        early_stopping=np.bool_(False),
+        retention_token_range_starts=np.array([[0, 2]], np.int32),
+        retention_token_range_ends=np.array([[2, -1]], np.int32),
+        retention_token_range_priorities=np.array([[90, 10]], np.int32),
+        retention_decode_priority=50,
+    )
+    takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
+    request, _ = wire.parse(inputs, request_id="r", exclude_input=False, takes=takes)
+    sampling = request.sampling
+    assert (sampling.top_p_decay, sampling.top_p_min, sampling.top_p_reset_id) == (0.5, 0.25, 6)
+    assert request.beams == Beams(4, 0.5, None, 0)
+    assert request.retention == Retention((RetainedRange(0, 2, 90, None), RetainedRange(2, None, 10, None)), 50, None)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (DECAY | {"runtime_top_k": 4}, "without runtime_top_k"),
+        ({"runtime_top_p_decay": np.float32(0.5)}, "goes with runtime_top_p"),
+        ({"runtime_top_p": np.float32(0.5), "runtime_top_p_reset_ids": 4}, "no effect without runtime_top_p_decay"),
+        (DECAY | {"runtime_top_p_decay": np.float32(0)}, "runtime_top_p_decay must be above 0, to 1"),
+        (DECAY | {"runtime_top_p_min": np.float32(2)}, "runtime_top_p_min must be above 0, to 1"),
+        ({"beam_width": 0}, "beam_width must be at least 1"),
+        ({"retention_decode_priority": 101}, "from 0 to 100"),
+        ({"retention_token_range_starts": np.zeros((1, 1), np.int32)}, "must be as many"),
+    ],
+)
+def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: str) -> None:
+    takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
+    with pytest.raises(RefusedError, match=words):
+        wire.parse(_inputs(**inputs), request_id="r", exclude_input=False, takes=takes)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -99,7 +153,8 @@ def test_a_missing_tensor_is_named(missing: str) -> None:
         ("prompt_embedding_table", np.zeros((1, 2, 3), np.float16), "prompt_embedding_table"),
         ("draft_input_ids", np.zeros((1, 2), np.int32), "draft_input_ids"),
         ("lookahead_window_size", 3, "lookahead"),
-        ("runtime_top_p_decay", np.float32(0.5), "runtime_top_p_decay"),
+        ("runtime_top_p_decay", np.float32(0.5), "runtime_top_p_decay is not supported"),
+        ("retention_decode_priority", 50, "retention_decode_priority is not supported"),
         ("temperature", np.float32("nan"), "temperature"),
         ("temperature", np.float32(-1), "temperature"),
         ("runtime_top_p", np.float32(1.5), "runtime_top_p"),

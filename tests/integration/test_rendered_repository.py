@@ -12,13 +12,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from kserve import Kserve
 
 from gateway.config.document import read_document
 from gateway.config.validation import validate_deployments
+from gateway.deployment.tiny_model import VOCAB_SIZE
 from gateway.deployment.tritonserver import TritonServer
+from gateway.generation.additions import Matrix, PromptTable
+from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.repository.configs import configurations
 from gateway.repository.contradictions import contradictions
 from gateway.repository.difference import differences
@@ -30,12 +34,15 @@ from gateway.triton.configurations import read_configurations
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 PROMPT = {"text_input": "hello there", "max_tokens": 12}
+LONGEST = 64
 
 
 def settings(model: Path) -> str:
     small = {"model": {"source": str(model)}, "triton": {"max_batch_size": 8}}
     native = {**small, "name": "native", "engine": "tensorrt", "engine_dir": "/engines/tiny", "prefix": "a_"}
-    return yaml.safe_dump({"deployments": [native, {**small, "name": "ours", "engine": "reference", "prefix": "b_"}]})
+    native["prompt_table_datatype"] = "FP32"
+    ours = {**small, "name": "ours", "engine": "reference", "prefix": "b_", "limits": {"max_seq_len": LONGEST}}
+    return yaml.safe_dump({"deployments": [native, ours]})
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +98,36 @@ async def test_the_gateway_reaches_each_by_token_ids(served: tuple[TritonServer,
             await backend.wait_ready(30)
             features = backend.engine.features
             assert (features.path, features.model) == ("tokens", f"{prefix}tensorrt_llm")
+
+
+async def test_a_prompt_table_travels_as_the_model_declares_it(served: tuple[TritonServer, Path]) -> None:
+    """FP32 at the one, FP16 at the other: the engine computes the same of both."""
+    rows = np.random.default_rng(0).normal(size=(3, 64)).astype("<f2")
+    table = PromptTable(Matrix(rows.tobytes(), *rows.shape), 1)
+    greedy, request = Sampling(seed=1, temperature=0.0), Prompt("", (5, 6))
+    answers = []
+    for model, prompt_table in (("a_ensemble", table), ("b_ensemble", table), ("b_ensemble", None)):
+        async with TritonBackend(served[0].grpc_url, model) as backend:
+            await backend.wait_ready(30)
+            asked = GenerationRequest(
+                f"{model}-{len(answers)}", request, 8, greedy, prompt_table=prompt_table, vocab_size=VOCAB_SIZE
+            )
+            answers.append([token async for chunk in backend.engine.generate(asked) for token in chunk.ids])
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_the_reference_engine_takes_its_length_from_the_repository(served: tuple[TritonServer, Path]) -> None:
+    client = Kserve(served[0].grpc_url)
+    try:
+        prompt = list(range(5, 55))
+        asked = {"input_ids": prompt, "input_lengths": len(prompt), "request_output_len": 50}
+        (answer,) = client.stream("b_tensorrt_llm", **asked, exclude_input_in_output=True)
+        assert len(answer.ids) == LONGEST - len(prompt)
+        too_long = {"input_ids": prompt * 2, "input_lengths": 2 * len(prompt), "request_output_len": 50}
+        (refused,) = client.stream("b_tensorrt_llm", **too_long)
+        assert "exceeds maximum input length" in refused.error
+    finally:
+        client.close()
 
 
 async def test_a_running_server_is_compared_with_the_file(served: tuple[TritonServer, Path], repository: Path) -> None:

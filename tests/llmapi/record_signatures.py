@@ -8,8 +8,8 @@ that very release. With the REF ``-`` it is a folder of either without git; its 
 the files are from, by their paths or by names of the table, and as ``ref`` for all.
 
 Sources are parsed, never imported. What is not found is left out and named on standard error; the tests say whether it
-matters. What is recorded here is kept: bindings of C++ (`RequestPerfMetrics` and its parts) have no Python source, and
-their names are transcribed from upstream's tests of the bindings.
+matters. What is recorded here is kept: bindings of C++ (`RequestPerfMetrics` and its parts, `KvCacheRetentionConfig`)
+have no Python source; their names are transcribed from the bindings and from upstream's tests of them.
 
 What the table holds: 1.0.0 and 1.2.1 are exact but for `LoraConfig`, whose module has no page, and which is the nearest
 that was found. ``main`` is exact for the release candidate 1.3.0rc26 where a page of its sources was found, and else of
@@ -58,6 +58,8 @@ METHODS = {
     "RequestOutput.outputs": ("tensorrt_llm/executor/result.py", ("GenerationResultBase",)),
     "RequestOutput.__anext__": ("tensorrt_llm/executor/result.py", ("GenerationResult",)),
 }
+# Private fields that the engine sets, as their name in the table: source file, class.
+FIELDS = {"SamplingParams._bad_word_ids": ("tensorrt_llm/sampling_params.py", "SamplingParams")}
 
 
 def main() -> None:
@@ -65,10 +67,10 @@ def main() -> None:
     repository, ref, version = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     given = json.loads(read_file(repository, ref, "sources.json") or "{}") if ref == "-" else {}
-    names = {**DATA_CLASSES, **METHODS}
+    names = {**DATA_CLASSES, **METHODS, **FIELDS}
     kept = table.get(version, {}).get("signatures", {})
     recorded: dict[str, Any] = {name: entry for name, entry in kept.items() if name not in names}
-    for name, (first, classes) in names.items():
+    for name, (first, classes) in {**DATA_CLASSES, **METHODS}.items():
         for path in (first, *MOVED.get(first, ())):
             modules = classes_of(read_source(repository, ref, path))
             found = [modules[one] for one in classes if one in modules]
@@ -78,6 +80,12 @@ def main() -> None:
                 break
         else:
             sys.stderr.write(f"{version}: no {name} in {first}\n")
+    for name, (path, owner) in FIELDS.items():
+        node = classes_of(read_source(repository, ref, path)).get(owner)
+        if node is not None and name.partition(".")[2] in annotated(node):
+            recorded[name] = {"source": given.get(path, path), "parameters": {}}
+        else:
+            sys.stderr.write(f"{version}: no {name} in {path}\n")
     note = sys.argv[4] if len(sys.argv) > 4 else ""
     table[version] = {"ref": given.get("ref", ref), "note": note, "signatures": recorded}
     TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
@@ -109,6 +117,12 @@ def source_of_page(page: str) -> str:
 def classes_of(source: str) -> dict[str, ast.ClassDef]:
     """Classes of a module by name."""
     return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+
+
+def annotated(node: ast.ClassDef) -> set[str]:
+    """Names of the annotated fields of a class, private ones among them."""
+    fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
+    return {target.id for target in fields if isinstance(target, ast.Name)}
 
 
 def field_parameters(classes: list[ast.ClassDef]) -> dict[str, Any] | None:

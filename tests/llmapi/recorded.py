@@ -6,6 +6,7 @@ import json
 import os
 import types
 import typing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Dict, List, Literal, Optional, Union  # noqa: UP035 - names in recorded annotations
 
@@ -14,10 +15,22 @@ VERSION = os.environ.get("STANDIN_SIGNATURES", "1.2.1")
 RELEASES = {"1.0.0": "1.0.0", "1.2.1": "1.2.1", "main": "1.3.0rc26"}
 """What each recorded version calls itself."""
 
+BINDINGS = "1.2.1"
+"""The version whose bindings of C++ are recorded; the others have the same names."""
+
 TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("signatures.json").read_text(encoding="utf-8"))
 # What annotations are read with; one that names anything else is not checked.
 NAMES: dict[str, Any] = {"Any": Any, "Dict": Dict, "List": List, "Literal": Literal}  # noqa: UP006
-NAMES |= {"Optional": Optional, "Union": Union, "int": int, "float": float, "str": str, "bool": bool, "Path": Path}
+NAMES |= {
+    "timedelta": timedelta,
+    "Optional": Optional,
+    "Union": Union,
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "Path": Path,
+}
 
 
 class SignatureError(TypeError):

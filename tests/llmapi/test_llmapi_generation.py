@@ -5,9 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import wire
+from llmapi.beams import BeamSearch
 from llmapi.generation import EngineError, Generation
-from reference.request import Request, Response
+from reference.request import Beam, Beams, Request, Response
 
 END = 2
 
@@ -115,3 +118,80 @@ def test_cancel_repeats_nothing() -> None:
     generation, _ = run(streaming(), output([3]))
     assert generation.cancel().ids == []
     assert generation.cancel().finish == "cancelled"
+
+
+def rows(*values: float) -> np.ndarray[Any, Any]:
+    return np.array([[value] * 4 for value in values], np.float32)
+
+
+def step(ids: list[int], logits: Any, finish: str | None = None, context: Any = None) -> SimpleNamespace:
+    given = SimpleNamespace(token_ids=ids, logprobs=None, finish_reason=finish, generation_logits=logits)
+    return SimpleNamespace(outputs=[given], finished=finish is not None, context_logits=context)
+
+
+def logits_of(answer: Response | None) -> Any:
+    assert answer is not None
+    return None if answer.logits is None else answer.logits[:, 0].tolist()
+
+
+def test_streamed_logits_are_those_of_the_new_tokens() -> None:
+    generation = Generation(streaming(generation_logits=True), np.asarray, 9)
+    told = [generation.step(step([3], rows(1))), generation.step(step([3, 4], rows(2)))]
+    end = generation.step(step([3, 4, END], rows(3), "stop"))
+    assert [logits_of(answer) for answer in told] == [[1], [2]]
+    assert (logits_of(end), end and end.ids) == ([], [])
+
+
+@pytest.mark.parametrize("stop_words", [(), ((4, 5),)], ids=["at the end", "followed step by step"])
+def test_logits_of_a_whole_answer_end_in_zeros(stop_words: tuple[tuple[int, ...], ...]) -> None:
+    request = Request("r", [7, 8], 4, end_id=END, generation_logits=True, stop_words=stop_words)
+    generation = Generation(request, np.asarray, 4)
+    if not stop_words:
+        assert logits_of(generation.step(step([3, 4, END], rows(1, 2, 3), "stop"))) == [1, 2, 0, 0]
+        return
+    assert generation.step(step([3], rows(1))) is None
+    assert logits_of(generation.step(step([3, 4, END], rows(2, 3), "stop"))) == [1, 2, 0, 0]
+
+
+def test_logits_that_do_not_fit_their_tokens_are_an_error() -> None:
+    generation = Generation(streaming(generation_logits=True), np.asarray, 9)
+    with pytest.raises(EngineError, match="return_generation_logits: the engine gave logits of 0 tokens for 1"):
+        generation.step(step([3], None))
+
+
+def test_logits_of_the_prompt_come_once_and_whole() -> None:
+    generation = Generation(streaming(context_logits=True), np.asarray, 9)
+    first, last = (generation.step(step(ids, None, end, rows(1, 2))) for ids, end in (([3], None), ([3, 4], "length")))
+    assert first
+    assert first.prompt
+    assert first.prompt.logits is not None
+    assert first.prompt.logits[:, 0].tolist() == [1, 2]
+    assert last
+    assert last.prompt is None
+    partly = Generation(streaming(context_logits=True), np.asarray, 9)
+    with pytest.raises(EngineError, match="return_context_logits: the engine gave logits of 1 of the prompt's 2"):
+        partly.step(step([3], None, None, rows(1)))
+
+
+def beam(ids: list[int], logprobs: list[Any], finish: str = "length") -> SimpleNamespace:
+    return SimpleNamespace(token_ids=ids, logprobs=logprobs, finish_reason=finish)
+
+
+def test_beams_come_at_the_end_in_their_order() -> None:
+    request = Request("r", [7], 3, end_id=END, beams=Beams(2), log_probs=True, echo=True)
+    search = BeamSearch(request)
+    assert search.step(SimpleNamespace(finished=False, outputs=[])) is None
+    beams = [beam([3, END], [{3: -0.5}, {END: -1.0}], "stop"), beam([4, 5], [-0.25, -2.0])]
+    answer = search.step(SimpleNamespace(finished=True, outputs=beams))
+    assert answer
+    assert answer.beams == (Beam([7, 3], [-0.5]), Beam([7, 4, 5], [-0.25, -2.0]))
+    assert (answer.final, answer.finish, answer.ids) == (True, "stop", [])
+    tensors = wire.to_tensors(answer, wire.Wanted(num_output_tokens=True))
+    assert tensors["output_ids"].tolist() == [[[7, 3, -1], [7, 4, 5]]]
+    assert tensors["sequence_length"].tolist() == [[2, 3]]
+    assert tensors["output_log_probs"].tolist() == [[[-0.5, 0.0], [-0.25, -2.0]]]
+    assert tensors["cum_log_probs"].tolist() == [[-0.5, -2.25]]
+    assert tensors["num_output_tokens"].tolist() == [[5]]
+    with pytest.raises(EngineError, match="beam_width is 2, the engine gave 1 beams"):
+        BeamSearch(request).step(SimpleNamespace(finished=True, outputs=beams[:1]))
+    assert search.cancel().finish == "cancelled"

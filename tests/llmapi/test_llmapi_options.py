@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llmapi.options import Options, choose_sampler, llm_arguments, read_options
-from llmapi.sampling import sampling_arguments, sampling_strategy
-from reference.request import RefusedError, Request, Sampling
+from llmapi.extensions import Extensions
+from llmapi.options import Options, choose_sampler, llm_arguments, read_options, visible_gpus
+from llmapi.sampling import sampling_arguments, sampling_strategy, set_bad_words
+from reference.request import Beams, RefusedError, Request, Sampling
 
 
 @pytest.fixture
@@ -104,6 +105,51 @@ def test_sampler(version: str, field: str, wanted: str | None, arguments: dict[s
     assert (choice.arguments, choice.applies_penalties) == (arguments, applies)
 
 
+@pytest.mark.parametrize(
+    ("version", "wanted", "wide", "beam_log_probs"),
+    [
+        ("1.0.0", None, True, False),
+        ("1.2.1", None, True, False),
+        ("1.2.1", "TorchSampler", False, False),
+        ("1.3.0rc24", None, False, False),
+        ("1.3.0rc26", None, True, True),
+        ("1.4.0", "TorchSampler", True, True),
+    ],
+)
+def test_what_a_sampler_takes_beside_the_usual(
+    version: str, wanted: str | None, wide: bool, beam_log_probs: bool
+) -> None:
+    """TRTLLMSampler hands everything to TensorRT-LLM's C++ decoder; TorchSampler took it over in 1.3, bit by bit."""
+    choice = choose_sampler(version, {"sampler_type": None}, wanted)
+    assert (choice.is_wide, choice.beam_log_probs) == (wide, beam_log_probs)
+
+
+def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder: Path) -> None:
+    options = read_options({}, {"max_beam_width": "4"}, folder)
+    assert options.max_beam_width == 4
+    arguments = llm_arguments(options, folder, choose_sampler("1.2.1", {"sampler_type": None}, None), KvCache)
+    told = {name: arguments[name] for name in ("max_beam_width", "disable_overlap_scheduler", "cuda_graph_config")}
+    assert told == {"max_beam_width": 4, "disable_overlap_scheduler": True, "cuda_graph_config": None}
+    with pytest.raises(RuntimeError, match="max_beam_width is 4, and the sampler"):
+        llm_arguments(options, folder, choose_sampler("1.2.1", {"sampler_type": None}, "TorchSampler"), KvCache)
+    file = folder / "extra.json"
+    file.write_text('{"max_beam_width": 3}')
+    assert read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {"max_beam_width": "1"}, folder).max_beam_width == 3
+
+
+def test_each_instance_sees_its_own_gpus(folder: Path) -> None:
+    parameters = {"gpu_device_ids": "0, 1;4,5", "tensor_parallel_size": "2"}
+    options = read_options({}, parameters, folder)
+    assert [visible_gpus(options, f"tensorrt_llm_0_{number}") for number in (0, 1)] == ["0,1", "4,5"]
+    with pytest.raises(RuntimeError, match="gpu_device_ids has 2 groups, and this is instance 3"):
+        visible_gpus(options, "tensorrt_llm_0_2")
+    with pytest.raises(RuntimeError, match="the GPUs 0,1, and the engine takes 4"):
+        visible_gpus(dataclasses.replace(options, extra={"pipeline_parallel_size": 2}), "tensorrt_llm_0_0")
+    assert visible_gpus(read_options({}, {}, folder), "tensorrt_llm_0_0") is None
+    with pytest.raises(RuntimeError, match="LLM_GPU_IDS is '0;x'"):
+        read_options({"LLM_GPU_IDS": "0;x"}, {}, folder)
+
+
 def test_a_sampler_that_is_gone_is_refused() -> None:
     assert choose_sampler("1.4.0", {}, "TorchSampler").applies_penalties
     with pytest.raises(RuntimeError, match=r"LLM_SAMPLER_TYPE .* TensorRT-LLM 1\.4\.0 does not have"):
@@ -133,8 +179,8 @@ def arguments_of(request: Request, *, applies_penalties: bool = True) -> dict[st
 
 def test_without_end_id_nothing_ends_and_nothing_is_suppressed() -> None:
     arguments = arguments_of(Request("r", [1], 3, sampling=Sampling(min_tokens=2)))
-    assert (arguments["end_id"], arguments["ignore_eos"], arguments["pad_id"]) == (-1, True, 0)
-    assert "min_tokens" not in arguments
+    assert (arguments["end_id"], arguments["pad_id"]) == (-1, 0)
+    assert not {"min_tokens", "ignore_eos"} & arguments.keys(), "ignore_eos drops the stop words in 1.3"
 
 
 def test_stop_words_of_one_token_stop_the_engine_and_stay() -> None:
@@ -165,9 +211,63 @@ def test_what_the_llm_api_is_not_asked_for_is_refused() -> None:
         arguments_of(Request("r", [1], 3, sampling=Sampling(min_p=0.5)))
 
 
-def test_long_bad_words_are_refused() -> None:
+def test_long_bad_words_are_refused_where_they_would_be_dropped() -> None:
+    sampling = Sampling(bad_words=((3, 4), (5,)))
     with pytest.raises(RefusedError, match="bad_words_list"):
-        arguments_of(Request("r", [1], 3, sampling=Sampling(bad_words=((3, 4),))))
+        arguments_of(Request("r", [1], 3, sampling=sampling))
+
+    class Params:
+        bad: Any = None
+        _bad_word_ids: Any = None
+
+        def _get_bad_words(self) -> Any:
+            return [] if self.bad is None else self._bad_word_ids
+
+    params = Params()
+    set_bad_words(params, sampling)
+    assert params._get_bad_words() == [[3, 4], [5]]
+    with pytest.raises(RefusedError, match="takes no bad word of more than one token"):
+        set_bad_words(type("Deaf", (Params,), {"_get_bad_words": lambda _: []})(), sampling)
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        (Request("r", [1], 3, sampling=Sampling(top_p=0.9, top_p_decay=0.5)), "runtime_top_p_decay"),
+        (Request("r", [1], 3, context_logits=True), "return_context_logits"),
+        (Request("r", [1], 3, generation_logits=True), "return_generation_logits"),
+        (Request("r", [1], 3, beams=Beams(2)), "beam width 2 is larger than the maximum beam width 1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_the_engine_does_not_have_is_refused(request_: Request, name: str) -> None:
+    with pytest.raises(RefusedError, match=name):
+        arguments_of(request_)
+
+
+def test_what_does_not_go_with_beams_is_refused() -> None:
+    four = Extensions(beams=4)
+
+    def asked(**more: Any) -> dict[str, Any]:
+        request = Request("r", [1], 3, **{"beams": Beams(4)} | more)
+        return sampling_arguments(request, max_tokens=3, applies_penalties=True, to_tensor=list, extensions=four)
+
+    assert asked()["best_of"] == asked()["n"] == 4
+    sampled = asked(sampling=Sampling(temperature=0.5, top_k=3, top_p=0.5, seed=7))
+    assert not {"top_k", "top_p", "seed"} & sampled.keys()
+    assert sampled["temperature"] == 0.5
+    for name, more in {
+        "beam width 1 is not 4": {"beams": Beams()},
+        "beam width 2 is not 4": {"beams": Beams(2)},
+        "beam width 5 is larger": {"beams": Beams(5)},
+        "streaming": {"streaming": True},
+        "return_log_probs": {"log_probs": True},
+        "num_top_log_probs": {"top_log_probs": 2},
+        "stop_words_list": {"stop_words": ((5, 6),)},
+        "runtime_top_p_decay": {"sampling": Sampling(top_p=0.5, top_p_decay=0.5)},
+    }.items():
+        with pytest.raises(RefusedError, match=name):
+            asked(**more)
 
 
 def test_parameters_of_a_rendered_repository(tmp_path: Path) -> None:

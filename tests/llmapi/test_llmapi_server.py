@@ -203,10 +203,9 @@ def test_stop_of_an_unknown_id_is_harmless(server: Server) -> None:
         ({"tokens": 0}, "request_output_len must be at least 1"),
         ({"end_id": 267}, "end_id must be within the vocabulary"),
         ({"beam_width": 2}, "Requested beam width 2 is larger than the maximum beam width 1"),
-        ({"bad_words_list": packed([1, 2])}, "bad_words_list: the LLM API takes no bad word of more than one"),
         ({"embedding_bias": np.zeros((1, 5), np.float32)}, "embedding_bias must have 267 values, not 5"),
         ({"guided_decoding_guide_type": "json"}, "GuidedDecoder is not set up"),
-        ({"return_generation_logits": True}, "return_generation_logits"),
+        ({"lookahead_window_size": 4}, "lookahead decoding is not supported by the engine"),
         ({"lora_task_id": np.array([[5]], np.uint64)}, "lora: the engine was not built with the LoRA plugin"),
         ({"draft_input_ids": [5]}, "draft_input_ids: the engine does not accept draft tokens"),
     ],
@@ -254,6 +253,9 @@ def test_other_versions_answer_the_same(
     with serve(STANDIN_SIGNATURES=version) as server:
         mine, other = (one.client.stream(MODEL, **wanted) for one in (server, reference))
         assert ids(mine) == ids(other)
+        word = packed(ids(mine)[4:5])
+        stopped, other = (one.client.stream(MODEL, **inputs(stop_words_list=word)) for one in (server, reference))
+        assert (ids(stopped), stopped[-1].finish_reason) == (ids(other), other[-1].finish_reason)
         (built,) = server.events("LLM")
         assert {name: built.get(name) for name in sampler} == sampler
 

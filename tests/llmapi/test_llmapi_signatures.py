@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 import record_signatures
 import recorded
 from llmapi.engine import generate_arguments
+from llmapi.extensions import Extensions
 from llmapi.options import Options, choose_sampler, llm_arguments
 from llmapi.sampling import sampling_arguments
-from reference.request import Request, Sampling
+from reference.request import Beams, Request, Retention, Sampling
 
 from gateway.config.deployment import DeploymentSettings
 from gateway.repository.contradictions import contradictions
@@ -34,24 +36,39 @@ EVERYTHING = Sampling(
     bias=np.zeros(8, np.float32),
     bad_words=((5,), (6,)),
 )
+DECAYING = Sampling(top_p=0.9, top_p_decay=0.5, top_p_min=0.25, top_p_reset_id=3, min_p=0.1)
+BEAMS = Beams(4, length_penalty=0.5, diversity_rate=0.25, early_stopping=1)
+WIDE = Extensions(to_array=np.asarray, min_p=True, top_p_decay=True, beam_log_probs=True, long_bad_words=True)
 REQUESTS = [
     Request("a", [1, 2], 5, end_id=2, sampling=EVERYTHING, stop_words=((3,), (4, 5)), log_probs=True, top_log_probs=5),
     Request("b", [1, 2], 5),
     Request("c", [1, 2], 5, end_id=2, sampling=Sampling(top_p=0.5), streaming=True, log_probs=True),
+    Request("d", [1, 2], 5, sampling=DECAYING, context_logits=True, generation_logits=True),
+    Request("e", [1, 2], 5, sampling=Sampling(temperature=0.5), beams=BEAMS, log_probs=True),
+    Request("f", [1, 2], 5, sampling=Sampling(bad_words=((5, 6), (7,)))),
 ]
 
 
 @every_version
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
 def test_sampling_arguments_fit(version: str, request_: Request) -> None:
-    arguments = sampling_arguments(request_, max_tokens=5, applies_penalties=True, to_tensor=lambda array: array)
+    extensions = replace(WIDE, beams=request_.beams.width)
+    arguments = sampling_arguments(
+        request_, max_tokens=5, applies_penalties=True, to_tensor=lambda array: array, extensions=extensions
+    )
     recorded.check_call("SamplingParams", arguments, version)
 
 
 @every_version
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
 def test_generate_arguments_fit(version: str, request_: Request) -> None:
-    recorded.check_call("LLM.generate_async", generate_arguments(request_, object()), version)
+    more = Extensions(retention=lambda _: object()).generate_arguments(replace_retention(request_))
+    assert list(more) == ["kv_cache_retention_config"]
+    recorded.check_call("LLM.generate_async", generate_arguments(request_, object()) | more, version)
+
+
+def replace_retention(request: Request) -> Request:
+    return replace(request, retention=Retention(decode_priority=50))
 
 
 def cache_of(version: str) -> type[dict[str, Any]]:
@@ -61,6 +78,18 @@ def cache_of(version: str) -> type[dict[str, Any]]:
         model_fields = recorded.parameters("KvCacheConfig", version)
 
     return KvCacheConfig
+
+
+@every_version
+def test_arguments_for_beams_fit(version: str) -> None:
+    options = Options(max_seq_len=100, vocab_size=8, max_beam_width=4)
+    known = recorded.parameters("TorchLlmArgs", version)
+    sampler = choose_sampler(recorded.RELEASES[version], known, None)
+    arguments = llm_arguments(options, Path("model"), sampler, cache_of(version))
+    assert arguments["max_beam_width"] == 4
+    assert ("cuda_graph_config" in arguments) == (version != "main")
+    for name in set(arguments) - {"kv_cache_config", "model", "skip_tokenizer_init"}:
+        assert recorded.fits(arguments[name], known[name]["type"]), name
 
 
 @every_version
@@ -142,14 +171,17 @@ def test_arguments_of_a_deployment_fit(version: str) -> None:
 
 @every_version
 def test_what_is_read_exists(version: str) -> None:
-    assert {"token_ids", "logprobs", "finish_reason"} <= set(recorded.parameters("CompletionOutput", version))
+    assert {"token_ids", "logprobs", "finish_reason", "generation_logits"} <= set(
+        recorded.parameters("CompletionOutput", version)
+    )
     assert "logprob" in recorded.parameters("Logprob", version)
     for method in ("abort", "finished", "outputs", "context_logits", "__anext__"):
         assert recorded.parameters(f"RequestOutput.{method}", version) == {}
 
 
 def test_the_table_is_whole_and_names_its_sources() -> None:
-    wanted = record_signatures.DATA_CLASSES.keys() | record_signatures.METHODS.keys()
+    recorder = record_signatures
+    wanted = recorder.DATA_CLASSES.keys() | recorder.METHODS.keys() | recorder.FIELDS.keys()
     missing = {version: wanted - entry["signatures"].keys() for version, entry in recorded.TABLE.items()}
     assert missing == {"1.0.0": set(), "1.2.1": set(), "main": {"LLM.shutdown"}}
     for version, entry in recorded.TABLE.items():

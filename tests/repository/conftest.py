@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"
 SMALL: dict[str, Any] = {
     "name": "small",
     "engine": "tensorrt",
-    "model": {"source": "/models/small", "heads": 32, "kv_heads": 8, "layers": 32},
+    "model": {"source": "/models/small", "family": "llama", "heads": 32, "kv_heads": 8, "layers": 32},
     "engine_dir": "/engines/small",
 }
 

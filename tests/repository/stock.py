@@ -9,13 +9,29 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
+Values = dict[str, dict[str, str]]
 UPSTREAM: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("upstream.json").read_text())
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
-def filled_by_hand(version: str, values: dict[str, dict[str, str]]) -> dict[str, Any]:
+def filled_by_hand(version: str, values: Values) -> dict[str, Any]:
     """ModelConfig by model, with ``values`` by model and variable; variables without a value stay as they are."""
     return {model: _fill(model, facts, values.get(model, {})) for model, facts in UPSTREAM[version].items()}
+
+
+def renamed(configs: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """The same models under other names, as somebody calls them who copies the folders of a second deployment."""
+    for config in configs.values():
+        config.name = names.get(config.name, config.name)
+        for step in config.ensemble_scheduling.step:
+            step.model_name = names.get(step.model_name, step.model_name)
+    return {config.name: config for config in configs.values()}
+
+
+def is_image(setting: str) -> bool:
+    """Tensors and parameters of pictures and videos: preprocessing here is for text."""
+    image = ("IMAGE", "VIDEO", "PIXEL", "ASPECT_RATIO", "CROSS_ATTENTION", "ATTENTION_MASK", "VISION")
+    return any(word in setting for word in image)
 
 
 def _fill(model: str, facts: dict[str, Any], values: dict[str, str]) -> Any:
@@ -29,7 +45,7 @@ def _fill(model: str, facts: dict[str, Any], values: dict[str, str]) -> Any:
     if values.get("decoupled_mode", "").lower() == "true":
         config.model_transaction_policy.decoupled = True
     if facts["batching"]:
-        config.dynamic_batching.SetInParent()
+        config.dynamic_batching.default_queue_policy.max_queue_size = int(values.get("max_queue_size", "0"))
     for kind in ("input", "output"):
         for name, tensor in facts[f"{kind}s"].items():
             entry = getattr(config, kind).add(name=name, data_type=_type(name, tensor, values), dims=tensor["dims"])

@@ -19,9 +19,12 @@ from gateway.triton.assembly import Models, check
 from gateway.triton.model_view import ModelView
 
 BEAMS = {"limits": {"max_beam_width": 4}}
+CHUNKED = {"scheduler": {"chunked_context": True}}
+LOOKAHEAD = {"method": "lookahead", "window_size": 7, "ngram_size": 7, "verification_set_size": 7}
+RANKS = {"executor": "orchestrator", "gpu_ids": [[0]]}
 SEARCH = {**BEAMS, "decoding": {"mode": "beam_search"}}
-LLMAPI: dict[str, Any] = {"engine": "llmapi", "engine_dir": None}
-REFERENCE: dict[str, Any] = {"engine": "reference", "engine_dir": None}
+LLMAPI: dict[str, Any] = {"engine": "llmapi", "engine_dir": None, "model": {"family": None}}
+REFERENCE: dict[str, Any] = {"engine": "reference", "engine_dir": None, "model": {"family": None}}
 
 
 def said(deployments: Any) -> dict[str, tuple[str, str]]:
@@ -33,7 +36,10 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
     [
         ({"limits": {"max_input_len": 9, "max_seq_len": 8}}, "limits.max_input_len", "it is 9, but max_seq_len"),
         ({"limits": {"max_input_len": 8, "max_seq_len": 8}}, "limits.max_input_len", "no room for an answer"),
+        ({"limits": {"max_input_len": 9000}, "model": {"max_positions": 8192}}, "limits.max_input_len", "8192"),
         ({"limits": {"max_seq_len": 4096, "max_num_tokens": 512}}, "limits.max_num_tokens", "computed at once"),
+        ({"limits": {"max_input_len": 15000}}, "limits.max_num_tokens", "a step has 8192 where trtllm-build is told"),
+        ({"limits": {"max_seq_len": 16384}}, "limits.max_num_tokens", "a prompt may have 16384 tokens"),
         ({"limits": {"max_batch_size": 600, "max_num_tokens": 512}}, "limits.max_num_tokens", "a token each"),
         ({"parallelism": {"tp": 3}}, "parallelism.tp", "32 attention heads cannot be shared by 3 GPUs"),
         ({"parallelism": {"tp": 8}, "model": {"kv_heads": 5}}, "parallelism.tp", "5 heads of keys and values"),
@@ -41,7 +47,8 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"parallelism": {"tp": 2, "nodes": 4}}, "parallelism.nodes", "2 GPUs cannot be spread over 4 machines"),
         ({"limits": {"max_seq_len": 99}, "model": {"max_positions": 64}}, "limits.max_seq_len", "64 positions"),
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
-        ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "the engine llmapi searches no beams"),
+        ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "cannot be streamed"),
+        ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference searches no beams"),
         ({"triton": {"decoupled": False}}, "triton.decoupled", "serves no model that is not decoupled"),
         ({**SEARCH, "triton": {"decoupled": False}}, "triton.decoupled", "serves no model that is not decoupled"),
         ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "overtake"),
@@ -51,7 +58,30 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"build": {"paged_context_fmha": False}}, "kv_cache.reuse", "paged context attention"),
         ({"kv_cache": {"reuse": False, "host_memory_bytes": 1}}, "kv_cache.host_memory_bytes", "reusable blocks"),
         ({"kv_cache": {"max_tokens": 99}, "limits": {"max_seq_len": 100}}, "kv_cache.max_tokens", "does not fit"),
+        (
+            {"kv_cache": {"max_tokens": 100}, "limits": {"max_input_len": 2048}},
+            "kv_cache.max_tokens",
+            "2048 does not fit",
+        ),
+        (
+            {"kv_cache": {"sink_tokens": 200, "max_attention_window": [4096, 100]}},
+            "kv_cache.sink_tokens",
+            "leave no room in a window of 100",
+        ),
+        ({"kv_cache": {"tokens_per_block": 33}}, "kv_cache.tokens_per_block", "33 is no power of two"),
+        ({**LLMAPI, "kv_cache": {"tokens_per_block": 48}}, "kv_cache.tokens_per_block", "48 is no power of two"),
         ({"kv_cache": {"cross_fraction": 0.5}}, "kv_cache.cross_fraction", "no encoder"),
+        ({"logits": {"context": True}}, "logits.context", "kv_cache.reuse is true"),
+        (
+            {"kv_cache": {"dtype": "int8"}, "model": {"quantization": "int8_sq"}},
+            "kv_cache.reuse",
+            "a cache in int8 turns it off",
+        ),
+        (
+            {"kv_cache": {"dtype": "fp8", "reuse": False}, "model": {"quantization": "int4_awq"}, **CHUNKED},
+            "scheduler.chunked_context",
+            "a cache in fp8 with weights in int4_awq turns it off",
+        ),
         ({"lora": {}, "build": {"lora_plugin": "disable"}}, "lora", "without the LoRA plugin"),
         ({"lora": {"max_rank": 128}}, "lora.max_rank", "larger than max_adapter_size 64"),
         ({"guided_decoding": {}}, "guided_decoding.tokenizer_info", "from a file of its own"),
@@ -61,19 +91,87 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "xgrammar only",
         ),
         ({"speculative": {"method": "lookahead"}}, "speculative", "its three sizes"),
+        (
+            {"speculative": {**LOOKAHEAD, "max_draft_tokens": 8}},
+            "speculative.max_draft_tokens",
+            "lookahead's three sizes make it 83",
+        ),
+        (
+            {"speculative": LOOKAHEAD, "logits": {"context": True}, "kv_cache": {"reuse": False}},
+            "logits.context",
+            "gathers no logits of prompts in an engine that takes guessed tokens",
+        ),
+        (
+            {"speculative": LOOKAHEAD, "decoding": {"mode": "top_k_top_p"}},
+            "decoding.mode",
+            "an engine of method lookahead decodes by lookahead alone",
+        ),
+        (
+            {"speculative": {"method": "draft_target", "draft": "x"}},
+            "speculative.max_draft_tokens",
+            "nothing says how many",
+        ),
+        (
+            {"speculative": {"method": "eagle", "max_draft_tokens": 300}},
+            "speculative.max_draft_tokens",
+            "EAGLE guesses 256 tokens at most",
+        ),
+        (
+            {"speculative": {"method": "eagle"}, "limits": {"max_batch_size": 600}},
+            "limits.max_batch_size",
+            "EAGLE has 512",
+        ),
         ({"speculative": {"method": "medusa", "draft": "x"}}, "speculative.draft", "belongs to method draft_target"),
         ({"speculative": {"method": "draft_target", "draft": "x"}}, "speculative.draft", "there is no deployment 'x'"),
         ({"runtime": {"gpu_weights_percent": 0.5}}, "runtime.gpu_weights_percent", "an engine that streams them"),
         ({"triton": {"gpu_ids": [[0, 1]]}}, "triton.gpu_ids", "an instance has 2 GPUs, but tp times pp is 1"),
         ({"triton": {"gpu_ids": [[0], [1]]}}, "triton.executor", "several instances need the orchestrator mode"),
+        (
+            {"triton": {**RANKS, "participant_ids": [[1, 2]]}},
+            "triton.participant_ids",
+            "has 2 ranks, but tp times pp is 1",
+        ),
+        ({"triton": {**RANKS, "participant_ids": [[1], [2]]}}, "triton.participant_ids", "1 instance"),
+        ({"triton": {**RANKS, "participant_ids": [[0]]}}, "triton.participant_ids", "rank 0 is the orchestrator's own"),
+        ({"triton": {**RANKS, "participant_ids": [[2]]}}, "triton.participant_ids", "no deployment has rank 1"),
+        ({"triton": {"participant_ids": [[1]]}}, "triton.participant_ids", "ranks are given to workers"),
         ({"engine_dir": None}, "engine_dir", "loaded from a folder"),
         ({"trtllm": "1.3.0"}, "trtllm", "no TensorRT engines"),
         ({"trtllm": "0.12"}, "trtllm", "not known here"),
+        ({**LLMAPI, "trtllm": "0.19.0"}, "trtllm", "for TensorRT-LLM 1.0 and newer, and this is 0.19.0"),
+        (
+            {**LLMAPI, "trtllm": "1.3", "kv_cache": {"onboard_blocks": False}},
+            "kv_cache.onboard_blocks",
+            "TensorRT-LLM 1.3 has no onboard_blocks",
+        ),
+        (
+            {**LLMAPI, "trtllm": "1.0", "kv_cache": {"tokens_per_block": 64}},
+            "kv_cache.tokens_per_block",
+            "TensorRT-LLM 1.0 has no tokens_per_block",
+        ),
         ({"model": {"source": "${MODEL_DIR}"}}, "model.source", "does not read ${MODEL_DIR}"),
         ({**LLMAPI, "engine_dir": "/engines/x"}, "engine_dir", "the engine llmapi has no use for it"),
         ({**LLMAPI, "decoding": {"mode": "top_k_top_p"}}, "decoding.mode", "has no use for it"),
-        ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism", "the engine reference has no use for it"),
+        ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism.tp", "the engine reference has no use for it"),
         ({**REFERENCE, "logits": {"context": True}}, "logits.generation", "both kinds of logits or none"),
+        ({"model": {"family": None}}, "model.family", "its config.json cannot be read here"),
+        ({"model": {"family": "gemma"}, "parallelism": {"pp": 2}}, "parallelism.pp", "gemma makes no pipeline stages"),
+        (
+            {"model": {"family": "gpt"}, "parallelism": {"tp": 2, "moe_ep": 2}},
+            "parallelism.moe_ep",
+            "nothing of experts",
+        ),
+        ({"model": {"family": "internlm2"}}, "model.dtype", "does not look for the type itself"),
+        (
+            {"model": {"family": "nemotron_nas", "quantization": "int8_wo"}},
+            "model.quantization",
+            "convert_checkpoint.py of nemotron_nas does not quantise",
+        ),
+        (
+            {**LLMAPI, "guided_decoding": {"backend": "llguidance", "guide_types": ["structural_tag"]}},
+            "guided_decoding.guide_types",
+            "llguidance knows no structural_tag",
+        ),
         ({"model": {"kv_heads": 7}}, "model.kv_heads", "cannot be grouped over 7 heads"),
         ({"lora": {"modules": ["attn_x"]}}, "lora.modules", "no LoRA module 'attn_x'"),
         ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "no tree"),
@@ -86,7 +184,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "parallelism.moe_ep",
             "quantize.py does not take it",
         ),
-        ({"kv_cache": {"dtype": "fp8"}}, "kv_cache.dtype", "convert_checkpoint.py does not take it"),
+        ({"kv_cache": {"dtype": "fp8"}}, "kv_cache.dtype", "it is told to quantize.py alone"),
         ({"build": {"awq_block_size": 64}}, "build.awq_block_size", "belongs to int4_awq"),
         (
             {"speculative": {"method": "medusa"}, "model": {"quantization": "fp8"}},
@@ -151,6 +249,38 @@ def test_deployments_of_one_repository_must_not_get_in_each_others_way(deploymen
     }
 
 
+def test_workers_that_start_with_the_orchestrator_all_have_ranks_of_their_own(deployments_of) -> None:
+    ranked = {"triton": {**RANKS, "participant_ids": [[1]]}}
+    again = {"name": "b", "prefix": "b_", "engine_dir": "/engines/b", "triton": {**RANKS, "gpu_ids": [[1]]}}
+    without = said(deployments_of(ranked, again))["triton.participant_ids"]
+    assert without[0] == "the workers of deployment 'small' are started beforehand, so these must be too"
+    again["triton"]["participant_ids"] = [[1]]
+    assert said(deployments_of(ranked, again))["triton.participant_ids"][0] == "rank 1 belongs to deployment 'small'"
+    again["triton"]["participant_ids"] = [[2]]
+    assert said(deployments_of(ranked, again)) == {}
+
+
+def test_one_folder_holds_one_engine(deployments_of) -> None:
+    first = {"triton": RANKS}
+    second = {"name": "b", "prefix": "b_", "triton": {**RANKS, "gpu_ids": [[1]]}}
+    assert said(deployments_of(first, second)) == {}
+    found = said(deployments_of(first, second | {"limits": {"max_seq_len": 1000}, "engine_dir": "/engines/small/"}))
+    assert found["engine_dir"][0].startswith("deployment 'small' builds another engine there")
+    other_model = said(deployments_of(first, second | {"model": {"source": "/models/other"}}))
+    assert other_model.keys() == {"engine_dir"}
+
+
+def test_logits_are_handed_over_directly_between_workers_with_ranks(deployments_of) -> None:
+    speculative = {"method": "draft_target", "draft": "guess", "max_draft_tokens": 8, "fast_logits": True}
+    draft = {"name": "guess", "role": "draft", "prefix": "g_", "engine_dir": "/engines/guess"}
+    kinds = {"executor": "orchestrator"}
+    target = {"speculative": speculative, "triton": {**kinds, "gpu_ids": [[0]], "participant_ids": [[2]]}}
+    found = said(deployments_of(target, draft | {"triton": {**kinds, "gpu_ids": [[1]]}}))
+    assert "deployment 'guess' has no triton.participant_ids" in found["speculative.fast_logits"][0]
+    ranked = {**kinds, "gpu_ids": [[1]], "participant_ids": [[1]]}
+    assert said(deployments_of(target, draft | {"triton": ranked})) == {}
+
+
 def test_a_draft_must_not_have_the_name_of_another_model(deployments_of) -> None:
     target = {"speculative": {"method": "draft_target", "draft": "guess"}}
     found = said(deployments_of(target, {"name": "guess", "role": "draft", "engine_model": "tensorrt_llm_bls"}))
@@ -198,7 +328,11 @@ def test_an_encoder_needs_a_model_with_one(
 
 @pytest.mark.parametrize(
     ("config", "reason"),
-    [({"model_type": "llama"}, "no experts"), ({"num_experts": 2}, "2 experts"), ({"n_routed_experts": 64}, None)],
+    [
+        ({"model_type": "llama"}, "no experts"),
+        ({"model_type": "qwen2_moe", "num_experts": 2}, "2 experts"),
+        ({"model_type": "mixtral", "num_local_experts": 64}, None),
+    ],
 )
 def test_experts_are_counted(tmp_path: Path, deployments_of, config: dict[str, Any], reason: str | None) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))

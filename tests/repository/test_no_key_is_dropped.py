@@ -44,14 +44,14 @@ WORDS: dict[str, tuple[Any, ...]] = {
     "decoding.mode": ("top_k_top_p",),
     "triton.executor": ("orchestrator",),
     "triton.gpu_ids": ([[1]],),
-    "triton.participant_ids": ([1],),
+    "triton.participant_ids": ([[1]],),
     "speculative.method": ("eagle", "draft_target"),
     "guided_decoding.backend": ("llguidance",),
     "guided_decoding.guide_types": (["json"],),
     "lora.modules": (["attn_dense"],),
     "logits.datatype": ("FP16",),
     "prompt_table_datatype": ("BF16",),
-    "encoder.input_features_datatype": ("BF16",),
+    "encoder_features_datatype": ("BF16",),
     "kv_cache.max_attention_window": ([64],),
 }
 GUESSES = (True, False, 2, 8192, 0.25, "float16", "{0}", "/a/path")
@@ -95,7 +95,8 @@ def repository(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("engine", ["tensorrt", "llmapi", "transformers", "reference"])
 def test_every_key_is_rendered_or_refused(engine: str, repository: Path) -> None:
     dropped, seen, looked_at = [], 0, set()
-    base = BASE | {"engine": engine} | ({"engine_dir": "/engine"} if engine == "tensorrt" else {})
+    native = {"engine_dir": "/engine", "model": BASE["model"] | {"family": "llama"}}
+    base = BASE | {"engine": engine} | (native if engine == "tensorrt" else {})
     for key, field in keys(DeploymentSettings):
         section = key.partition(".")[0]
         beside = {section: SECTIONS[section]} if section in SECTIONS and "." in key else {}

@@ -34,7 +34,7 @@ SAMPLES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "decoupled_mode": ("True", {}, "tensorrt_llm decoupled", "true"),
     "encoder_input_features_data_type": (
         "TYPE_BF16",
-        ENCODER,
+        {},
         "tensorrt_llm input encoder_input_features type",
         "BF16",
     ),

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.config.validation import all_keys
+from gateway.config.document import Document
+from gateway.config.validation import all_keys, validate_deployments
+from gateway.repository.configs import configurations
+from gateway.repository.contradictions import contradictions
+from gateway.repository.difference import settings_of
 from gateway.repository.overrides import OverrideError, apply_overrides
 from gateway.repository.vocabulary import BY_NAME, VARIABLES
+from tests.repository.conftest import SMALL
 from tests.repository.stock import UPSTREAM
 
 DATA = {"deployments": [{"name": "a", "kv_cache": {"reuse": True}}, {"name": "b"}]}
@@ -55,6 +60,35 @@ def test_variables_and_keys_reach_their_sections() -> None:
     assert DATA["deployments"][0] == {"name": "a", "kv_cache": {"reuse": True}}
 
 
+UPSTREAM_S_COMMAND = (
+    "triton_backend:tensorrtllm,triton_max_batch_size:64,decoupled_mode:True,max_beam_width:1,engine_dir:/engines/small,"
+    "max_tokens_in_paged_kv_cache:2560,max_attention_window_size:2560,kv_cache_free_gpu_mem_fraction:0.5,"
+    "exclude_input_in_output:True,enable_kv_cache_reuse:False,batching_strategy:inflight_fused_batching,"
+    "max_queue_delay_microseconds:0,encoder_input_features_data_type:TYPE_FP16,logits_datatype:TYPE_FP32,"
+    "prompt_embedding_table_data_type:TYPE_FP16,kv_cache_host_memory_bytes:0,iter_stats_max_iterations:0"
+)
+
+
+def test_the_command_of_upstreams_readme_is_taken_as_it_is() -> None:
+    """It says the type of an encoder's input, which the template of every model has."""
+    data = apply_overrides({"deployments": [SMALL]}, [UPSTREAM_S_COMMAND])
+    deployments, problems = validate_deployments(Document(data))
+    assert problems == []
+    assert list(contradictions(deployments)) == []
+    config = settings_of(configurations(deployments[0])["tensorrt_llm"])
+    assert config["input encoder_input_features type"] == "FP16"
+    assert config["parameter iter_stats_max_iterations"] == "0"
+    changed = apply_overrides(data, ["encoder_input_features_data_type:TYPE_BF16"])
+    (deployment,), _ = validate_deployments(Document(changed))
+    ours = settings_of(configurations(deployment)["tensorrt_llm"])
+    assert ours["input encoder_input_features type"] == "BF16"
+
+
+def test_ranks_of_instances_are_separated_as_upstream_has_them() -> None:
+    (a, _) = apply_overrides(DATA, [r"a/participant_ids:1\,2;3\,4"])["deployments"]
+    assert a["triton"] == {"participant_ids": [["1", "2"], ["3", "4"]]}
+
+
 def test_spaces_after_commas_and_quotes_around_numbers() -> None:
     changed = apply_overrides(DATA, ["limits.max_seq_len:4096, engine_dir:/engines/a", "a/model.source:'123'"])
     assert changed["deployments"][0] | {"kv_cache": None} == {
@@ -93,3 +127,16 @@ def test_what_cannot_be_set_says_why(override: str, message: str) -> None:
     with pytest.raises(OverrideError) as raised:
         apply_overrides(DATA, [override])
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("gpt_model_path:/engines/x", "engine_dir", "/engines/x"),
+        ("gpt_model_type:V1", "scheduler", {"batching": "V1"}),
+        ("decoupled:True", "triton", {"decoupled": True}),
+    ],
+)
+def test_the_names_of_the_readmes_tables_are_understood(override: str, key: str, value: object) -> None:
+    for entry in apply_overrides(DATA, [override])["deployments"]:
+        assert entry[key] == value

@@ -1,4 +1,4 @@
-"""What the examples render: the tensors of the contract, and what stock templates give, but for the better."""
+"""What the examples render: the tensors of the contract, scripts, and files that come along."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.repository.difference import differences, settings_of
 from gateway.repository.reading import read_repository
 from gateway.repository.rendering import RenderError, render, stock_name, write
 from tests.repository.conftest import EXAMPLES, load
-from tests.repository.stock import UPSTREAM, filled_by_hand
+from tests.repository.stock import UPSTREAM, is_image
 
 NAMES = (
     "draft-target",
@@ -33,43 +33,6 @@ NAMES = (
     "llmapi-tp4",
     "two-models",
 )
-# The tutorial's own values (TensorRT-LLM 0.9), in today's words.
-TUTORIAL = {
-    "ensemble": {"triton_max_batch_size": "1", "logits_datatype": "TYPE_FP32"},
-    "preprocessing": {
-        "tokenizer_dir": "/data/Meta-Llama-3-8B-Instruct",
-        "triton_max_batch_size": "1",
-        "preprocessing_instance_count": "1",
-    },
-    "postprocessing": {
-        "tokenizer_dir": "/data/Meta-Llama-3-8B-Instruct",
-        "triton_max_batch_size": "1",
-        "postprocessing_instance_count": "1",
-    },
-    "tensorrt_llm": {
-        "triton_backend": "tensorrtllm",
-        "triton_max_batch_size": "1",
-        "decoupled_mode": "False",
-        "max_beam_width": "1",
-        "engine_dir": "/data/llama3-engine",
-        "max_tokens_in_paged_kv_cache": "2560",
-        "max_attention_window_size": "2560",
-        "kv_cache_free_gpu_mem_fraction": "0.5",
-        "exclude_input_in_output": "True",
-        "enable_kv_cache_reuse": "False",
-        "batching_strategy": "inflight_fused_batching",
-        "max_queue_delay_microseconds": "0",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-        "logits_datatype": "TYPE_FP32",
-    },
-    "tensorrt_llm_bls": {
-        "triton_max_batch_size": "1",
-        "decoupled_mode": "False",
-        "bls_instance_count": "1",
-        "logits_datatype": "TYPE_FP32",
-    },
-}
 
 
 def test_there_are_seven_examples() -> None:
@@ -115,75 +78,6 @@ def test_the_embedded_example_is_the_repository(repository: Path) -> None:
     assert [str(found) for found in differences(rendering.configs, theirs)] == []
 
 
-def test_what_stock_templates_give_differs_only_for_the_better(repository: Path) -> None:
-    """The tutorial's flow: whatever differs from its files filled by hand has its reason in docs/deployments.md."""
-    overrides = {"triton": {"max_batch_size": 1}, "limits": {"max_batch_size": 1}}
-    (deployment,) = load(EXAMPLES / "llama3-8b-awq.yaml")
-    changed = {name: getattr(deployment, name).model_copy(update=value) for name, value in overrides.items()}
-    cache = {"max_tokens": 2560, "max_attention_window": (2560,)}
-    changed["kv_cache"] = deployment.kv_cache.model_copy(update=cache)
-    ours = configurations(deployment.model_copy(update=changed))
-    found = {
-        f"{one.model} {one.setting}": (one.ours, one.theirs)
-        for one in differences(ours, filled_by_hand("1.2.1", TUTORIAL))
-        if not _is_image(one.setting)
-    }
-    on, off = "true", "false"
-    texts = [("ensemble", name) for name in ("text_input", "max_tokens")]
-    texts += [("preprocessing", name) for name in ("QUERY", "REQUEST_OUTPUT_LEN")]
-    expected = {f"{model} input {name} optional": (on, off) for model, name in texts}
-    expected |= {  # streaming
-        "tensorrt_llm decoupled": (on, None),
-        "tensorrt_llm_bls decoupled": (on, None),
-        "tensorrt_llm parameter enable_kv_cache_reuse": (on, off),
-        "tensorrt_llm parameter normalize_log_probs": (off, None),
-        "preprocessing parameter add_special_tokens": (off, None),
-        "postprocessing parameter skip_special_tokens": (on, None),
-        "postprocessing dynamic_batching preserve_ordering": (on, None),
-        "postprocessing parameter state_capacity": ("4096", None),
-        "postprocessing parameter state_expiry_seconds": ("600", None),
-        "preprocessing output REQUEST_OUTPUT_LEN dims": ("[1]", "[-1]"),
-        "tensorrt_llm parameter batch_scheduler_policy": ("guaranteed_no_evict", None),
-        "tensorrt_llm parameter enable_chunked_context": (off, None),
-        "tensorrt_llm parameter max_seq_len": ("2560", None),
-        "tensorrt_llm parameter vocab_size": ("128256", None),
-        "tensorrt_llm parameter tokenizer_dir": ("/data/Meta-Llama-3-8B-Instruct", None),
-        "tensorrt_llm_bls parameter accumulate_tokens": (off, None),
-        "tensorrt_llm_bls parameter tensorrt_llm_model_name": ("tensorrt_llm", None),
-        "tensorrt_llm_bls parameter max_concurrent_requests": ("1", None),
-        "tensorrt_llm_bls parameter engine_silence_seconds": ("600", None),
-        **{f"ensemble output output_ids {key}": (value, None) for key, value in _shape("[-1, -1]")},
-        **{f"ensemble output sequence_length {key}": (value, None) for key, value in _shape("[-1]")},
-        "ensemble step tensorrt_llm output output_ids": ("output_ids", None),
-        "ensemble step tensorrt_llm output sequence_length": ("sequence_length", None),
-    }
-    for name in ("BATCH_INDEX", "SEQUENCE_INDEX"):
-        settings = {"type": "INT32", "dims": "[1]", "optional": on, "ragged": off}
-        expected |= {f"postprocessing input {name} {key}": (value, None) for key, value in settings.items()}
-        source = f"tensorrt_llm {name.lower()}"
-        expected[f"ensemble step postprocessing input {name}"] = (source, None)
-    for name in ("guided_decoding_guide_type", "guided_decoding_guide"):
-        expected[f"ensemble input {name} ragged"] = (off, on)
-    scalars = [name for name, fact in UPSTREAM["1.2.1"]["tensorrt_llm_bls"]["inputs"].items() if fact.get("scalar")]
-    expected |= {f"tensorrt_llm_bls input {name} reshape": (None, "[]") for name in scalars}
-    expected |= {
-        f"tensorrt_llm_bls output {name} {key}": (value, None)
-        for name, dims in (("output_ids", "[-1, -1]"), ("sequence_length", "[-1]"))
-        for key, value in _shape(dims)
-    }
-    assert found == expected
-
-
-def _shape(dims: str) -> tuple[tuple[str, str], ...]:
-    return ("type", "INT32"), ("dims", dims)
-
-
-def _is_image(setting: str) -> bool:
-    """Tensors and parameters of pictures and videos: preprocessing here is for text."""
-    image = ("IMAGE", "VIDEO", "PIXEL", "ASPECT_RATIO", "CROSS_ATTENTION", "ATTENTION_MASK", "VISION")
-    return any(word in setting for word in image)
-
-
 @pytest.mark.parametrize("version", ["0.19.0", "1.2.1"])
 def test_the_tables_of_a_version_are_what_upstream_declares(version: str, deployments_of) -> None:
     (deployment,) = deployments_of({"trtllm": version})
@@ -192,7 +86,7 @@ def test_the_tables_of_a_version_are_what_upstream_declares(version: str, deploy
         ours = settings_of(config)
         for kind in ("input", "output"):
             names = {key.split()[1] for key in ours if key.startswith(f"{kind} ")} - WIRED
-            there = {one for one in facts[f"{kind}s"] if not _is_image(one)} - WIRED
+            there = {one for one in facts[f"{kind}s"] if not is_image(one)} - WIRED
             assert names == there, (name, kind)
         if name == "tensorrt_llm":
             for tensor, fact in facts["inputs"].items():

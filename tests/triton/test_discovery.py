@@ -234,6 +234,14 @@ def with_a_required_image() -> dict[str, Any]:
     return configs
 
 
+def with_another_type(name: str, datatype: str) -> dict[str, Any]:
+    configs = stock_configs()
+    for tensor in configs["tensorrt_llm"].input:
+        if tensor.name == name:
+            tensor.data_type = model_config_pb2.DataType.Value(datatype)
+    return configs
+
+
 @pytest.mark.parametrize(
     ("configs", "model", "path", "words"),
     [
@@ -243,8 +251,9 @@ def with_a_required_image() -> dict[str, Any]:
         (not_decoupled(), "ensemble", "auto", "not decoupled"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
+        (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, and"),
     ],
-    ids=["llmapi", "another", "engine as ensemble", "not decoupled", "no text", "required input"],
+    ids=["llmapi", "another", "engine as ensemble", "not decoupled", "no text", "required input", "another type"],
 )
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str
@@ -328,4 +337,5 @@ def test_preprocessing_adds_special_tokens_unless_told_otherwise(value: str | No
 def test_harmful_settings_are_warned_of() -> None:
     assert any("decoding_mode" in warning for warning in hints.warnings(view(decoding_mode="top_k")))
     assert any("normalize_log_probs" in warning for warning in hints.warnings(view()))
-    assert hints.warnings(view(normalize_log_probs="false", decoding_mode="top_k_top_p")) == ()
+    for mode in ("top_k_top_p", "lookahead"):
+        assert hints.warnings(view(normalize_log_probs="false", decoding_mode=mode)) == ()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_triton import ask, inputs_of, stock_config, stock_configs
+from tritonclient.grpc import model_config_pb2
 
 from gateway.generation.additions import LoraAdapter, Matrix, PromptTable
 from gateway.generation.engine import EngineError, ErrorKind
@@ -266,10 +267,11 @@ def test_log_probs_are_asked_for_only_when_wanted() -> None:
 def test_older_names_are_sent_where_they_are_declared() -> None:
     config = stock_config("tensorrt_llm")
     for tensor in config.input:
-        tensor.name = {"seed": "random_seed"}.get(tensor.name, tensor.name)
-    sent = inputs_of(direct(tensorrt_llm=config).encode(ask(sampling=Sampling(seed=3))))
+        tensor.name = {"seed": "random_seed", "min_tokens": "min_length"}.get(tensor.name, tensor.name)
+    sent = inputs_of(direct(tensorrt_llm=config).encode(ask(sampling=Sampling(seed=3), min_tokens=4)))
     assert sent["random_seed"][2] == struct.pack("<Q", 3)
-    assert "seed" not in sent
+    assert sent["min_length"][2] == int32(4)
+    assert not {"seed", "min_tokens"} & set(sent)
 
 
 def test_undeclared_inputs_stay_out() -> None:
@@ -438,6 +440,55 @@ def test_virtual_tokens_follow_the_vocabulary_and_go_first() -> None:
     assert sent["input_ids"] == ("INT32", [1, 5], int32(100, 101, 102, 5, 6))
     assert sent["input_lengths"] == ("INT32", [1, 1], int32(5))
     assert sent["prompt_table_extra_ids"] == ("UINT64", [1, 5], b"\xff" * 24 + bytes(16))
+
+
+# 1, the smallest number above it that FP16 has, and one that lies between two of BF16, of which the even one is taken.
+NUMBERS = (1.0, 1 + 2**-10, 1 + 2**-8)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "packed"),
+    [
+        ("FP16", struct.pack("<3e", *NUMBERS)),
+        ("FP32", struct.pack("<3f", *NUMBERS)),
+        ("BF16", struct.pack("<3H", 0x3F80, 0x3F80, 0x3F80)),
+    ],
+)
+def test_a_prompt_table_has_the_type_that_the_model_declares(datatype: str, packed: bytes) -> None:
+    table = PromptTable(Matrix(struct.pack("<3e", *NUMBERS), 3, 1), 1)
+    engine = direct(tensorrt_llm=declared_as("prompt_embedding_table", datatype))
+    request = ask(prompt_table=table, vocab_size=100)
+    assert inputs_of(engine.encode(request))["prompt_embedding_table"] == (datatype, [1, 3, 1], packed)
+    (told,) = [tensor for tensor in engine.describe(request) if tensor["name"] == "prompt_embedding_table"]
+    assert told["data"] == pytest.approx(NUMBERS, abs=2**-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "datatype", "asked", "words"),
+    [
+        ("prompt_embedding_table", "INT8", {"prompt_table": TABLE, "vocab_size": 9}, "declared as INT8, and what is"),
+        ("temperature", "INT32", {"sampling": Sampling(seed=1, temperature=0.5)}, "its input temperature is declared"),
+        ("temperature", "FP16", {"sampling": Sampling(seed=1, temperature=1e5)}, "FP16, which cannot hold a number"),
+        ("temperature", "BF16", {"sampling": Sampling(seed=1, temperature=3.4e38)}, "BF16, which cannot hold a number"),
+    ],
+)
+def test_a_type_without_a_place_for_the_values_is_named(
+    name: str, datatype: str, asked: dict[str, Any], words: str
+) -> None:
+    engine = direct(tensorrt_llm=declared_as(name, datatype))
+    with pytest.raises(EngineError, match=words) as error:
+        engine.encode(ask(**asked))
+    assert error.value.kind is ErrorKind.INVALID_REQUEST
+    said = engine.features.capabilities["prompt_table" if "table" in name else name]
+    assert said.how == ("native" if "16" in datatype else "impossible")
+
+
+def declared_as(name: str, datatype: str) -> Any:
+    config = stock_config("tensorrt_llm")
+    for tensor in config.input:
+        if tensor.name == name:
+            tensor.data_type = model_config_pb2.DataType.Value(f"TYPE_{datatype}")
+    return config
 
 
 def test_where_virtual_tokens_cannot_go() -> None:

@@ -73,6 +73,13 @@ def test_kinds(status: str | None, text: str, kind: ErrorKind) -> None:
     assert text in error.detail
 
 
+def test_a_beam_search_of_another_width_is_told_apart_from_none_at_all() -> None:
+    other = engine_error(None, "Requested beam width 1 is not 3: the engine searches that many, of any request")
+    assert (other.kind, "of one width alone" in other.message) == (ErrorKind.INVALID_REQUEST, True)
+    none = engine_error(None, "Requested beam width 4 is larger than the maximum beam width 1")
+    assert none.message == "This deployment's engine does not do beam search."
+
+
 def test_the_context_length_is_told_in_numbers() -> None:
     error = engine_error("INTERNAL", "in ensemble 'e', Prompt length (9000) exceeds maximum input length (8192)")
     assert "9000" in error.message
@@ -92,6 +99,8 @@ def test_backend_text_never_reaches_a_message(status: str | None) -> None:
     ("text", "named"),
     [
         ("frequency_penalty is not supported by the engine's sampler", "frequency_penalty"),
+        ("stop_words_list: a word of more than one token is not supported by the engine's beam search",
+         "stop_words_list"),
         ("in ensemble 'e', num_top_log_probs is not supported by the engine", "top_logprobs"),
         ("Executor failed process requestId 4 due to the following error: min_tokens is not supported by the engine",
          "min_tokens"),

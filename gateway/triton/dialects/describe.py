@@ -7,6 +7,8 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
+from gateway.triton.dialects.floats import convert
+
 _MOST_VALUES = 64
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP16": "e", "FP32": "f"}
 
@@ -34,6 +36,8 @@ def describe_tensors(message: service_pb2.ModelInferRequest) -> list[dict[str, A
 
 
 def _values(datatype: str, raw: bytes) -> list[Any]:
+    if datatype == "BF16":  # which Python has no format for
+        datatype, raw = "FP32", convert(raw, "BF16", "FP32") or b""
     if datatype != "BYTES":
         format_ = _FORMATS[datatype]
         count = len(raw) // struct.calcsize(f"<{format_}")

@@ -1,4 +1,4 @@
-"""Values to input tensors: only what the model declares, under the name that it declares."""
+"""Values to input tensors: only what the model declares, under the name and with the type that it declares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from tritonclient.grpc import service_pb2
 
 from gateway.contract import ModelSpec, TensorSpec
+from gateway.generation.engine import EngineError, ErrorKind
+from gateway.triton.dialects.floats import FLOATS, convert
 from gateway.triton.model_view import ModelView
 
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
@@ -20,14 +22,18 @@ class RequestEncoder:
 
     Args:
         model: what the model declares.
-        spec: the contract's tensors, for types and for older names.
+        spec: the contract's tensors, for the types of values and for older names.
     """
 
     def __init__(self, model: ModelView, spec: ModelSpec) -> None:
         self.model = model
         self._batch = (1,) if model.batched else ()
+        # By the contract's newest name: the model's name, the contract's tensor, the model's type.
         self._inputs = {
-            tensor.name: (name, tensor) for tensor in spec.inputs for name in tensor.names if name in model.inputs
+            tensor.name: (name, tensor, model.datatypes.get(name, tensor.wire_datatype))
+            for tensor in spec.inputs
+            for name in tensor.names
+            if name in model.inputs
         }
 
     def declares(self, name: str) -> bool:
@@ -57,6 +63,9 @@ class RequestEncoder:
 
         Returns:
             Whether the model has the input.
+
+        Raises:
+            EngineError: the model declares it with a type that its values have no place in.
         """
         declared = self._inputs.get(name)
         if declared is None:
@@ -66,14 +75,37 @@ class RequestEncoder:
         )
 
     def put_raw(self, request: service_pb2.ModelInferRequest, name: str, raw: bytes, *, shape: Sequence[int]) -> bool:
-        """Add an input from its packed content; see ``put``."""
+        """Add an input from its content, packed with the contract's type; see ``put``.
+
+        A model may declare another floating type, as TensorRT-LLM's templates let prompt tables be: the content is
+        converted to it.
+        """
         declared = self._inputs.get(name)
         if declared is None:
             return False
-        wire_name, spec = declared
-        request.inputs.add(name=wire_name, datatype=spec.wire_datatype, shape=(*self._batch, *shape))
+        wire_name, spec, datatype = declared
+        if datatype != spec.wire_datatype:
+            raw = self._converted(name, raw, spec.wire_datatype, datatype)
+        request.inputs.add(name=wire_name, datatype=datatype, shape=(*self._batch, *shape))
         request.raw_input_contents.append(raw)
         return True
+
+    def misfit(self, name: str) -> str | None:
+        """Why no value can be sent as an input that the model declares, as the end of a sentence; None where it can."""
+        wire_name, spec, declared = self._inputs[name]
+        if declared == spec.wire_datatype or {declared, spec.wire_datatype} <= FLOATS:
+            return None
+        return f"its input {wire_name} is declared as {declared}, and what is sent is {spec.wire_datatype}"
+
+    def _converted(self, name: str, raw: bytes, source: str, target: str) -> bytes:
+        misfit = self.misfit(name)
+        converted = convert(raw, source, target) if misfit is None else None
+        if converted is None:
+            reason = misfit or f"its input {name} is declared as {target}, which cannot hold a number of this request"
+            raise EngineError(
+                ErrorKind.INVALID_REQUEST, f"The model cannot be sent this request: {reason}.", self.model.name
+            )
+        return converted
 
 
 def _pack(spec: TensorSpec, values: Sequence[Value]) -> bytes:

@@ -154,9 +154,9 @@ class BaseAdapter:
         return int(text)
 
     def _take(self, request: Any) -> None:
-        inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         handle = Handle(request.get_response_sender(), self._cancel_check_s)
         try:
+            inputs = {tensor.name(): _array(tensor) for tensor in request.inputs()}
             if inputs.get("stop", wire.ABSENT).any():
                 self._stop(request.request_id(), handle)
                 return
@@ -193,6 +193,13 @@ class BaseAdapter:
     def _fail(self, request: Request, reason: str) -> None:
         message = f"Executor failed process requestId {request.id} due to the following error: {reason}"
         _handle(request).fail(message)
+
+
+def _array(tensor: Any) -> Any:
+    try:
+        return tensor.as_numpy()
+    except pb_utils.TritonModelException as error:  # BF16, which NumPy does not have
+        raise RefusedError(f"{tensor.name()}: its type in config.pbtxt is not supported by the engine") from error
 
 
 def _handle(request: Request) -> Handle:

@@ -18,10 +18,10 @@ from typing import Any
 from adapter import parameters_of
 from llm_adapter import LlmAdapter
 from llmapi.engine import LlmEngine
-from llmapi.extensions import Extensions
+from llmapi.extensions import Extensions, retention_config
 from llmapi.lora import read_adapters
-from llmapi.options import choose_sampler, llm_arguments, read_options
-from wire_additions import LORA
+from llmapi.options import choose_sampler, llm_arguments, read_options, visible_gpus
+from wire_additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
 
 
 class Adapter(LlmAdapter):
@@ -35,13 +35,25 @@ class Adapter(LlmAdapter):
         """
         options = read_options(os.environ, parameters_of(args), folder)
         super().__init__(args, max_active=options.max_batch_size)
+        if (gpus := visible_gpus(options, args["model_instance_name"])) is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # before torch is imported; each instance is a process of its own
+        self._gathers_logits = self._is_true("gather_logits", "true")
         package, llm_args, torch = (_import(name) for name in ("tensorrt_llm", "tensorrt_llm.llmapi.llm_args", "torch"))
         known = llm_args.TorchLlmArgs.model_fields
         sampler = choose_sampler(package.__version__, known, options.sampler_type)
         arguments = llm_arguments(options, folder, sampler, llm_args.KvCacheConfig)
+        retention = _import("tensorrt_llm.llmapi").KvCacheRetentionConfig
         extensions = Extensions(
-            metrics=True, to_array=lambda tensor: tensor.float().cpu().numpy(), min_p=sampler.applies_min_p
+            metrics=True,
+            to_array=lambda tensor: tensor.float().cpu().numpy(),
+            min_p=sampler.is_wide,
+            top_p_decay=sampler.is_wide,
+            beams=options.max_beam_width,
+            beam_log_probs=sampler.beam_log_probs,
+            retention=lambda asked: retention_config(retention, asked),
+            long_bad_words=hasattr(package.SamplingParams, "_get_bad_words"),
         )
+        self._takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
         if options.guided_decoding_backend:
             guided = _import("tensorrt_llm.sampling_params").GuidedDecodingParams
             extensions = replace(extensions, guided=guided, guided_backend=options.guided_decoding_backend)
@@ -52,7 +64,7 @@ class Adapter(LlmAdapter):
             arguments["lora_config"] = llm_args.LoraConfig(**adapters.config_arguments())
             request = _import("tensorrt_llm.executor.request").LoRARequest
             extensions = replace(extensions, lora=lambda task: request(**adapters.request_arguments(task)))
-            self._takes = frozenset((LORA,))
+            self._takes |= {LORA}
         self._engine: LlmEngine = LlmEngine(
             package.LLM(**arguments),
             package.SamplingParams,

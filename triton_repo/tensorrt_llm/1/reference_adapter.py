@@ -1,7 +1,8 @@
 """Between Triton's Python backend and the reference engine: parses, submits, and sends from one engine thread.
 
 Environment, all optional:
-    MAX_SEQ_LEN: prompt plus generated tokens; the model's max_position_embeddings by default and at most.
+    MAX_SEQ_LEN: prompt plus generated tokens; the model's max_position_embeddings by default and at most. Also the
+        model's parameter ``max_seq_len``, over which it wins.
     ENGINE_MAX_BATCH_SIZE: sequences computed together, 8 by default.
     ENGINE_MAX_QUEUE_SIZE: requests that wait for a slot, 64 by default.
     ENGINE_KV_REUSE_BLOCKS: KV-cache blocks of finished sequences that are kept for reuse, 128 by default.
@@ -29,7 +30,7 @@ from reference.guided_setup import load_guided_decoder
 from reference.llama import BLOCK, Llama
 from reference.request import Response
 from reference.safetensors import ModelError
-from wire_additions import DRAFT, LORA, PROMPT_TABLE
+from wire_additions import DRAFT, LORA, PROMPT_TABLE, TOP_P_DECAY
 
 _LOG = logging.getLogger("tensorrt_llm")
 _METRICS_S = 0.1  # a gauge's new value costs as much as an answer: those that change with each step are told that often
@@ -38,7 +39,7 @@ _METRICS_S = 0.1  # a gauge's new value costs as much as an answer: those that c
 class Adapter(BaseAdapter):
     """Runs a `ReferenceEngine` for Triton."""
 
-    _takes = frozenset((LORA, PROMPT_TABLE, DRAFT))
+    _takes = frozenset((LORA, PROMPT_TABLE, DRAFT, TOP_P_DECAY))
 
     def __init__(self, args: dict[str, str], folder: Path) -> None:
         """Load the model and start the engine thread.
@@ -85,7 +86,7 @@ class Adapter(BaseAdapter):
 
     def _limits(self, model: Llama, *, reuse: bool) -> Limits:
         positions = model.config.max_positions
-        max_seq_len = _setting("MAX_SEQ_LEN", positions)
+        max_seq_len = _setting("MAX_SEQ_LEN", self._parameters.get("max_seq_len", positions))
         if max_seq_len > positions:
             raise ModelError(f"MAX_SEQ_LEN is {max_seq_len}, the model has {positions} positions")
         if (tokens := self._parameters.get("tokens_per_block", str(BLOCK))) != str(BLOCK):
@@ -177,7 +178,7 @@ class _Metrics:
         self._last = values
 
 
-def _setting(name: str, default: int) -> int:
+def _setting(name: str, default: int | str) -> int:
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or int(text) < 1:
         raise RuntimeError(f"{name} is {text!r}; it must be a whole number of at least 1")

@@ -26,7 +26,20 @@ from reference.request import (
     Sampling,
 )
 from reference.words import Words, unpack_words
-from wire_additions import DRAFT, LORA, PROMPT_TABLE, parse_draft, parse_lora, parse_prompt_table, refusals
+from wire_additions import (
+    BEAMS,
+    DRAFT,
+    LORA,
+    PROMPT_TABLE,
+    beam_tensors,
+    parse_beams,
+    parse_draft,
+    parse_lora,
+    parse_prompt_table,
+    parse_retention,
+    parse_top_p_decay,
+    refusals,
+)
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -35,16 +48,9 @@ MAX_TOP_K = 1024
 MAX_TOP_LOG_PROBS = 20
 
 # Absent, empty, zero or false they mean nothing; anything else this engine cannot do, and says so.
-_REFUSED = {
-    **dict.fromkeys(
-        ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"),
-        "lookahead decoding is not supported by the engine",
-    ),
-}
+_LOOKAHEAD = ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size")
+_REFUSED = dict.fromkeys(_LOOKAHEAD, "lookahead decoding is not supported by the engine")
 _UNSUPPORTED = (
-    "runtime_top_p_min",
-    "runtime_top_p_decay",
-    "runtime_top_p_reset_ids",
     "no_repeat_ngram_size",
     "medusa_choices",
     "eagle_choices",
@@ -56,12 +62,6 @@ _UNSUPPORTED = (
     "mrope_rotary_cos_sin",
     "mrope_position_deltas",
     "context_phase_params",
-    "retention_token_range_starts",
-    "retention_token_range_ends",
-    "retention_token_range_priorities",
-    "retention_token_range_durations_ms",
-    "retention_decode_priority",
-    "retention_decode_duration_ms",
 )
 _REFUSED.update({name: f"{name} is not supported by the engine" for name in _UNSUPPORTED})
 
@@ -170,7 +170,7 @@ class _Reader:
             asked = array.any() if array.dtype == np.bool_ else True
             if asked:
                 raise RefusedError(message)
-        if (beams := self.scalar("beam_width") or 1) > 1:
+        if BEAMS not in takes and (beams := self.scalar("beam_width") or 1) > 1:
             raise RefusedError(f"Requested beam width {beams} is larger than the maximum beam width 1")
         if (sequences := self.scalar("num_return_sequences") or 1) > 1:
             raise RefusedError(f"num_return_sequences {sequences} is not supported by the engine")
@@ -227,6 +227,8 @@ def parse(
         lora=parse_lora(read) if LORA in takes else None,
         prompt_table=parse_prompt_table(read) if PROMPT_TABLE in takes else None,
         draft=parse_draft(read) if DRAFT in takes else NO_DRAFT,
+        beams=parse_beams(read),
+        retention=parse_retention(read),
         is_cancelled=is_cancelled,
     )
     wanted = Wanted(
@@ -274,6 +276,7 @@ def _parse_sampling(read: _Reader) -> Sampling:
     min_p = read.number("min_p", 0.0)
     if not 0 <= min_p <= 1:
         raise RefusedError("min_p must be from 0 to 1")
+    decay = parse_top_p_decay(read)
     bias = read.row("embedding_bias")
     if bias is not None and np.isnan(bias).any():
         raise RefusedError("embedding_bias must not hold NaN")
@@ -282,6 +285,9 @@ def _parse_sampling(read: _Reader) -> Sampling:
         top_k=None if top_k is None else _within("runtime_top_k", top_k, 0, MAX_TOP_K),
         top_p=top_p,
         min_p=min_p,
+        top_p_decay=decay.factor,
+        top_p_min=decay.least,
+        top_p_reset_id=decay.reset_id,
         repetition_penalty=repetition_penalty,
         presence_penalty=read.number("presence_penalty", 0.0),
         frequency_penalty=read.number("frequency_penalty", 0.0),
@@ -308,14 +314,16 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
         the last response. On the first response ``prompt_log_probs`` FP32 [1, P - 1], ``prompt_top_log_probs_ids`` and
         ``prompt_top_log_probs`` [1, P - 1, k], ``context_logits`` FP32 [1, P, vocab]. ``generation_logits`` FP32
         [1, 1, limit, vocab], streaming [1, new, 1, vocab]. On the last one ``kv_cache_*``, ``num_cached_tokens`` and
-        ``total_*draft_tokens`` INT32, ``acceptance_rate`` FP32 and the times INT64 [1, 1].
+        ``total_*draft_tokens`` INT32, ``acceptance_rate`` FP32 and the times INT64 [1, 1]. Beams: see `beam_tensors`.
     """
     request, ids = response.request, response.ids
     tensors: Tensors = {
         "output_ids": one_id(ids[0]) if len(ids) == 1 else np.asarray(ids, np.int32).reshape(1, 1, -1),
         "sequence_length": count(len(ids)),
     }
-    if request.log_probs:
+    if response.beams:
+        tensors = beam_tensors(response)
+    elif request.log_probs:
         tensors["output_log_probs"] = np.asarray(response.log_probs, np.float32).reshape(1, 1, -1)
         tensors["cum_log_probs"] = np.array([[response.cum_log_prob]], np.float32)
     if request.top_log_probs:
@@ -326,7 +334,7 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
     if wanted.num_input_tokens:
         tensors["num_input_tokens"] = count(len(request.prompt))
     if wanted.num_output_tokens:
-        tensors["num_output_tokens"] = count(len(ids))
+        tensors["num_output_tokens"] = count(len(ids) + sum(len(beam.ids) for beam in response.beams))
     if wanted.finish_reason and response.finish:
         tensors["finish_reason"] = np.array([[response.finish.encode()]], np.object_)
     if response.prompt is not None:

@@ -1,17 +1,30 @@
-"""What a request may add to the model: an adapter, rows of embeddings, a draft (contract sections 1.3 and 2.8)."""
+"""What only some engines take (contract sections 1.3 and 2.8).
+
+An adapter, rows of embeddings, a draft; a nucleus that shrinks, beams, and how long the KV cache keeps blocks.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from reference.request import Draft, LoraTask, PromptTable, RefusedError
+from reference.request import (
+    Beams,
+    Draft,
+    LoraTask,
+    PromptTable,
+    RefusedError,
+    Response,
+    RetainedRange,
+    Retention,
+)
 
 LORA, PROMPT_TABLE, DRAFT = "lora", "prompt_table", "draft"
-_EVERY = frozenset((LORA, PROMPT_TABLE, DRAFT))
+TOP_P_DECAY, BEAMS, RETENTION = "top_p_decay", "beams", "retention"
+_PER_RANGE = ("starts", "ends", "priorities", "durations_ms")
 
-# By what an engine must have to be sent them; the others refuse them in these words.
+# By what an engine must have to be sent them; the others refuse them in these words. Beams are refused by their width.
 REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
     LORA: (("lora_task_id", "lora_weights", "lora_config"), "lora: the engine was not built with the LoRA plugin"),
     PROMPT_TABLE: (
@@ -21,6 +34,18 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
     DRAFT: (
         ("draft_input_ids", "draft_logits", "draft_acceptance_threshold"),
         "draft_input_ids: the engine does not accept draft tokens",
+    ),
+    TOP_P_DECAY: (
+        ("runtime_top_p_min", "runtime_top_p_decay", "runtime_top_p_reset_ids"),
+        "{name} is not supported by the engine",
+    ),
+    RETENTION: (
+        (
+            *(f"retention_token_range_{part}" for part in _PER_RANGE),
+            "retention_decode_priority",
+            "retention_decode_duration_ms",
+        ),
+        "{name} is not supported by the engine",
     ),
 }
 
@@ -34,6 +59,9 @@ class Reader(Protocol):
     def row(self, name: str) -> NDArray[Any] | None:
         """A tensor without its batch dimension, None when absent."""
 
+    def number(self, name: str, default: float) -> float:
+        """First value of a tensor, which must be finite; the default when absent."""
+
 
 def refusals(takes: frozenset[str]) -> dict[str, str]:
     """Inputs that an engine refuses, and in which words.
@@ -41,7 +69,8 @@ def refusals(takes: frozenset[str]) -> dict[str, str]:
     Args:
         takes: which of the additions it has.
     """
-    return {name: words for kind in _EVERY - takes for name in REFUSALS[kind][0] for words in [REFUSALS[kind][1]]}
+    refused = [REFUSALS[kind] for kind in REFUSALS.keys() - takes]
+    return {name: words.format(name=name) for names, words in refused for name in names}
 
 
 def parse_lora(read: Reader) -> LoraTask | None:
@@ -112,6 +141,113 @@ def parse_draft(read: Reader) -> Draft:
     if logits is not None and np.isnan(logits).any():
         raise RefusedError("draft_logits must not hold NaN")
     return Draft(() if ids is None else tuple(ids.reshape(-1).tolist()), _copy(logits), threshold)
+
+
+class Decay(NamedTuple):
+    """How top-p shrinks; see `Sampling`."""
+
+    factor: float = 1.0
+    least: float = 0.0
+    reset_id: int = -1
+
+
+def parse_top_p_decay(read: Reader) -> Decay:
+    """How the request's top-p shrinks.
+
+    Its tensors are ``runtime_top_p_decay``, ``runtime_top_p_min`` FP32 and ``runtime_top_p_reset_ids`` INT32, [1, 1].
+
+    Raises:
+        RefusedError: a value that TensorRT-LLM does not take; or no top-p sampling, on which engines do not agree: some
+            would drop the decay in silence.
+    """
+    names = ("runtime_top_p_decay", "runtime_top_p_min", "runtime_top_p_reset_ids")
+    if all(read.scalar(name) is None for name in names):
+        return Decay()
+    if read.scalar("runtime_top_p_decay") is None:
+        raise RefusedError("runtime_top_p_min and runtime_top_p_reset_ids have no effect without runtime_top_p_decay")
+    if read.scalar("runtime_top_k") or not (read.scalar("runtime_top_p") or 0) > 0:
+        raise RefusedError("runtime_top_p_decay goes with runtime_top_p, and without runtime_top_k")
+    factor, least = read.number("runtime_top_p_decay", 1.0), read.scalar("runtime_top_p_min")
+    if not 0 < factor <= 1:
+        raise RefusedError("runtime_top_p_decay must be above 0, to 1")
+    if least is not None and not 0 < least <= 1:
+        raise RefusedError("runtime_top_p_min must be above 0, to 1")
+    reset = read.scalar("runtime_top_p_reset_ids")
+    return Decay(factor, least or 0.0, -1 if reset is None else int(reset))
+
+
+def parse_beams(read: Reader) -> Beams:
+    """The beam search of a request.
+
+    Its tensors are ``beam_width`` INT32, ``len_penalty`` and ``beam_search_diversity_rate`` FP32, ``early_stopping``
+    BOOL, all [1, 1]; the last three mean nothing without beams, as in TensorRT-LLM.
+
+    Raises:
+        RefusedError: a width below 1.
+    """
+    width = read.scalar("beam_width")
+    if width is None or width == 1:
+        return Beams()
+    if width < 1:
+        raise RefusedError(f"beam_width must be at least 1, not {width}")
+    penalty, rate, early = (
+        read.scalar(name) for name in ("len_penalty", "beam_search_diversity_rate", "early_stopping")
+    )
+    return Beams(int(width), penalty, rate, None if early is None else int(early))
+
+
+def beam_tensors(response: Response) -> dict[str, NDArray[Any]]:
+    """All beams of an answer, the best one first (contract section 1.3).
+
+    Returns:
+        ``output_ids`` INT32 [1, beams, L], those of shorter ones ended by -1; ``sequence_length`` INT32 [1, beams];
+        where asked for, ``output_log_probs`` FP32 [1, beams, T], ended by 0, and ``cum_log_probs`` FP32 [1, beams].
+    """
+    beams = response.beams
+    longest = max(len(beam.ids) for beam in beams)
+    tensors: dict[str, NDArray[Any]] = {
+        "output_ids": np.array([[beam.ids + [-1] * (longest - len(beam.ids)) for beam in beams]], np.int32),
+        "sequence_length": np.array([[len(beam.ids) for beam in beams]], np.int32),
+    }
+    if response.request.log_probs:
+        most = max(len(beam.log_probs) for beam in beams)
+        rows = [beam.log_probs + [0.0] * (most - len(beam.log_probs)) for beam in beams]
+        tensors["output_log_probs"] = np.array([rows], np.float32)
+        tensors["cum_log_probs"] = np.array([[sum(beam.log_probs) for beam in beams]], np.float32)
+    return tensors
+
+
+def parse_retention(read: Reader) -> Retention | None:
+    """How long the KV cache is to keep the blocks of a request.
+
+    Its tensors are ``retention_token_range_starts``, ``_ends`` (-1 is open), ``_priorities`` and ``_durations_ms`` (-1
+    is for ever), INT32 [1, ranges], and ``retention_decode_priority`` and ``_duration_ms``, INT32 [1, 1].
+
+    Raises:
+        RefusedError: tensors of other lengths, or a value that none can have.
+    """
+    rows = [read.row(f"retention_token_range_{part}") for part in _PER_RANGE]
+    priority, duration = read.scalar("retention_decode_priority"), read.scalar("retention_decode_duration_ms")
+    if all(row is None for row in rows) and priority is None and duration is None:
+        return None
+    starts, ends, priorities, durations = ([] if row is None else row.reshape(-1).tolist() for row in rows)
+    durations = durations or [-1] * len(starts)
+    if not len(starts) == len(ends) == len(priorities) == len(durations):
+        raise RefusedError("retention_token_range_starts, _ends, _priorities and _durations_ms must be as many")
+    ranges = tuple(
+        RetainedRange(start, None if end == -1 else end, least, None if ms == -1 else ms)
+        for start, end, least, ms in zip(starts, ends, priorities, durations, strict=True)
+    )
+    for one in ranges:
+        if one.start < 0 or (one.end is not None and one.end <= one.start):
+            raise RefusedError(f"retention_token_range_starts, _ends: there is no range from {one.start} to {one.end}")
+    given = [one.priority for one in ranges] + ([] if priority is None else [priority])
+    if not all(0 <= value <= 100 for value in given):
+        raise RefusedError("retention_token_range_priorities and retention_decode_priority must be from 0 to 100")
+    decode_ms = None if duration in (None, -1) else int(duration)
+    if any(ms is not None and ms < 0 for ms in (decode_ms, *(one.duration_ms for one in ranges))):
+        raise RefusedError("retention_token_range_durations_ms and retention_decode_duration_ms must not be negative")
+    return Retention(ranges, priority, decode_ms)
 
 
 def _copy(array: NDArray[Any] | None) -> NDArray[Any] | None:

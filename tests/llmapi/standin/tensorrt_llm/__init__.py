@@ -26,9 +26,10 @@ from reference.guided_setup import load_guided_decoder
 from reference.llama import Llama
 from reference.request import Guide, Perf, Request, Response, Sampling
 
+from tensorrt_llm.beam_search import Found, search
+
 STEP_S = 0.004  # about a GPU's step: long answers last long enough to be cancelled
 __version__ = recorded.RELEASES[recorded.VERSION]
-BINDINGS = "1.2.1"  # the version whose bindings of C++ are recorded
 
 recorded.NAMES["torch"] = torch
 
@@ -53,6 +54,16 @@ class SamplingParams(_Fields):  # type: ignore[misc, valid-type]
         recorded.check_call("SamplingParams", arguments)
         super().__init__(**arguments)
         self.given = arguments
+        self._bad_word_ids: list[list[int]] | None = None
+
+    def _get_bad_words(self) -> list[list[int]]:
+        """What the worker asks for."""
+        words = [[token] for token in self.bad_token_ids or ()]
+        if self.bad is None:
+            return words
+        if self._bad_word_ids is None:
+            raise RuntimeError(f"SamplingParams.bad ({self.bad}) is not processed by tokenizer")
+        return words + self._bad_word_ids
 
 
 @dataclass
@@ -71,6 +82,7 @@ class CompletionOutput:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
     finish_reason: str | None = None
+    generation_logits: Any = None
     request_perf_metrics: Any = None
 
 
@@ -83,6 +95,7 @@ class RequestOutput:
         self.outputs = [CompletionOutput()]
         self.finished = False
         self.context_logits: Any = None
+        self.beams = False
 
     def __aiter__(self) -> RequestOutput:
         return self
@@ -91,6 +104,9 @@ class RequestOutput:
         if self.finished:
             raise StopAsyncIteration
         response, output = await self._queue.get(), self.outputs[0]
+        if self.beams:
+            self.finished = True
+            return self
         output.token_ids.extend(response.ids)
         output.logprobs = self._llm.log_probs(response, output)
         self.finished, output.finish_reason = response.final, response.finish
@@ -98,11 +114,31 @@ class RequestOutput:
             raise RuntimeError(response.error)
         if response.prompt is not None:
             self.context_logits = torch.from_numpy(response.prompt.logits)
+        if response.logits is not None:
+            output.generation_logits = torch.from_numpy(response.logits[: len(response.ids)])
         if response.perf is not None:
             output.request_perf_metrics = _perf_metrics(response.perf)
         if response.finish == "stop" and not self._params.include_stop_str_in_output:
             stops = [[stop] for stop in self._params.stop_token_ids or ()]
             output.token_ids = output.token_ids[: -1 if output.token_ids[-1:] in stops else None]
+        return self
+
+    def end(self, beams: list[Found]) -> RequestOutput:
+        """The answer of a beam search: one step, which is the last."""
+        given = bool(self._params.given.get("logprobs") is not None)
+        self.outputs = [
+            CompletionOutput(
+                index,
+                list(beam.ids),
+                [{token: Logprob(value)} for token, value in zip(beam.ids, beam.log_probs, strict=False)]
+                if given
+                else [],
+                "stop" if beam.ended else "length",
+            )
+            for index, beam in enumerate(beams)
+        ]
+        self._queue.put_nowait(Response(Request("", [], 1)))
+        self.beams = True
         return self
 
     def put(self, response: Response) -> None:
@@ -126,12 +162,14 @@ class LLM:
             if not recorded.fits(value, known[name]["type"]):
                 raise ValueError(f"{name} is {value!r}, not {known[name]['type']}")
         cache = arguments["kv_cache_config"].arguments
-        journal("LLM", **{**arguments, "kv_cache_config": cache})
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        journal("LLM", **{**arguments, "kv_cache_config": cache}, visible=visible)
+        self._width = arguments.get("max_beam_width", 1)
         trtllm = arguments.get("sampler_type") == "TRTLLMSampler" or arguments.get("enable_trtllm_sampler")
         self._top = not trtllm
         limits = Limits(arguments["max_seq_len"], arguments["max_batch_size"], kv_reuse_blocks=64)
         folder, guided = Path(arguments["model"]), None
-        model = Llama(folder)
+        model = self._model = Llama(folder)
         if arguments.get("guided_decoding_backend"):
             if arguments["skip_tokenizer_init"]:
                 raise ValueError("guided decoding needs the tokenizer")
@@ -146,14 +184,30 @@ class LLM:
         """Start a request."""
         recorded.check_call("LLM.generate_async", arguments)
         params: SamplingParams = arguments["sampling_params"]
-        adapter = {"lora": repr(arguments["lora_request"])} if "lora_request" in arguments else {}
-        journal("generate_async", streaming=arguments["streaming"], sampling=params.given, **adapter)
+        named = {"lora_request": "lora", "kv_cache_retention_config": "retention"}
+        more = {named[name]: repr(value) for name, value in arguments.items() if name in named}
+        journal("generate_async", streaming=arguments["streaming"], sampling=params.given, **more)
         self._count += 1
         result = RequestOutput(self, self._count, params)
+        width = params.best_of if params.use_beam_search else 1
+        if width != self._width:
+            raise ValueError(f"Request beam width {width} is not equal to max_beam_width {self._width}.")
+        if width > 1:
+            return result.end(self._search(arguments["inputs"], params))
         self.engine.submit(_to_request(str(self._count), arguments["inputs"], params, arguments["streaming"], result))
         with self._wake:
             self._wake.notify()
         return result
+
+    def _search(self, prompt: list[int], params: SamplingParams) -> list[Found]:
+        return search(
+            self._model,
+            prompt,
+            width=params.best_of,
+            tokens=params.max_tokens,
+            end_id=params.end_id,
+            length_penalty=params.length_penalty or 0.0,
+        )
 
     def log_probs(self, response: Response, output: CompletionOutput) -> list[Any]:
         """The growing list: alternatives from TorchSampler, else the chosen token alone."""
@@ -201,22 +255,29 @@ def _to_request(number: str, prompt: list[int], params: Any, streaming: bool, re
         "frequency_penalty": params.frequency_penalty,
         "min_tokens": params.min_tokens,
         "min_p": params.min_p,
+        "top_p_decay": params.top_p_decay,
+        "top_p_min": params.top_p_min,
+        "top_p_reset_id": params.top_p_reset_ids,
     }
+    stops = params.stop_token_ids or ()
+    if params.ignore_eos and recorded.VERSION == "main":
+        stops = ()  # as there
     return Request(
         id=number,
         prompt=prompt,
         max_tokens=params.max_tokens,
         end_id=-1 if params.ignore_eos else params.end_id,
-        stop_words=tuple((token,) for token in params.stop_token_ids or ()),
+        stop_words=tuple((token,) for token in stops),
         sampling=Sampling(
             **strategy,
             **{name: value for name, value in optional.items() if value is not None},
             bias=None if params.embedding_bias is None else params.embedding_bias.array,
-            bad_words=tuple((token,) for token in params.bad_token_ids or ()),
+            bad_words=tuple(tuple(word) for word in params._get_bad_words()),
         ),
         streaming=streaming,
         guide=_guide(params.guided_decoding),
         context_logits=params.return_context_logits,
+        generation_logits=params.return_generation_logits,
         perf_metrics=params.return_perf_metrics,
         log_probs=bool(params.logprobs),
         top_log_probs=params.logprobs or 0,
@@ -256,11 +317,11 @@ def _perf_metrics(perf: Perf) -> Any:
         },
     }
     parts = {
-        name: SimpleNamespace(**{n: given[n] for n in recorded.parameters(name, BINDINGS)})
+        name: SimpleNamespace(**{n: given[n] for n in recorded.parameters(name, recorded.BINDINGS)})
         for name, given in values.items()
     }
     return SimpleNamespace(
-        **dict(zip(recorded.parameters("RequestPerfMetrics", BINDINGS), parts.values(), strict=True))
+        **dict(zip(recorded.parameters("RequestPerfMetrics", recorded.BINDINGS), parts.values(), strict=True))
     )
 
 

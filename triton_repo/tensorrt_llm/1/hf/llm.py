@@ -40,7 +40,6 @@ class SamplingParams:
     max_tokens: int
     end_id: int = -1
     pad_id: int = 0
-    ignore_eos: bool = False
     detokenize: bool = False
     temperature: float = 1.0
     top_k: int | None = None
@@ -169,7 +168,7 @@ class TransformersLlm:
         """
         self._count += 1
         request_id, asked = f"r{self._count}", sampling_params
-        ends = list(asked.stop_token_ids) if asked.ignore_eos else [asked.end_id, *asked.stop_token_ids]
+        ends = [token for token in (asked.end_id, *asked.stop_token_ids) if token >= 0]
         result = _Result(self._manager, request_id, frozenset(ends))
         taken = self._manager.add_request(
             inputs,

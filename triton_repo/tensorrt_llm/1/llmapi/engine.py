@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from reference.request import RefusedError, Request, Response
 
+from llmapi.beams import BeamSearch
 from llmapi.extensions import Extensions
 from llmapi.generation import Generation
-from llmapi.sampling import sampling_arguments
+from llmapi.sampling import has_long_words, sampling_arguments, set_bad_words
 
 if TYPE_CHECKING:
     from llmapi.options import Options
@@ -28,7 +29,7 @@ _LOG = logging.getLogger("tensorrt_llm.llmapi")
 class _Live:
     """A request in flight."""
 
-    generation: Generation
+    generation: Generation | BeamSearch
     arguments: dict[str, Any]
     more: dict[str, Any]
     result: Any = None
@@ -87,16 +88,17 @@ class LlmEngine:
         request.check(max_seq_len=self._options.max_seq_len, vocab=self._options.vocab_size)
         request.arrival_ns = time.monotonic_ns()
         room = self._options.max_seq_len - len(request.prompt)
+        limit = min(request.max_tokens, room)
         arguments = sampling_arguments(
             request,
-            max_tokens=min(request.max_tokens, room),
+            max_tokens=limit,
             applies_penalties=self._applies_penalties,
             to_tensor=self._to_tensor,
             extensions=self._extensions,
         )
-        live = _Live(
-            Generation(request, self._extensions.to_array), arguments, self._extensions.generate_arguments(request)
-        )
+        searches = request.beams.width > 1
+        followed = BeamSearch(request) if searches else Generation(request, self._extensions.to_array, limit)
+        live = _Live(followed, arguments, self._extensions.generate_arguments(request))
         with self._lock:
             if request.id and request.id in self._ids:
                 raise RefusedError(f"requestId {request.id} is already in progress, request is ignored.")
@@ -140,13 +142,12 @@ class LlmEngine:
 
     async def _generate(self, live: _Live) -> None:
         request = live.generation.request
-        live.result = self._llm.generate_async(
-            **generate_arguments(request, self._sampling_params(**live.arguments)), **live.more
-        )
+        params = self._sampling_params(**live.arguments)
+        if has_long_words(request.sampling):
+            set_bad_words(params, request.sampling)
+        live.result = self._llm.generate_async(**generate_arguments(request, params), **live.more)
         async for step in live.result:
-            response = live.generation.advance(
-                step.outputs[0], finished=step.finished, context_logits=getattr(step, "context_logits", None)
-            )
+            response = live.generation.step(step)
             if live.generation.matched:
                 live.result.abort()
             if response is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from reference.request import Finish, Perf, PromptScores, Request, Response
 from reference.words import ends_with
 
 from llmapi.extensions import performance, prompt_scores
+from llmapi.gathered import GatheredLogits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,12 +30,15 @@ class Generation:
         matched: True when a stop word was completed here, not in the engine, which must then be stopped.
     """
 
-    def __init__(self, request: Request, to_array: Callable[[Any], NDArray[np.float32]] | None = None) -> None:
+    def __init__(
+        self, request: Request, to_array: Callable[[Any], NDArray[np.float32]] | None = None, limit: int = 0
+    ) -> None:
         """Start with nothing generated.
 
         Args:
             request: the request.
-            to_array: makes an array of the engine's tensors, for the logits of the prompt.
+            to_array: makes an array of the engine's tensors, for logits.
+            limit: tokens that may be generated.
         """
         self.request = request
         self._to_array = to_array
@@ -44,8 +49,16 @@ class Generation:
         self._top: list[list[tuple[int, float]]] = []
         self._first_token_ns = self._last_token_ns = 0
         self._prompt: PromptScores | None = None
-        self._prompt_told = request.prompt_log_probs is None
+        self._prompt_told = request.prompt_log_probs is None and not request.context_logits
         self._metrics: Any = None
+        self._said = 0  # tokens that the engine has spoken of
+        self._logits = GatheredLogits(to_array, limit) if request.generation_logits and to_array else None
+
+    def step(self, step: Any) -> Response | None:
+        """Take what the engine says; see `advance`."""
+        return self.advance(
+            step.outputs[0], finished=step.finished, context_logits=getattr(step, "context_logits", None)
+        )
 
     def advance(self, output: Any, *, finished: bool, context_logits: Any = None) -> Response | None:
         """Take the engine's output after a step.
@@ -59,12 +72,11 @@ class Generation:
             The response to send, None where there is nothing to say yet.
 
         Raises:
-            EngineError: asked-for log-probs are missing, or the end has no known reason.
+            EngineError: asked-for log-probs or logits are missing, or the end has no known reason.
         """
-        ids = list(output.token_ids)
-        finish = _finish_reason(output.finish_reason) if finished else None
-        if finish == "stop" and self.request.end_id >= 0 and ids[-1:] == [self.request.end_id]:
-            ids.pop()  # end_id is not part of an answer
+        finish = finish_reason(output.finish_reason) if finished else None
+        ids = ended_ids(self.request, output, finish)
+        self._gather(output)
         start = len(self._ids)
         for token in ids[start:]:
             self._append(token, output)
@@ -96,9 +108,7 @@ class Generation:
         entry = given[place]
         values = {id_: _value(item) for id_, item in entry.items()} if isinstance(entry, Mapping) else {token: entry}
         if self.request.log_probs:
-            if token not in values:
-                raise EngineError(f"output_log_probs: the engine gave no log-prob of token {token}")
-            self._log_probs.append(float(values[token]))
+            self._log_probs.append(chosen_log_prob(entry, token))
         if wanted := self.request.top_log_probs:
             best = sorted(values.items(), key=lambda item: (-item[1], item[0]))[:wanted]
             if len(best) < wanted:
@@ -120,15 +130,34 @@ class Generation:
             final=finish is not None,
             finish=finish,
             prompt=self._take_prompt(),
+            logits=self._take_logits(),
             perf=self._perf() if request.perf_metrics and finish else None,
         )
 
     def _score_prompt(self, context_logits: Any) -> PromptScores:
         logits = None if self._to_array is None or context_logits is None else self._to_array(context_logits)
-        scores = prompt_scores(self.request.prompt, logits, self.request.prompt_log_probs or 0)
-        if scores is None:
-            raise EngineError("num_prompt_log_probs: the engine gave no logits of the whole prompt")
-        return scores
+        request = self.request
+        if logits is None or len(logits) != len(request.prompt):
+            name = "return_context_logits" if request.context_logits else "num_prompt_log_probs"
+            given = 0 if logits is None else len(logits)
+            raise EngineError(f"{name}: the engine gave logits of {given} of the prompt's {len(request.prompt)} tokens")
+        scores = PromptScores()
+        if request.prompt_log_probs is not None:
+            scores = prompt_scores(request.prompt, logits, request.prompt_log_probs)
+        return replace(scores, logits=logits) if request.context_logits else scores
+
+    def _gather(self, output: Any) -> None:
+        new, self._said = len(output.token_ids) - self._said, len(output.token_ids)
+        if self._logits is None or not new:
+            return
+        given = self._logits.take(output.generation_logits, new)
+        if given != new:
+            raise EngineError(f"return_generation_logits: the engine gave logits of {given} tokens for {new}")
+
+    def _take_logits(self) -> NDArray[np.float32] | None:
+        if self._logits is None:
+            return None
+        return (self._logits.new if self.request.streaming else self._logits.whole)(len(self._ids))
 
     def _take_prompt(self) -> PromptScores | None:
         scores, self._prompt = self._prompt, None
@@ -141,10 +170,36 @@ class Generation:
         return performance(own, self._metrics)
 
 
-def _finish_reason(reason: str | None) -> Finish:
+def finish_reason(reason: str | None) -> Finish:
+    """Why an answer ended.
+
+    Raises:
+        EngineError: a reason that the contract does not know.
+    """
     if reason not in get_args(Finish):
         raise EngineError(f"the engine ended with the finish reason {reason!r}")
     return cast("Finish", reason)
+
+
+def ended_ids(request: Request, output: Any, finish: Finish | None) -> list[int]:
+    """All tokens of an output so far; the end id is not part of an answer."""
+    ids = list(output.token_ids)
+    if finish == "stop" and request.end_id >= 0 and ids[-1:] == [request.end_id]:
+        ids.pop()
+    return ids
+
+
+def chosen_log_prob(entry: Any, token: int) -> float:
+    """The log-prob of a token out of what the engine tells of its place.
+
+    Raises:
+        EngineError: it is not among them.
+    """
+    if not isinstance(entry, Mapping):
+        return _value(entry)
+    if token not in entry:
+        raise EngineError(f"output_log_probs: the engine gave no log-prob of token {token}")
+    return _value(entry[token])
 
 
 def _value(item: Any) -> float:

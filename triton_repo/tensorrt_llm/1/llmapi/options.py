@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ TRTLLM_SAMPLER = "TRTLLMSampler"
 GUIDED_BACKENDS = ("xgrammar", "llguidance")
 _VERSION_FOLDER = Path(__file__).resolve().parents[1]
 _TORCH_SAMPLER_COMPLETE = (1, 3, 24)  # first version whose TorchSampler applies penalties and bad words
+# And min_p, top-p decay and all that a beam search is told: pull requests 16590, 16184 and 16620.
+_TORCH_SAMPLER_WIDE = (1, 3, 26)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Options:
         sampler_type: None leaves the choice to `choose_sampler`.
         guided_decoding_backend: ``xgrammar`` or ``llguidance``; None is no guided decoding.
         lora_dir: folder of adapters; None is no LoRA.
+        max_beam_width: beams of every request; above 1 the engine is for beam searches alone.
+        gpu_ids: GPUs of each instance of the model, as CUDA_VISIBLE_DEVICES has them; none: whatever is visible.
         extra: further arguments of `tensorrt_llm.LLM`; they win over everything else.
     """
 
@@ -50,6 +54,8 @@ class Options:
     sampler_type: str | None = None
     guided_decoding_backend: str | None = None
     lora_dir: Path | None = None
+    max_beam_width: int = 1
+    gpu_ids: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -65,16 +71,15 @@ class SamplerChoice:
     Attributes:
         arguments: for `tensorrt_llm.LLM`.
         applies_penalties: False where penalties and bad words would be dropped in silence.
+        is_wide: False where min_p, top-p decay and lengths and diversity of beams would be.
+        beam_log_probs: whether log-probs of beams are given: TRTLLMSampler fails where it computes two such requests
+            together.
     """
 
     arguments: dict[str, Any]
     applies_penalties: bool
-
-    @property
-    def applies_min_p(self) -> bool:
-        """Whether ``min_p`` is applied: TRTLLMSampler's kernels do; of TorchSampler it is not known."""
-        chosen = self.arguments
-        return chosen.get("sampler_type") == TRTLLM_SAMPLER or chosen.get("enable_trtllm_sampler", False) is True
+    is_wide: bool = False
+    beam_log_probs: bool = False
 
 
 def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], folder: Path) -> Options:
@@ -84,11 +89,12 @@ def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], fold
         environ: ``MAX_SEQ_LEN``, ``ENGINE_MAX_BATCH_SIZE``, ``ENGINE_MAX_QUEUE_SIZE``, ``LLM_TENSOR_PARALLEL_SIZE``,
             ``LLM_KV_CACHE_FREE_GPU_MEM_FRACTION``, ``LLM_DTYPE``, ``LLM_SAMPLER_TYPE``, ``LLM_EXTRA_ARGS_FILE``,
             ``LLM_GUIDED_DECODING_BACKEND``, ``LLM_LORA_DIR`` (adapters in Hugging Face PEFT's format, in subfolders
-            named by task id).
+            named by task id), ``LLM_MAX_BEAM_WIDTH``, ``LLM_GPU_IDS``.
         parameters: parameters of config.pbtxt: ``max_seq_len``, ``tensor_parallel_size``,
             ``kv_cache_free_gpu_mem_fraction``, ``enable_kv_cache_reuse``, ``tokens_per_block``, ``max_batch_size``,
             ``max_queue_size``, ``dtype``, ``extra_args_file`` (relative to the version folder),
-            ``guided_decoding_backend``, ``lora_prefetch_dir``.
+            ``guided_decoding_backend``, ``lora_prefetch_dir``, ``max_beam_width``, ``gpu_device_ids`` (of two
+            instances as ``0,1;2,3``).
         folder: model folder in Hugging Face style.
 
     Raises:
@@ -123,6 +129,8 @@ def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], fold
             f"LLM_GUIDED_DECODING_BACKEND is {backend!r}; it must be one of: {', '.join(GUIDED_BACKENDS)}"
         )
     lora_dir = setting("LLM_LORA_DIR", "lora_prefetch_dir", "")
+    extra = _read_extra(Path(extra_file)) if extra_file else {}
+    beams = setting("LLM_MAX_BEAM_WIDTH", "max_beam_width", 1)
     return Options(
         max_seq_len=max_seq_len,
         vocab_size=vocab_size,
@@ -136,7 +144,9 @@ def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], fold
         sampler_type=environ.get("LLM_SAMPLER_TYPE") or None,
         guided_decoding_backend=backend or None,
         lora_dir=Path(lora_dir) if lora_dir else None,
-        extra=_read_extra(Path(extra_file)) if extra_file else {},
+        max_beam_width=int(extra.get("max_beam_width") or beams),
+        gpu_ids=_read_gpu_ids(setting("LLM_GPU_IDS", "gpu_device_ids", "")),
+        extra=extra,
     )
 
 
@@ -154,18 +164,20 @@ def choose_sampler(version: str, fields: Mapping[str, Any], wanted: str | None) 
     Raises:
         RuntimeError: TRTLLMSampler is wanted of a version that has it no longer.
     """
-    complete = _version(version) >= _TORCH_SAMPLER_COMPLETE
+    complete, wide = (_version(version) >= least for least in (_TORCH_SAMPLER_COMPLETE, _TORCH_SAMPLER_WIDE))
+    torch_s = SamplerChoice({}, complete, is_wide=wide, beam_log_probs=wide)
     if wanted is None and complete:
-        return SamplerChoice({}, applies_penalties=True)
+        return torch_s
     name = wanted or TRTLLM_SAMPLER
-    applies = complete or name == TRTLLM_SAMPLER
+    trtllm = name == TRTLLM_SAMPLER
+    chosen = SamplerChoice({}, applies_penalties=True, is_wide=True) if trtllm else torch_s
     if "sampler_type" in fields:
-        return SamplerChoice({"sampler_type": name}, applies)
+        return replace(chosen, arguments={"sampler_type": name})
     if "enable_trtllm_sampler" in fields:  # 1.0
-        return SamplerChoice({"enable_trtllm_sampler": name == TRTLLM_SAMPLER}, applies)
+        return replace(chosen, arguments={"enable_trtllm_sampler": trtllm})
     if wanted == TRTLLM_SAMPLER:
         raise RuntimeError(f"LLM_SAMPLER_TYPE is {wanted!r}, which TensorRT-LLM {version} does not have")
-    return SamplerChoice({}, applies_penalties=complete)
+    return torch_s
 
 
 def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cache_config: type[Any]) -> dict[str, Any]:
@@ -200,9 +212,50 @@ def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cac
         "enable_chunked_prefill": True,  # else a prompt longer than max_num_tokens is refused
         "kv_cache_config": kv_cache_config(**cache),
         **({"guided_decoding_backend": backend} if (backend := options.guided_decoding_backend) else {}),
+        **(_beam_arguments(options.max_beam_width, sampler) if options.max_beam_width > 1 else {}),
         **sampler.arguments,
         **extra,
     }
+
+
+def visible_gpus(options: Options, instance_name: str) -> str | None:
+    """What CUDA_VISIBLE_DEVICES must be for an instance of the model; None leaves it as it is.
+
+    Args:
+        options: what was asked for.
+        instance_name: Triton's, which ends with the number of the instance.
+
+    Raises:
+        RuntimeError: there are fewer groups than instances, or not as many GPUs in the group as the engine takes.
+    """
+    if not options.gpu_ids:
+        return None
+    number = int(instance_name.rpartition("_")[2] or 0)
+    if number >= len(options.gpu_ids):
+        raise RuntimeError(f"gpu_device_ids has {len(options.gpu_ids)} groups, and this is instance {number + 1}")
+    group = options.gpu_ids[number]
+    stages = options.extra.get("pipeline_parallel_size", 1)
+    if len(group.split(",")) != options.tensor_parallel_size * stages:
+        need = options.tensor_parallel_size * stages
+        raise RuntimeError(f"gpu_device_ids gives instance {number + 1} the GPUs {group}, and the engine takes {need}")
+    return group
+
+
+def _beam_arguments(width: int, sampler: SamplerChoice) -> dict[str, Any]:
+    """What `tensorrt_llm.LLM` is told for beams: before 1.3 neither graphs nor overlap, by its documentation."""
+    if not sampler.is_wide:
+        raise RuntimeError(
+            f"max_beam_width is {width}, and the sampler of this TensorRT-LLM would ignore what it is told"
+        )
+    alone = {} if sampler.beam_log_probs else {"disable_overlap_scheduler": True, "cuda_graph_config": None}
+    return {"max_beam_width": width, **alone}
+
+
+def _read_gpu_ids(text: str) -> tuple[str, ...]:
+    groups = tuple(group.replace(" ", "") for group in text.split(";")) if text else ()
+    if any(not all(number.isdecimal() for number in group.split(",")) for group in groups):
+        raise RuntimeError(f"LLM_GPU_IDS is {text!r}; it must be numbers of GPUs, as 0,1;2,3 for two instances")
+    return groups
 
 
 def _version(text: str) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference.request import RefusedError
 
+from llmapi.beams import beam_arguments, check_beams
 from llmapi.extensions import Extensions
 
 if TYPE_CHECKING:
@@ -37,16 +38,17 @@ def sampling_arguments(
     Raises:
         RefusedError: something that the LLM API cannot do, by name.
     """
-    sampling = request.sampling
-    _refuse(sampling, applies_penalties=applies_penalties)
+    sampling, beams = request.sampling, request.beams
+    check_beams(request, extensions.beams, log_probs=extensions.beam_log_probs)
+    _refuse(sampling, applies_penalties=applies_penalties, long_bad_words=extensions.long_bad_words)
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
-        # Explicit, because the LLM API would ask a tokenizer otherwise, which is not loaded.
-        "end_id": request.end_id,
+        # Explicit, because the LLM API would ask a tokenizer otherwise, which is not loaded. -1 ends nothing, as does
+        # ``ignore_eos``, which takes the stop words along in 1.3.
+        "end_id": max(request.end_id, -1),
         "pad_id": max(request.end_id, 0),
-        "ignore_eos": request.end_id < 0,
         "detokenize": False,
-        **sampling_strategy(sampling),
+        **(beam_arguments(beams, sampling.temperature) if beams.width > 1 else sampling_strategy(sampling)),
         **extensions.sampling_arguments(request),
     }
     optional = {
@@ -60,13 +62,34 @@ def sampling_arguments(
     single = [word[0] for word in request.stop_words if len(word) == 1]
     if single:
         arguments |= {"stop_token_ids": single, "include_stop_str_in_output": True}
-    if sampling.bad_words:
+    if sampling.bad_words and not has_long_words(sampling):
         arguments["bad_token_ids"] = [word[0] for word in sampling.bad_words]
     if sampling.bias is not None:
         arguments["embedding_bias"] = to_tensor(sampling.bias)
     if request.log_probs or request.top_log_probs:
-        arguments["logprobs"] = max(request.top_log_probs, 1)
+        # Of beams the sampler gives the chosen tokens' alone, which 0 stands for since 1.3.
+        arguments["logprobs"] = 0 if beams.width > 1 else max(request.top_log_probs, 1)
     return arguments
+
+
+def has_long_words(sampling: Sampling) -> bool:
+    """Whether there are bad words of more than one token."""
+    return any(len(word) > 1 for word in sampling.bad_words)
+
+
+def set_bad_words(params: Any, sampling: Sampling) -> None:
+    """Give a `SamplingParams` bad words of several tokens.
+
+    It takes texts (``bad``), which a tokenizer makes ids of only where it is asked for the end id as well; here are
+    ids, which may not be those of any text. So they are put where it would, and asked back as the worker asks.
+
+    Raises:
+        RefusedError: they do not come back, and would be dropped in silence.
+    """
+    words = [list(word) for word in sampling.bad_words]
+    params.bad, params._bad_word_ids = [], words  # noqa: SLF001 - see above
+    if params._get_bad_words() != words:  # noqa: SLF001
+        raise RefusedError("bad_words_list: this TensorRT-LLM takes no bad word of more than one token id")
 
 
 def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
@@ -85,8 +108,8 @@ def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
     return {**strategy, "seed": sampling.seed}
 
 
-def _refuse(sampling: Sampling, *, applies_penalties: bool) -> None:
-    if any(len(word) > 1 for word in sampling.bad_words):
+def _refuse(sampling: Sampling, *, applies_penalties: bool, long_bad_words: bool) -> None:
+    if has_long_words(sampling) and not long_bad_words:
         raise RefusedError("bad_words_list: the LLM API takes no bad word of more than one token id")
     if applies_penalties:
         return

@@ -40,6 +40,9 @@ class Sampling:
         top_k: None when absent, which is 0.
         top_p: None when absent, which is 0.0.
         min_p: probability relative to the best candidate's that the others must have, 0 is off.
+        top_p_decay: factor of top_p after each token; 1 leaves it as it is.
+        top_p_min: what it never falls below, 0 for nothing.
+        top_p_reset_id: the token that makes it what it was; negative is none.
         min_tokens: end_id is suppressed before this many tokens.
         bias: [vocab], added to the logits.
         bad_words: token sequences that are never completed.
@@ -49,6 +52,9 @@ class Sampling:
     top_k: int | None = None
     top_p: float | None = None
     min_p: float = 0.0
+    top_p_decay: float = 1.0
+    top_p_min: float = 0.0
+    top_p_reset_id: int = -1
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -116,6 +122,67 @@ class Draft(NamedTuple):
 NO_DRAFT = Draft()
 
 
+class Beams(NamedTuple):
+    """A beam search; what is None has the engine's default.
+
+    Attributes:
+        width: beams, 1 is no beam search.
+        length_penalty: exponent of the length in a beam's score.
+        diversity_rate: added to the scores of candidates, times the place of the beam that they come from.
+        early_stopping: 1 ends with as many finished candidates as beams, 0 goes on while a better one may come.
+    """
+
+    width: int = 1
+    length_penalty: float | None = None
+    diversity_rate: float | None = None
+    early_stopping: int | None = None
+
+
+NO_BEAMS = Beams()
+
+
+class Beam(NamedTuple):
+    """One beam of an answer.
+
+    Attributes:
+        ids: generated tokens, after the prompt where the request asked for echo.
+        log_probs: of the generated ones; empty where not asked for.
+    """
+
+    ids: list[int]
+    log_probs: list[float]
+
+
+class RetainedRange(NamedTuple):
+    """How long the KV cache is to keep the blocks of a part of the prompt.
+
+    Attributes:
+        start: first token.
+        end: the token after the last one; None is the end of the prompt.
+        priority: 0 to 100; those with the least go first.
+        duration_ms: how long the priority holds; None is for ever.
+    """
+
+    start: int
+    end: int | None
+    priority: int
+    duration_ms: int | None
+
+
+class Retention(NamedTuple):
+    """How long the KV cache is to keep the blocks of a request (contract section 1.3).
+
+    Attributes:
+        ranges: of the prompt.
+        decode_priority: of the blocks of the answer; None is the engine's default.
+        decode_duration_ms: how long that holds; None is for ever.
+    """
+
+    ranges: tuple[RetainedRange, ...] = ()
+    decode_priority: int | None = None
+    decode_duration_ms: int | None = None
+
+
 @dataclass(eq=False)
 class Request:
     """One sequence to generate.
@@ -139,6 +206,8 @@ class Request:
         prompt_table: embeddings of prompt ids beyond the vocabulary.
         draft: what is thought to follow the prompt; its tokens are checked together, and those that are accepted save
             the model steps. Without logits they never change what is drawn.
+        beams: the beam search; its answer is one response with all beams.
+        retention: how long its blocks are to be kept; None leaves it to the engine.
         is_cancelled: asked once in each step.
         handle: the caller's own, untouched.
         arrival_ns: set by the engine that takes it.
@@ -164,6 +233,8 @@ class Request:
     lora: LoraTask | None = None
     prompt_table: PromptTable | None = None
     draft: Draft = NO_DRAFT
+    beams: Beams = NO_BEAMS
+    retention: Retention | None = None
     is_cancelled: Callable[[], bool] = bool
     handle: object = None
     arrival_ns: int = 0
@@ -190,6 +261,8 @@ class Request:
         bias = self.sampling.bias
         if bias is not None and bias.shape != (vocab,):
             raise RefusedError(f"embedding_bias must have {vocab} values, not {bias.size}")
+        if self.sampling.top_p_reset_id >= vocab:
+            raise RefusedError(f"runtime_top_p_reset_ids must be within the vocabulary of {vocab} tokens")
         if any(max(word) >= vocab or min(word) < 0 for word in self.sampling.bad_words):
             raise RefusedError(f"bad_words_list must be within the vocabulary of {vocab} tokens")
 
@@ -263,6 +336,7 @@ class Response:
         logits: [tokens, vocab], raw: streaming, of the new tokens; otherwise of all that could have been generated,
             zeros after those that were.
         perf: on the final response, where asked for.
+        beams: of a beam search, the best one first; ``ids`` and the log-probs above are then empty.
     """
 
     request: Request
@@ -276,3 +350,4 @@ class Response:
     prompt: PromptScores | None = None
     logits: NDArray[np.float32] | None = None
     perf: Perf | None = None
+    beams: tuple[Beam, ...] = ()

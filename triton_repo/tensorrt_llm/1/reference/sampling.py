@@ -74,6 +74,7 @@ class Sampler:
             top_k = 1  # neither given: greedy, whatever the temperature
         self._temperature = 1.0 if temperature is None else temperature
         self._top_k, self._top_p = top_k, top_p or 1.0
+        self._first_top_p = self._top_p
         # Whoever drafts with logits has drawn with this seed: what decides on its tokens must not follow from that.
         seed = sampling.seed if request.draft.logits is None else [sampling.seed, 1]
         self._rng = np.random.Generator(np.random.PCG64(seed))
@@ -108,11 +109,19 @@ class Sampler:
             self._counts[token] += 1
         if self._matcher is not None:
             self._matcher.advance(token)
+        if self._sampling.top_p_decay < 1:
+            self._decay_top_p(token)
         if not wants_log_probs:
             return Draw(token, 0.0, [])
         full = log_softmax(scores)
         top = best_log_probs(full, self._request.top_log_probs)
         return Draw(token, survivors if self._normalize else float(full[token]), top)
+
+    def _decay_top_p(self, token: int) -> None:
+        """What the nucleus of the next token holds."""
+        sampling = self._sampling
+        decayed = max(self._top_p * sampling.top_p_decay, sampling.top_p_min)
+        self._top_p = self._first_top_p if token == sampling.top_p_reset_id else decayed
 
     def _pick(self, mass: Doubles) -> int:
         """The place of a candidate, drawn by mass."""

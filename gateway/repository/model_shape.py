@@ -1,0 +1,47 @@
+"""A model's shape: as a deployment says it, else as its own ``config.json`` does where it can be read here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gateway.config.deployment import ModelSource
+
+_SHAPE = {
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "layers": "num_hidden_layers",
+    "vocab_size": "vocab_size",
+    "max_positions": "max_position_embeddings",
+}
+
+
+def shape_of(model: ModelSource) -> dict[str, int]:
+    """Heads, layers and so on: as the settings say, else from ``config.json`` where it can be read here."""
+    config = text_config_of(model)
+    shape = {}
+    for key, name in _SHAPE.items():
+        value = getattr(model, key) or config.get(name)
+        if isinstance(value, int) and value > 0:
+            shape[key] = value
+    return shape
+
+
+def text_config_of(model: ModelSource) -> dict[str, Any]:
+    """The model's ``config.json``, or the part of it about text; empty where it cannot be read here."""
+    config = config_of(model)
+    nested = config.get("text_config")
+    return nested if isinstance(nested, dict) else config
+
+
+def config_of(model: ModelSource) -> dict[str, Any]:
+    """The model's ``config.json``; empty where it cannot be read here."""
+    for folder in (model.folder, model.source):
+        try:
+            config: Any = json.loads((Path(folder or "").expanduser() / "config.json").read_bytes()) if folder else None
+        except (OSError, ValueError):
+            continue
+        if isinstance(config, dict):
+            return config
+    return {}
