@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 from gateway.checking.findings import Finding, Severity
+from gateway.checking.repository_callers import check_callers
 from gateway.checking.repository_chat import check_chat
-from gateway.checking.repository_engine import check_engines, filled
-from gateway.checking.repository_python import check_python
+from gateway.checking.repository_engine import check_engines
+from gateway.checking.repository_gpus import check_gpus
+from gateway.checking.repository_llmapi import check_llmapi
+from gateway.checking.repository_models import OTHER_BACKENDS, stock_model
+from gateway.checking.repository_parameters import check_parameters
 from gateway.checking.repository_steps import check_ensemble
+from gateway.checking.repository_tables import check_tables
+from gateway.checking.repository_tokenizers import check_tokenizers
+from gateway.checking.repository_triton import check_configuration
 from gateway.checking.repository_values import check_values
-from gateway.config.deployment import EngineKind
+from gateway.checking.repository_versions import check_versions
 from gateway.repository.reading import ModelFolder, Placeholder, read_repository
 from gateway.repository.vocabulary import BY_NAME
 
 _PARSE_ERROR = re.compile(r"^(\d+):(\d+) : (.*)$", re.DOTALL)
-_NEEDS_FILE = {"python": "model.py"}
 _KNOWN_BACKENDS = ("python", "tensorrtllm")
-# Triton's other backends, each a repository of github.com/triton-inference-server; none of these models run on them.
-_OTHER_BACKENDS = (
-    *("dali", "fil", "identity", "onnxruntime", "openvino", "pytorch", "repeat", "square", "tensorflow", "tensorrt"),
-    "vllm",
-)
 _OURS = frozenset({"QUERY", "TOKENS_BATCH", "input_ids", "text_input"})
 
 
@@ -47,12 +47,22 @@ def check_repository(folder: Path) -> list[Finding]:
     for name, model in models.items():
         findings += _check_folder(name, model)
     whole = {name: model for name, model in models.items() if model.config is not None}
+    unreadable = models.keys() - whole.keys()
     for model in whole.values():
         if model.config.ensemble_scheduling.step:
-            findings += check_ensemble(model, whole, unreadable=models.keys() - whole.keys())
-    findings += check_engines(whole, unreadable=models.keys() - whole.keys())
-    findings += check_values(whole)
-    findings += check_chat(whole)
+            findings += check_ensemble(model, whole, unreadable=unreadable)
+    findings += check_tables(whole)
+    findings += check_callers(whole, unreadable=unreadable)
+    for review in (
+        check_engines,
+        check_gpus,
+        check_values,
+        check_parameters,
+        check_tokenizers,
+        check_llmapi,
+        check_chat,
+    ):
+        findings += review(whole)
     return _sorted(findings)
 
 
@@ -81,11 +91,8 @@ def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
         where = f"{model.file}:{model.line_of('name:') or 1}"
         what = f"The name is {config.name!r}, but the folder is {name!r}; Triton refuses to load it."
         yield Finding(Severity.ERROR, where, what, f"Name both {name!r}.")
-    yield from _check_versions(model)
-    yield from _check_tensors(model)
-    if config.max_batch_size < 0:
-        what = f"max_batch_size is {config.max_batch_size}; Triton refuses to load it."
-        yield Finding(Severity.ERROR, f"{model.file}:{model.line_of('max_batch_size:') or 1}", what, "Write 1 or more.")
+    yield from check_versions(model)
+    yield from check_configuration(model)
     yield from _check_backend(model)
 
 
@@ -104,7 +111,7 @@ def _check_backend(model: ModelFolder) -> Iterator[Finding]:
     )
     meant = difflib.get_close_matches(backend, _KNOWN_BACKENDS, n=1, cutoff=0.75)
     ours = bool(_OURS & {tensor.name for tensor in config.input})
-    if not brought and backend not in _OTHER_BACKENDS and (meant or ours):
+    if not brought and backend not in OTHER_BACKENDS and (meant or ours):
         what = f"There is no backend {backend!r} that these models run on."
         yield Finding(Severity.ERROR, where, what, f"Did you mean {meant[0]!r}?" if meant else f"{fix}.")
     else:
@@ -144,9 +151,11 @@ def _is_mandatory(found: Placeholder, model: ModelFolder) -> bool:
     variable = BY_NAME.get(found.name)
     if variable is None or not variable.mandatory:
         return False
-    # The templates of other models have these two as well, for images and for guided decoding.
-    is_text_step = model.config is not None and model.config.backend == "python"
-    return {"engine_dir": not is_text_step, "tokenizer_dir": is_text_step}.get(found.name, True)
+    # Preprocessing has engine_dir as well, for images, and the engine has tokenizer_dir, for guided decoding.
+    stock = stock_model(model) if model.config is not None else None
+    if found.name == "engine_dir":
+        return stock in ("tensorrt_llm", None)
+    return found.name != "tokenizer_dir" or stock in ("preprocessing", "postprocessing")
 
 
 def _how_to_fill(found: Placeholder) -> str:
@@ -155,66 +164,3 @@ def _how_to_fill(found: Placeholder) -> str:
         return "Write the value."
     value = "VALUE" if variable.mandatory else variable.default
     return f"Fill it with fill_template.py {found.name}:{value}, or render the repository from `{variable.key}`."
-
-
-def _check_versions(model: ModelFolder) -> Iterator[Finding]:
-    numbers = {int(version): version for version in model.versions if version.isdigit() and int(version) > 0}
-    if not numbers:
-        fix = f"Make it: mkdir {model.path / '1'} (git does not keep empty folders: put a .gitkeep into it)."
-        yield Finding(Severity.ERROR, str(model.path), "There is no version folder such as 1/.", fix)
-        return
-    for version in model.versions:
-        if not version.isdigit() and version != "__pycache__":
-            what = f"The folder {version}/ is no version: Triton passes it over."
-            yield Finding(Severity.WARNING, str(model.path), what, "Name version folders by a number, or remove it.")
-    loaded, missing = _loaded_versions(model, list(numbers))
-    if missing:
-        severity = Severity.WARNING if loaded else Severity.ERROR
-        there = ", ".join(f"{number}/" for number in sorted(numbers))
-        what = f"version_policy asks for version {missing[0]}, and there is only {there}."
-        where = f"{model.file}:{model.line_of('specific') or model.line_of('version_policy') or 1}"
-        yield Finding(severity, where, what, "Remove version_policy, or name a version that is there.")
-    needed = _NEEDS_FILE.get(model.config.backend)
-    wanted = model.config.default_model_filename or needed
-    for version in [numbers[number] for number in loaded] if needed is not None else ():
-        if (model.path / version / str(wanted)).is_file():
-            yield from check_python(model.path / version, str(wanted))
-            yield from _check_adapter(model, model.path / version)
-        else:
-            what = f"{version}/ has no {wanted}, which the Python backend runs."
-            yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
-
-
-def _check_adapter(model: ModelFolder, folder: Path) -> Iterator[Finding]:
-    """This project's engine model runs what its parameter says."""
-    kind = filled(model, "engine")
-    file = f"{kind}_adapter.py"
-    if kind in get_args(EngineKind) and (folder / "adapter.py").is_file() and not (folder / file).is_file():
-        what = f"{folder.name}/ has no {file}, which engine {kind} runs."
-        yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
-
-
-def _loaded_versions(model: ModelFolder, there: list[int]) -> tuple[list[int], list[int]]:
-    """Which versions Triton loads by the policy, and which it asks for in vain (ModelVersionPolicy)."""
-    policy, ordered = model.config.version_policy, sorted(there)
-    if policy.WhichOneof("policy_choice") == "specific":
-        asked = sorted(policy.specific.versions)
-        return [version for version in asked if version in there], [one for one in asked if one not in there]
-    if policy.WhichOneof("policy_choice") == "all":
-        return ordered, []
-    return ordered[-(policy.latest.num_versions or 1) :], []
-
-
-def _check_tensors(model: ModelFolder) -> Iterator[Finding]:
-    for kind in ("input", "output"):
-        seen: Mapping[str, bool] = {}
-        for tensor in getattr(model.config, kind):
-            where = f"{model.file}:{model.line_of(chr(34) + tensor.name + chr(34)) or 1}"
-            if tensor.name in seen:
-                # The stock ensemble lists kv_cache_alloc_total_blocks twice, which does no harm.
-                severity = Severity.INFO if tensor.name == "kv_cache_alloc_total_blocks" else Severity.WARNING
-                yield Finding(severity, where, f"The {kind} {tensor.name!r} is declared twice.", "Remove one.")
-            seen = {**seen, tensor.name: True}
-            if not tensor.dims:
-                what = f"The {kind} {tensor.name!r} has no dims; Triton refuses the configuration."
-                yield Finding(Severity.ERROR, where, what, "Write dims: [ 1 ], or -1 for a size that varies.")

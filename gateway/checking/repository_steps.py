@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.checking.findings import Finding, Severity
+from gateway.checking.repository_models import Models, at_tensor
+from gateway.checking.repository_tables import fits, is_whole
+from gateway.checking.repository_versions import loaded_versions
 from gateway.repository.difference import datatype_name
 from gateway.repository.reading import ModelFolder
-
-Models = Mapping[str, ModelFolder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
         unreadable: names of the others; a step of such a one makes nobody knows what, so nothing is compared.
     """
     config = ensemble.config
+    yield from _check_map(ensemble)
     if any(step.model_name in unreadable for step in config.ensemble_scheduling.step):
         return
     missing = [step.model_name for step in config.ensemble_scheduling.step if step.model_name not in models]
@@ -40,6 +43,10 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
         for name in missing:
             what = f"A step runs the model {name!r}, which is not in this repository."
             yield _error(ensemble, name, what, _near(name, models.keys() - run, "Add it"))
+        return
+    if ensemble.path.name in {step.model_name for step in config.ensemble_scheduling.step}:
+        what = "A step runs the ensemble itself; Triton refuses to load it."
+        yield _error(ensemble, ensemble.path.name, what, "Name another model.")
         return
     made = {tensor.name: _of("the request", tensor, ensemble) for tensor in config.input}
     for step in config.ensemble_scheduling.step:
@@ -51,19 +58,51 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
                 yield _error(ensemble, name, what, _near(name, outputs, "Remove the mapping"))
             else:
                 made[target] = _of(step.model_name, outputs[name], model)
-        yield from _check_batches(ensemble, step.model_name, model)
+        yield from _check_step(ensemble, step, model)
     for step in config.ensemble_scheduling.step:
         yield from _check_inputs(ensemble, step, models[step.model_name], made)
     yield from _check_outputs(ensemble, made)
 
 
-def _check_batches(ensemble: ModelFolder, name: str, model: ModelFolder) -> Iterator[Finding]:
+def _check_map(ensemble: ModelFolder) -> Iterator[Finding]:
+    """What Triton asks of an ensemble's tensors, whatever its steps are: each is made once, and is for something."""
+    config = ensemble.config
+    steps = config.ensemble_scheduling.step
+    made = Counter(target for step in steps for target in step.output_map.values())
+    taken = {source for step in steps for source in step.input_map.values()}
+    given, answered = {tensor.name for tensor in config.input}, {tensor.name for tensor in config.output}
+    for name, times in made.items():
+        if times > 1:
+            what = f"{times} outputs of steps are mapped to {name!r}; Triton refuses to load it."
+            yield _error(ensemble, name, what, "Map each to a name of its own.")
+        elif name not in taken | answered:
+            what = f"A step's output is mapped to {name!r}, which nothing takes; Triton refuses to load it."
+            yield _error(
+                ensemble, name, what, _near(name, (taken | answered) - given - made.keys(), "Remove the mapping")
+            )
+    for name in sorted(given - taken):
+        what = f"The input {name!r} goes to no step; Triton refuses to load it."
+        yield _error(ensemble, name, what, "Map it to an input of a step, or remove it.")
+
+
+def _check_step(ensemble: ModelFolder, step: Any, model: ModelFolder) -> Iterator[Finding]:
+    name, there = step.model_name, loaded_versions(model)
+    if step.model_version != -1 and there and step.model_version not in there:
+        what = f"A step runs version {step.model_version} of {name}, of which Triton loads {_versions(there)}."
+        yield _error(ensemble, name, what, "Write model_version: -1, which is the newest.")
     ours, theirs = ensemble.config.max_batch_size, model.config.max_batch_size
     if "max_batch_size" not in model.unfilled | ensemble.unfilled and (
         0 < theirs < ours or (theirs == 0) != (ours == 0)
     ):
         what = f"max_batch_size is {ours}, but {theirs} in {name}."
         yield _error(ensemble, "max_batch_size", what, "Give every step at least the ensemble's.")
+    if ensemble.config.response_cache.enable and model.config.model_transaction_policy.decoupled:
+        what = f"Its step {name} is decoupled, so it has no response cache; Triton refuses to load it."
+        yield _error(ensemble, "response_cache", what, "Remove response_cache.")
+
+
+def _versions(numbers: list[int]) -> str:
+    return f"only {numbers[0]}" if len(numbers) == 1 else " and ".join(map(str, numbers))
 
 
 def _check_inputs(
@@ -104,26 +143,21 @@ def _of(who: str, spec: Any, model: ModelFolder) -> _Tensor:
 
 def _compare(ensemble: ModelFolder, taker: _Tensor, name: str, source: _Tensor) -> Iterator[Finding]:
     spec = taker.spec
-    if not (taker.filled and source.filled):
-        return  # what is not filled in is named by itself
+    if not (taker.filled and source.filled and is_whole(spec) and is_whole(source.spec)):
+        return  # it is named by itself
     if spec.data_type != source.spec.data_type:
         theirs, ours = datatype_name(source.spec), datatype_name(spec)
         what = f"{name!r} is {theirs} from {source.maker}, but {ours} for {taker.maker}."
         yield _error(ensemble, name, what, "Declare the same data_type in both configurations.")
-    elif not _dims_fit(list(source.spec.dims), list(spec.dims)):
+    elif not fits(list(source.spec.dims), list(spec.dims)):
         what = (
             f"{name!r} has dims {list(source.spec.dims)} from {source.maker}, but {list(spec.dims)} for {taker.maker}."
         )
         yield _error(ensemble, name, what, "Declare the same dims in both configurations.")
 
 
-def _dims_fit(left: list[int], right: list[int]) -> bool:
-    """Triton wants the same number of dimensions, and equal sizes but where one of them varies."""
-    return len(left) == len(right) and all(a == b or -1 in (a, b) for a, b in zip(left, right, strict=True))
-
-
 def _error(model: ModelFolder, at: str, what: str, fix: str) -> Finding:
-    return Finding(Severity.ERROR, f"{model.file}:{model.line_of(f'{chr(34)}{at}{chr(34)}') or 1}", what, fix)
+    return Finding(Severity.ERROR, at_tensor(model, at), what, fix)
 
 
 def _near(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import get_args
 
-from gateway.checking.findings import Finding, Severity
-from gateway.checking.repository_engine import at, engines, filled, is_native
+from gateway.checking.findings import Finding
+from gateway.checking.repository_models import Models, engines, error, filled, is_native
 from gateway.config.deployment import EngineKind
 from gateway.repository.reading import ModelFolder
 from gateway.repository.value_rules import TREE
-
-Models = Mapping[str, ModelFolder]
 
 _FLAGS = (
     *("enable_kv_cache_reuse", "enable_chunked_context", "exclude_input_in_output", "normalize_log_probs"),
@@ -21,75 +19,80 @@ _FLAGS = (
     "accumulate_tokens",
 )
 _WORDS = ("true", "1", "yes", "t", "y", "on", "false", "0", "no", "f", "n", "off")
-_COUNT = (re.compile(r"\d+"), "a whole number")
-_LIST = (re.compile(r"\d+(\s*,\s*\d+)*"), "a whole number, or several with commas between")
-_GPUS = (re.compile(r"\d+(\s*[,;]\s*\d+)*"), "GPU numbers, as 0,1 or, for two instances, 0,1;2,3")
+_NATIVE_WORDS = ("True", "true", "TRUE", "1", "False", "false", "FALSE", "0")  # with another, the default holds
+_COUNT = (re.compile(r"[0-9]+"), "a whole number")
+_POSITIVE = (re.compile(r"0*[1-9][0-9]*"), "a whole number from 1")
+_SECONDS = (re.compile(r"[0-9]+(\.[0-9]*)?"), "a number of seconds")
+_LIST = (re.compile(r"[0-9]+(\s*,\s*[0-9]+)*"), "a whole number, or several with commas between")
+_GPUS = (re.compile(r"[0-9]+(\s*[,;]\s*[0-9]+)*"), "GPU numbers, as 0,1 or, for two instances, 0,1;2,3")
 _CHOICES = (TREE, "a tree as {0}, {0, 0}, {1}")
 _FORMS = {
     **dict.fromkeys(
         (
-            *("max_tokens_in_paged_kv_cache", "kv_cache_host_memory_bytes", "sink_token_length", "num_nodes"),
+            *("max_tokens_in_paged_kv_cache", "kv_cache_host_memory_bytes", "sink_token_length"),
             *("lora_cache_optimal_adapter_size", "lora_cache_max_adapter_size", "lora_cache_host_memory_bytes"),
-            *("cuda_graph_cache_size", "lookahead_window_size", "lookahead_ngram_size", "max_seq_len", "vocab_size"),
+            *("cuda_graph_cache_size", "lookahead_window_size", "lookahead_ngram_size"),
             *("lookahead_verification_set_size", "cancellation_check_period_ms", "stats_check_period_ms"),
+            *("recv_poll_period_ms", "iter_stats_max_iterations", "request_stats_max_iterations"),
         ),
         _COUNT,
     ),
+    **dict.fromkeys(
+        ("max_concurrent_requests", "state_capacity", "num_nodes", "max_seq_len", "vocab_size", "tokens_per_block"),
+        _POSITIVE,
+    ),
+    **dict.fromkeys(("engine_silence_seconds", "state_expiry_seconds"), _SECONDS),
     "max_attention_window_size": _LIST,
     "participant_ids": _GPUS,
     "gpu_device_ids": _GPUS,
     "medusa_choices": _CHOICES,
     "eagle_choices": _CHOICES,
 }
-_NEEDED = {"gpt_model_path": "the folder of the engine", "tokenizer_dir": "the model's folder"}
+_SHARES = (
+    *("kv_cache_free_gpu_mem_fraction", "gpu_weights_percent", "lora_cache_gpu_memory_fraction"),
+    "cross_kv_cache_fraction",
+)
 
 
 def check_values(models: Models) -> Iterator[Finding]:
-    """Check the parameters of every model, and how many instances the engines have."""
+    """Check the parameters of every model."""
     for model in models.values():
         yield from _check_parameters(model)
         platform = model.config.platform
         if platform not in ("", "ensemble"):
             what = f"The platform is {platform!r}; Triton has no such one for these models."
-            yield _error(model, "platform", what, 'Write platform: "ensemble", or a backend instead.')
-    found = engines(models)
-    yield from _check_folders({name: model for name, model in found.items() if is_native(model)})
-    for model in found.values():
+            yield error(model, "platform", what, 'Write platform: "ensemble", or a backend instead.')
+    for model in engines(models).values():
+        path = "gpt_model_path"
+        if path in model.config.parameters and not model.config.parameters[path].string_value.strip():
+            yield error(model, path, f"{path} is empty.", "Write the folder of the engine.")
         kind = filled(model, "engine")
         if not is_native(model) and kind and kind not in get_args(EngineKind):
             what = f"engine is {kind!r}, which this project does not have."
-            yield _error(model, "engine", what, "Set llmapi, transformers or reference.")
+            yield error(model, "engine", what, "Set llmapi, transformers or reference.")
+
+
+def is_share(text: str) -> bool:
+    """Whether a text is a number above 0 and at most 1."""
+    try:
+        return 0 < float(text) <= 1
+    except ValueError:
+        return False
 
 
 def _check_parameters(model: ModelFolder) -> Iterator[Finding]:
-    for name, parameter in sorted(model.config.parameters.items()):
-        text, written = filled(model, name), parameter.string_value
-        if name in _NEEDED and not written.strip():
-            yield _error(model, name, f"{name} is empty.", f"Write {_NEEDED[name]}.")
-        elif name in _FLAGS and text and text.lower() not in _WORDS:
-            yield _error(model, name, f"{name} is {text!r}.", "Write true or false.")
-        elif name in _FORMS and text and not _FORMS[name][0].fullmatch(text):
-            yield _error(model, name, f"{name} is {text!r}.", f"Write {_FORMS[name][1]}.")
+    for name in sorted(model.config.parameters):
+        text = filled(model, name)
+        if not text:
+            continue
+        if name in _FLAGS and (text not in _NATIVE_WORDS if is_native(model) else text.lower() not in _WORDS):
+            yield error(model, name, f"{name} is {text!r}.", "Write true or false.")
+        elif name in _FORMS and not _FORMS[name][0].fullmatch(text):
+            yield error(model, name, f"{name} is {text!r}.", f"Write {_FORMS[name][1]}.")
+        elif name in _SHARES and not is_share(text):
+            what = f"{name} is {text!r}; it is a share of {_whole(name)}."
+            yield error(model, name, what, "Write a number above 0 and at most 1.")
 
 
-def _check_folders(natives: Models) -> Iterator[Finding]:
-    """Which engine each has, and how its instances come to their GPUs."""
-    first: dict[str, str] = {}
-    for name, model in natives.items():
-        folder = filled(model, "gpt_model_path").rstrip("/")
-        other = first.setdefault(folder, name) if folder else name
-        if other != name:
-            what = f"{name} and {other} load the same engine, {folder}."
-            fix = "Name an engine for each, or one model with several instances."
-            yield Finding(Severity.WARNING, at(model, "gpt_model_path"), what, fix)
-        count = sum(group.count or 1 for group in model.config.instance_group)
-        if count > 1 and not filled(model, "gpu_device_ids"):
-            what = f"{count} instances of the engine are loaded onto the same GPUs: gpu_device_ids does not say which."
-            yield _error(model, "instance_group", what, "Set count: 1, or gpu_device_ids with a group for each.")
-        if any(group.kind == group.KIND_GPU for group in model.config.instance_group):
-            what = "With KIND_GPU Triton makes instances for each GPU, and every one loads the engine."
-            yield _error(model, "instance_group", what, "Write KIND_CPU: the backend places the engine itself.")
-
-
-def _error(model: ModelFolder, name: str, what: str, fix: str) -> Finding:
-    return Finding(Severity.ERROR, at(model, name), what, fix)
+def _whole(name: str) -> str:
+    return "the KV cache" if name == "cross_kv_cache_fraction" else "the GPU's memory"

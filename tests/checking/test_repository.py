@@ -2,274 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gateway.checking.findings import Finding, Severity
+from gateway.checking.findings import Severity
 from gateway.checking.repository import check_repository
 from gateway.checking.repository_python import OWN_GENERIC_MODULES, OWN_MODULES
-from gateway.config.document import read_document
-from gateway.config.validation import validate_deployments
-from gateway.repository.rendering import render, write
 from gateway.repository.text import to_text
+from tests.checking.planted import PLANTED
+from tests.checking.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
 from tests.repository.stock import filled_by_hand
-
-EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"
-
-
-@pytest.fixture(scope="session")
-def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Callable[[str], Path]:
-    """A rendered example, made once."""
-    made: dict[str, Path] = {}
-
-    def get(name: str) -> Path:
-        if name not in made:
-            made[name] = tmp_path_factory.mktemp("rendered") / "repo"
-            deployments, _ = validate_deployments(read_document(EXAMPLES / f"{name}.yaml"))
-            write(render(deployments, repository), made[name], replace=False)
-        return made[name]
-
-    return get
-
-
-@pytest.fixture
-def repo(rendered: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A copy of a repository without mistakes, for TensorRT-LLM's C++ backend."""
-    return shutil.copytree(rendered("llama3-8b-awq"), tmp_path / "repo")
-
-
-def edit(file: Path, pattern: str, replacement: str) -> None:
-    text, count = re.subn(pattern, replacement, file.read_text(), count=1)
-    assert count == 1, pattern
-    file.write_text(text)
-
-
-def bad(folder: Path) -> list[Finding]:
-    return [finding for finding in check_repository(folder) if finding.severity is not Severity.INFO]
-
-
-def parameter(name: str, value: str) -> tuple[str, str]:
-    """Pattern and replacement for a parameter's value."""
-    return rf'(key: "{name}" value {{ string_value: )"[^"]*"', rf'\1"{value}"'
-
-
-def added(name: str, value: str) -> str:
-    """Replacement of ``FIRST`` that puts a parameter in front."""
-    return rf'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}\n\1'
-
-
-FIRST = r"(parameters \{ key: \"gpt_model_type\")"
-ENGINE, ENSEMBLE, TEXT, BACK, BLS = (
-    f"{name}/config.pbtxt"
-    for name in ("tensorrt_llm", "ensemble", "preprocessing", "postprocessing", "tensorrt_llm_bls")
-)
-# file, pattern, replacement, severity, words of the finding, words of the fix
-PLANTED = {
-    "unfilled mandatory value": (
-        (ENGINE, *parameter("gpt_model_path", "${engine_dir}")),
-        ("error", "${engine_dir} is not filled in", "fill_template.py engine_dir:VALUE"),
-    ),
-    "unfilled number": (
-        (ENGINE, r"max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}"),
-        ("error", "so the file does not parse", "fill_template.py triton_max_batch_size:VALUE"),
-    ),
-    "unfilled optional value": (
-        (ENGINE, *parameter("batch_scheduler_policy", "${batch_scheduler_policy}")),
-        ("warning", "Optional values are not filled in", "remove the other parameters"),
-    ),
-    "environment variable in the C++ backend": (
-        (ENGINE, *parameter("gpt_model_path", "${MODEL_DIR}")),
-        ("error", "the C++ backend reads nothing from the environment", "Write the value"),
-    ),
-    "not a configuration": (
-        (TEXT, r"max_batch_size: 16", "max_batch_size 16"),
-        ("error", "It is no model configuration", "mend the line"),
-    ),
-    "name of another folder": (
-        (TEXT, r'name: "preprocessing"', 'name: "tokenizer"'),
-        ("error", "The name is 'tokenizer', but the folder is 'preprocessing'", "Name both 'preprocessing'"),
-    ),
-    "step of a missing model": (
-        (ENSEMBLE, r'model_name: "postprocessing"', 'model_name: "postprocesing"'),
-        ("error", "A step runs the model 'postprocesing', which is not in", "Did you mean 'postprocessing'?"),
-    ),
-    "step sends an input that the model does not have": (
-        (ENSEMBLE, r'input_map \{ key: "runtime_top_k"', 'input_map { key: "top_k"'),
-        ("error", "A step sends 'top_k' to tensorrt_llm, which has no such input", "Did you mean"),
-    ),
-    "step takes an output that the model does not have": (
-        (ENSEMBLE, r'output_map \{ key: "OUTPUT"', 'output_map { key: "TEXT"'),
-        ("error", "A step takes the output 'TEXT' of postprocessing", "Remove the mapping"),
-    ),
-    "tensor that nobody makes": (
-        (ENSEMBLE, r'(key: "TOKENS_BATCH" value: )"output_ids"', r'\1"answer"'),
-        ("error", "postprocessing needs 'answer' for its input 'TOKENS_BATCH', and nothing makes it", "Map an output"),
-    ),
-    "required input that is not sent": (
-        (ENSEMBLE, r'input_map \{ key: "SEQUENCE_LENGTH"[^\n]*\n', ""),
-        ("error", "postprocessing requires 'SEQUENCE_LENGTH'", "Add input_map"),
-    ),
-    "type differs between steps": (
-        (BACK, r'(name: "TOKENS_BATCH" data_type: )TYPE_INT32', r"\1TYPE_INT64"),
-        ("error", "'output_ids' is INT32 from tensorrt_llm, but INT64 for postprocessing", "the same data_type"),
-    ),
-    "logits type differs from the engine's": (
-        (ENSEMBLE, r'(name: "context_logits" data_type: )TYPE_FP32', r"\1TYPE_FP16"),
-        ("error", "'context_logits' is FP32 from tensorrt_llm, but FP16 for the answer", "the same data_type"),
-    ),
-    "dims differ between steps": (
-        (BACK, r'(name: "TOKENS_BATCH" data_type: TYPE_INT32) dims: -1 dims: -1', r"\1 dims: -1"),
-        ("error", "'output_ids' has dims [-1, -1] from tensorrt_llm, but [-1]", "the same dims"),
-    ),
-    "batch size of a step too small": (
-        (BACK, r"max_batch_size: 16", "max_batch_size: 8"),
-        ("error", "max_batch_size is 16, but 8 in postprocessing", "at least the ensemble's"),
-    ),
-    "no way to cancel": (
-        (ENGINE, r'input \{ name: "stop"[^\n]*\n', ""),
-        ("warning", "It has no input stop: what a client of the ensemble breaks off", 'Declare input { name: "stop"'),
-    ),
-    "not decoupled": (
-        (ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
-        ("error", "not decoupled, so no answer can be streamed", "decoupled: true"),
-    ),
-    "double BOS": (
-        (TEXT, *parameter("add_special_tokens", "true")),
-        ("error", "a double BOS changes the answer", "add_special_tokens to false"),
-    ),
-    "double BOS by leaving it out": (
-        (TEXT, r'parameters \{ key: "add_special_tokens"[^\n]*\n', ""),
-        ("error", "a double BOS changes the answer", "add_special_tokens to false"),
-    ),
-    "normalised log-probs": (
-        (ENGINE, *parameter("normalize_log_probs", "true")),
-        ("warning", "Log-probs are normalised", "normalize_log_probs to false"),
-    ),
-    "prompt echo by leaving it out": (
-        (ENGINE, r'parameters \{ key: "exclude_input_in_output"[^\n]*\n', ""),
-        ("warning", "begin with the prompt", "exclude_input_in_output to true"),
-    ),
-    "prompt echo on purpose": (
-        (ENGINE, *parameter("exclude_input_in_output", "false")),
-        ("info", "begin with the prompt", "exclude_input_in_output to true"),
-    ),
-    "mode that answers with nothing": (
-        (ENGINE, FIRST, added("decoding_mode", "top_k")),
-        ("error", "decoding_mode is top_k: requests that carry the other parameter come back empty", "Remove it"),
-    ),
-    "beams beside streaming": (
-        (ENGINE, *parameter("max_beam_width", "4")),
-        ("warning", "every request is decoded by beams", "with decoding_mode beam_search"),
-    ),
-    "several detokenizers": (
-        (BACK, r"instance_group \{ count: 1", "instance_group { count: 4"),
-        ("error", "4 instances let streamed pieces overtake each other", "count: 1"),
-    ),
-    "control tokens as text": (
-        (BACK, *parameter("skip_special_tokens", "false")),
-        ("warning", "Control tokens such as <|eot_id|> come out as text", "skip_special_tokens to true"),
-    ),
-    "two tokenizers": (
-        (BACK, *parameter("tokenizer_dir", "/data/other")),
-        ("error", "tokenizer_dir is /data/other, but /data/Meta-Llama-3-8B-Instruct in", "the same folder in both"),
-    ),
-    "no batching strategy": (
-        (ENGINE, r'parameters \{ key: "gpt_model_type"[^\n]*\n', ""),
-        ("error", "No gpt_model_type", "inflight_fused_batching"),
-    ),
-    "unknown batching strategy": (
-        (ENGINE, *parameter("gpt_model_type", "inflight")),
-        ("error", "gpt_model_type is 'inflight', which the backend does not know", "inflight_fused_batching"),
-    ),
-    "share of memory above 1": (
-        (ENGINE, *parameter("kv_cache_free_gpu_mem_fraction", "90")),
-        ("error", "kv_cache_free_gpu_mem_fraction is '90'", "at most 1"),
-    ),
-    "relative engine folder": (
-        (ENGINE, *parameter("gpt_model_path", "llama3-engine")),
-        ("error", "relative to wherever Triton is started", "an absolute path"),
-    ),
-    "guided decoding without tokenizer info": (
-        (ENGINE, FIRST, added("guided_decoding_backend", "xgrammar")),
-        ("error", "not xgrammar_tokenizer_info_path", "generate_xgrammar_tokenizer_info.py"),
-    ),
-    "caller of a missing engine": (
-        (BLS, *parameter("tensorrt_llm_model_name", "tensorrt_lm")),
-        ("error", "tensorrt_llm_model_name is 'tensorrt_lm', which is not in this repository", "Name a model"),
-    ),
-    "one request at a time": (
-        (BLS, r'parameters \{ key: "max_concurrent_requests"[^\n]*\n', ""),
-        ("warning", "1 instances serve 1 requests at a time", "count: 16"),
-    ),
-    "no number": (
-        (ENGINE, *parameter("max_tokens_in_paged_kv_cache", "lots")),
-        ("error", "max_tokens_in_paged_kv_cache is 'lots'", "Write a whole number"),
-    ),
-    "no truth value": (
-        (ENGINE, *parameter("enable_kv_cache_reuse", "maybe")),
-        ("error", "enable_kv_cache_reuse is 'maybe'", "Write true or false"),
-    ),
-    "no GPU": (
-        (ENGINE, FIRST, added("gpu_device_ids", "zero")),
-        ("error", "gpu_device_ids is 'zero'", "as 0,1"),
-    ),
-    "no tree": (
-        (ENGINE, FIRST, added("medusa_choices", "{0")),
-        ("error", "medusa_choices is '{0'", "{0}, {0, 0}, {1}"),
-    ),
-    "empty engine folder": (
-        (ENGINE, *parameter("gpt_model_path", "")),
-        ("error", "gpt_model_path is empty", "the folder of the engine"),
-    ),
-    "empty tokenizer folder": (
-        (TEXT, *parameter("tokenizer_dir", "")),
-        ("error", "tokenizer_dir is empty", "the model's folder"),
-    ),
-    "unknown platform": (
-        (ENSEMBLE, r'platform: "ensemble"', 'platform: "ensembel"'),
-        ("error", "The platform is 'ensembel'", 'platform: "ensemble"'),
-    ),
-    "two instances of an engine on the same GPUs": (
-        (ENGINE, r"instance_group \{ count: 1", "instance_group { count: 2"),
-        ("error", "2 instances of the engine are loaded onto the same GPUs", "gpu_device_ids with a group for each"),
-    ),
-    "an engine for each GPU": (
-        (ENGINE, r"kind: KIND_CPU", "kind: KIND_GPU"),
-        ("error", "every one loads the engine", "Write KIND_CPU"),
-    ),
-    "no backend": (
-        (TEXT, r'backend: "python"', ""),
-        ("error", "It names neither a backend nor a platform", '"python" for the other models'),
-    ),
-    "negative batch size": (
-        (BLS, r"max_batch_size: 16", "max_batch_size: -1"),
-        ("error", "max_batch_size is -1; Triton refuses to load it", "Write 1 or more"),
-    ),
-    "unknown backend": (
-        (ENGINE, r'backend: "tensorrtllm"', 'backend: "tensorrt_llm"'),
-        ("error", "There is no backend 'tensorrt_llm' that these models run on", "Did you mean 'tensorrtllm'?"),
-    ),
-    "misspelt backend": (
-        (BACK, r'backend: "python"', 'backend: "pyton"'),
-        ("error", "There is no backend 'pyton' that these models run on", "Did you mean 'python'?"),
-    ),
-    "backend of other models": (
-        (BACK, r'backend: "python"', 'backend: "onnxruntime"'),
-        ("warning", "The backend 'onnxruntime' is none that these models run on", '"python" for the other models'),
-    ),
-    "version that is not there": (
-        (TEXT, r"^", "version_policy { specific { versions: 7 } }\n"),
-        ("error", "version_policy asks for version 7, and there is only 1/", "name a version that is there"),
-    ),
-    "one version of two that is not there": (
-        (TEXT, r"^", "version_policy { specific { versions: [1, 7] } }\n"),
-        ("warning", "version_policy asks for version 7, and there is only 1/", "name a version that is there"),
-    ),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -416,7 +161,7 @@ def test_a_draft_model_that_nothing_asks(
     rendered: Callable[[str], Path], tmp_path: Path, file: str, tensor: str, what: str
 ) -> None:
     repo = shutil.copytree(rendered("draft-target"), tmp_path / "repo")
-    edit(repo / file, f'name: "{tensor}"', f'name: "{tensor}_x"')
+    edit(repo / file, rf'input \{{ name: "{tensor}"[^\n]*\n', "")
     (found,) = bad(repo)
     assert found.severity is Severity.WARNING
     assert what in found.what
@@ -470,6 +215,43 @@ def test_missing_files(repo: Path) -> None:
     assert (str(repo / "tensorrt_llm"), "The folder latest/ is no version: Triton passes it over.") in found
 
 
+@pytest.mark.parametrize(
+    ("name", "what", "fix"),
+    [
+        ("01", "There is no version folder such as 1/.", "Rename 01/ to 1/"),
+        ("v1", "There is no version folder such as 1/.", "mkdir"),
+        ("\u00b2", "There is no version folder such as 1/.", "mkdir"),  # a superscript, which is a digit to Python
+        ("\u0661", "There is no version folder such as 1/.", "mkdir"),  # a digit of another script
+        ("1abc", "There is no version folder such as 1/.", "Rename 1abc/ to 1/"),
+        ("9" * 23, f"The folder {'9' * 23}/ is a number beyond 64 bits: Triton ends at its start.", "1, 2, 3"),
+    ],
+)
+def test_a_version_folder_that_triton_does_not_read(repo: Path, name: str, what: str, fix: str) -> None:
+    (repo / "preprocessing" / "1").rename(repo / "preprocessing" / name)
+    (found,) = [finding for finding in bad(repo) if finding.where == str(repo / "preprocessing")]
+    assert (found.severity, found.what) == (Severity.ERROR, what)
+    assert fix in found.fix
+
+
+@pytest.mark.parametrize("name", ["0", "17", "9223372036854775807"])
+def test_any_number_of_64_bits_is_a_version(repo: Path, name: str) -> None:
+    (repo / "preprocessing" / "1").rename(repo / "preprocessing" / name)
+    assert bad(repo) == []
+
+
+def test_folders_beside_a_version(repo: Path) -> None:
+    for name in ("warmup", "configs", "01", "1abc", "2abc"):
+        (repo / "preprocessing" / name).mkdir()
+    assert {(found.severity, found.what) for found in bad(repo)} == {
+        (Severity.WARNING, "The folder 01/ is no version but a number with zeros in front: Triton passes it over."),
+        (
+            Severity.WARNING,
+            "The folder 1abc/ is no version, but Triton takes it for 1, and looks for that folder.",
+        ),
+        (Severity.ERROR, "The folder 2abc/ is no version, but Triton takes it for 2, and looks for that folder."),
+    }
+
+
 def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp_path: Path) -> None:
     repo = shutil.copytree(rendered("two-models"), tmp_path / "repo")
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
@@ -492,7 +274,7 @@ def test_an_engine_folder_that_is_here_must_hold_an_engine(repo: Path, tmp_path:
 
 
 def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
-    """What people have after the README's steps: it loads, and is bad for chat in four ways."""
+    """What people have after the README's steps: it loads, and is bad for chat in five ways."""
     batch = {"triton_max_batch_size": "4", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
     text = {**batch, "tokenizer_dir": "/data/m"}
     engine = {
@@ -512,6 +294,7 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
         (tmp_path / name / "config.pbtxt").write_text(to_text(config))
     found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
     assert [what.partition(":")[0] for what in found] == [
+        "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other.",
         "It adds BOS to every prompt, and chat templates begin with it already",
         "Answers that are not streamed begin with the prompt.",
         "Log-probs are normalised over the sampled candidates",
