@@ -13,9 +13,15 @@ from pathlib import Path
 from gateway.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
 from gateway.coverage.clients import CLIENTS
 from gateway.coverage.inputs import INPUTS
-from gateway.coverage.modes import METRICS, MODES, STEPS
+from gateway.coverage.launcher import LAUNCHER
+from gateway.coverage.llmapi import LLMAPI
+from gateway.coverage.metrics import METRICS
+from gateway.coverage.modes import MODES
+from gateway.coverage.older import OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS
 from gateway.coverage.outputs import OUTPUTS
 from gateway.coverage.row import Entry, Row
+from gateway.coverage.steps import STEPS
+from gateway.coverage.tools import TOOLS
 from gateway.repository.vocabulary import VARIABLES, Variable
 
 _TESTS = Path("tests")
@@ -23,23 +29,25 @@ _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
 _OPTION_TEST = "repository/test_options.py::test_an_option_reaches_its_configuration"
 _REFUSED_TEST = "repository/test_overrides.py::test_what_cannot_be_set_says_why"
 
-_STATUSES = ("served", "rendered", "refused", "documented", "missing")
+_STATUSES = ("served", "relayed", "rendered", "refused", "documented", "missing")
 
 _HEAD = """\
 # Coverage of the TensorRT-LLM backend
 
 <!-- Written by `python -m gateway.coverage.document`: change gateway/coverage/ instead. -->
 
-The README and the configuration page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend)
-(0.5 to 0.19) and of TensorRT-LLM 1.2.1, row by row: each option, input, output, mode and client argument, where it is
-here, and the test that shows it.
+The READMEs and the configuration page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend)
+(0.5 to 0.19) and of TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input,
+output, mode, metric and argument of the client scripts, the launcher and the tools that make engines; where it is here,
+and the test that shows it. `tests/coverage/` holds the names that those pages have, and asks for a row for each.
 
 - **served**: it works here, in the real Triton with this project's engines, or in the gateway.
+- **relayed**: it is passed on as it comes; no engine here makes it, and what makes it was not run.
 - **rendered**: it is written into configurations and scripts as upstream wants it, and TensorRT-LLM itself does it. Nothing
   of TensorRT-LLM was run: its engines and NVIDIA's images need hardware that the tests do not have.
 - **refused**: an error names it.
 - **documented**: nothing here does it or stands in its way; the row says what to do.
-- **missing**: not there yet.
+- **missing**: not there yet; where a request can ask for it, it is refused by its name.
 """
 
 
@@ -52,15 +60,7 @@ def render(tests: Path) -> str:
     Raises:
         LookupError: a row names a test that is not there, or a tensor has no row.
     """
-    sections = {
-        "Steps": list(STEPS),
-        "Modes and features": list(MODES),
-        "Options of the configurations": [_option(variable) for variable in VARIABLES],
-        "Inputs": [_tensor(tensor, INPUTS) for tensor in _tensors("inputs")],
-        "Outputs": [_tensor(tensor, OUTPUTS) for tensor in _tensors("outputs")],
-        "Metrics": list(METRICS),
-        "Arguments of the client scripts": list(CLIENTS),
-    }
+    sections = rows_by_section()
     known = _known_tests(tests)
     rows = [row for section in sections.values() for row in section]
     untested = ("documented", "missing")
@@ -70,9 +70,37 @@ def render(tests: Path) -> str:
     parts = [_HEAD, *_summary(rows)]
     for title, section in sections.items():
         parts += [f"## {title}\n", *_table(section)]
-    if missing := [row for row in rows if row.status == "missing" or row.where.endswith(" yet")]:
-        parts += ["## Not there yet\n", *(f"- {row.name}: {row.where}" for row in missing), ""]
-    return "\n".join(parts)
+    parts += ["## Not there yet\n"]
+    for title, section in sections.items():
+        parts += [
+            f"- {row.name} ({title[0].lower()}{title[1:]}): {row.where}" for row in section if row.status == "missing"
+        ]
+    return "\n".join([*parts, ""])
+
+
+def rows_by_section() -> dict[str, list[Row]]:
+    """The rows of the page, by the titles of its sections.
+
+    Raises:
+        LookupError: a tensor of the contract has no row.
+    """
+    names = {variable.name for variable in VARIABLES}
+    engine_inputs = [tensor for tensor in TENSORRT_LLM.inputs if not tensor.extension]
+    return {
+        "Steps": list(STEPS),
+        "Modes and features": list(MODES),
+        "Options of the configurations": [
+            *(_option(variable) for variable in VARIABLES),
+            *(row for row in OLDER_OPTIONS if row.name not in names),
+        ],
+        "Inputs": [*(_tensor(tensor, INPUTS) for tensor in _tensors("inputs")), *OLDER_INPUTS],
+        "Outputs": [*(_tensor(tensor, OUTPUTS) for tensor in _tensors("outputs")), *OLDER_OUTPUTS],
+        "Inputs on the LLM API engine": [_tensor(tensor, LLMAPI) for tensor in engine_inputs],
+        "Metrics": list(METRICS),
+        "Arguments of the client scripts": list(CLIENTS),
+        "Options of the launcher": list(LAUNCHER),
+        "Flags of the tools that make engines": list(TOOLS),
+    }
 
 
 def _summary(rows: list[Row]) -> Iterator[str]:

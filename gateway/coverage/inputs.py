@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.coverage.row import Entry, documented, refused, rendered, served
+from gateway.coverage.row import Entry, refused, rendered, served
 
 _CONTRACT = "engine/test_engine_contract.py::"
 _REQUEST = "triton/test_request_tensors.py::"
@@ -11,6 +11,8 @@ _TEXT = "triton_models/test_text_to_tokens.py::"
 _REFUSED = "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused"
 _BLS_REFUSED = "integration/test_triton_repo_text.py::test_bls_refuses_by_name_what_it_cannot_do"
 _TABLES = "repository/test_rendering.py::test_the_tables_of_a_version_are_what_upstream_declares"
+_BEAMS = "llmapi/test_llmapi_signatures.py::test_sampling_arguments_fit"
+_DECAY = f"{_CONTRACT}test_a_nucleus_shrinks_by_its_decay_down_to_its_least_until_it_is_reset"
 _PERF = "integration/test_kv_reuse.py::test_a_second_turn_reuses_the_first"
 
 _ADDITIONS = "integration/test_additions.py::"
@@ -21,7 +23,7 @@ _TABLE = f"{_ADDITIONS}test_a_table_of_a_text_acts_like_the_text"
 INPUTS: dict[str, Entry] = {
     # text
     "text_input": served(f"{_REQUEST}test_an_ensemble_request", "`messages` through the chat template; `prompt`"),
-    "decoder_text_input": refused("integration/test_triton_repo_text.py::test_wrong_input_is_an_error_that_names_it", "encoder-decoder models; the gateway never sends it"),
+    "decoder_text_input": refused("integration/test_triton_repo_text.py::test_wrong_input_is_an_error_that_names_it", "by this project's engines; `preprocessing` tokenizes it for those of TensorRT-LLM. The gateway never sends it"),
     "image_input": refused(_BLS_REFUSED, "text only, as the three below"),
     "image_bytes_input": refused(_BLS_REFUSED, "text only"),
     "image_url_input": refused(_BLS_REFUSED, "text only"),
@@ -49,12 +51,12 @@ INPUTS: dict[str, Entry] = {
     "embedding_bias": served(f"{_REQUEST}test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says", "`logit_bias`"),
     "runtime_top_k": served(f"{_CONTRACT}test_top_k_keeps_k_candidates", "`top_k`"),
     "runtime_top_p": served(f"{_CONTRACT}test_top_p_keeps_the_shortest_nucleus", "`top_p`"),
-    "runtime_top_p_min": refused(_REFUSED, "top-p decay has no API parameter"),
-    "runtime_top_p_decay": refused(_REFUSED, "top-p decay has no API parameter"),
-    "runtime_top_p_reset_ids": refused(_REFUSED, "top-p decay has no API parameter"),
+    "runtime_top_p_min": served(_DECAY, "by this project's engines; top-p decay has no API parameter, so the gateway never sends it"),
+    "runtime_top_p_decay": served(_DECAY, "by this project's engines; top-p decay has no API parameter, so the gateway never sends it"),
+    "runtime_top_p_reset_ids": served(_DECAY, "by this project's engines; top-p decay has no API parameter, so the gateway never sends it"),
     "len_penalty": served(f"{_REQUEST}test_beams_where_the_engine_has_them_do_not_stream", "`length_penalty`, with beams"),
-    "early_stopping": documented("the C++ backend reads it wrongly, so the gateway never sends it; declared for clients that speak to Triton"),
-    "beam_search_diversity_rate": documented("no API parameter, so the gateway never sends it; declared for clients that speak to Triton"),
+    "early_stopping": served(_BEAMS, "with beams on the LLM API; the C++ backend reads it wrongly, so the gateway never sends it"),
+    "beam_search_diversity_rate": served(_BEAMS, "with beams on the LLM API; no API parameter, so the gateway never sends it"),
     "stop": served("integration/test_triton_repo_control.py::test_stop_by_request_id_ends_the_answer", "a client that leaves, a stop string"),
     "streaming": served(f"{_CONTRACT}test_log_probs_are_cumulative_when_streaming", "always, but for beams"),
     "draft_input_ids": served(f"{_DRAFTS}test_a_prediction_saves_steps_and_changes_nothing", "`prediction`; sent by `tensorrt_llm_bls` too; this project's reference engine takes it"),
@@ -70,12 +72,12 @@ INPUTS: dict[str, Entry] = {
     "mrope_position_deltas": refused(_REFUSED, "images"),
     "prompt_table_extra_ids": served("engine/test_engine_prompt_table.py::test_cached_blocks_are_not_shared_between_tables", "the gateway sends a number made of the table for each virtual token, 0 for the others"),
     "context_phase_params": refused(_REFUSED, "disaggregated serving"),
-    "retention_token_range_starts": refused(_REFUSED, "KV retention"),
-    "retention_token_range_ends": refused(_REFUSED, "KV retention"),
-    "retention_token_range_priorities": refused(_REFUSED, "KV retention"),
-    "retention_token_range_durations_ms": refused(_REFUSED, "KV retention"),
-    "retention_decode_priority": refused(_REFUSED, "KV retention"),
-    "retention_decode_duration_ms": refused(_REFUSED, "KV retention"),
+    "retention_token_range_starts": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_token_range_ends": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_token_range_priorities": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_token_range_durations_ms": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_decode_priority": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_decode_duration_ms": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
     "lookahead_window_size": refused(_REFUSED, "per request; for all requests: `speculative` of a deployment"),
     "lookahead_ngram_size": refused(_REFUSED, "per request; for all requests: `speculative` of a deployment"),
     "lookahead_verification_set_size": refused(_REFUSED, "per request; for all requests: `speculative` of a deployment"),

@@ -10,7 +10,9 @@ _DRAFTS = "engine/test_engine_drafts.py::test_acceptance_is_told"
 _TIMES = f"{_REUSE}test_the_times_are_in_order"
 _BLOCKS = f"{_REUSE}test_whole_blocks_of_a_known_prefix_are_reused"
 _TABLES = "repository/test_rendering.py::test_the_tables_of_a_version_are_what_upstream_declares"
-_ROWS = "integration/test_triton_repo_postprocessing.py::test_sequences_of_one_request_have_states_of_their_own"
+_ROWS = (
+    "integration/test_triton_repo_postprocessing.py::test_rows_and_sequences_of_one_request_have_states_of_their_own"
+)
 _LOGITS = "integration/test_triton_repo_parameters.py::test_gathered_logits_are_those_behind_the_log_probs"
 
 OUTPUTS: dict[str, Entry] = {
@@ -21,8 +23,8 @@ OUTPUTS: dict[str, Entry] = {
     "output_log_probs": served(f"{_ANSWERS}test_cumulative_log_probs_are_sliced_to_the_new_tokens", "`logprobs`"),
     "context_logits": served(_LOGITS, "`prompt_logprobs`, where the operator allows logits"),
     "generation_logits": served(_LOGITS, "`top_logprobs`, where the operator allows logits"),
-    "batch_index": served(_ROWS, "keeps rows apart in `postprocessing`"),
-    "sequence_index": served(_ROWS, "keeps sequences apart in `postprocessing`"),
+    "batch_index": served(_ROWS, "keeps rows apart in `postprocessing`; this project's engines, which take one row, never send it"),
+    "sequence_index": served(_ROWS, "keeps sequences apart in `postprocessing`; this project's engines, which make one, never send it"),
     "kv_cache_alloc_new_blocks": served(_BLOCKS, "with `return_perf_metrics`"),
     "kv_cache_reused_blocks": served(f"{_ANSWERS}test_cached_tokens_are_exact_or_whole_blocks_and_never_more_than_the_prompt", "`cached_tokens` of `usage`"),
     "kv_cache_alloc_total_blocks": served(_BLOCKS, "with `return_perf_metrics`"),

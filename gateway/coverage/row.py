@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["served", "refused", "rendered", "documented", "missing"]
+Status = Literal["served", "relayed", "rendered", "refused", "documented", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Row:
         test: ``file::function`` below ``tests/``; empty only where there is nothing to test.
         status: ``served``: it works here, in the real Triton or in this project's engines. ``rendered``: it is written
             into configurations or scripts, and only TensorRT-LLM itself can do it. ``refused``: an error names it.
+            ``relayed``: passed on as it comes; nothing of this project makes it, and what makes it was not run.
             ``documented``: nothing here does it, and the row says what to do instead. ``missing``: not there yet.
     """
 
@@ -40,6 +41,11 @@ def refused(test: str, where: str) -> tuple[str, str, Status]:
 def rendered(test: str, where: str) -> tuple[str, str, Status]:
     """Where it is written, and what shows it."""
     return where, test, "rendered"
+
+
+def missing(where: str) -> tuple[str, str, Status]:
+    """What is lacking."""
+    return where, "", "missing"
 
 
 def documented(where: str) -> tuple[str, str, Status]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.repository.vocabulary import VARIABLES
+from gateway.repository.vocabulary import VARIABLES, Variable
 
 _HEAD = """\
 # Options of a deployment
@@ -23,16 +23,17 @@ _HEAD = """\
 
 Every key below `deployments[]` in the settings file; [deployments.md](deployments.md) tells how they are used. *Upstream*
 is the variable of TensorRT-LLM's templates that `fill_template.py` fills, which `gateway repo build --set NAME:VALUE`
-takes as well. `gateway check --schema` prints the JSON schema.
+takes as well; a default that is not in code is its own, where nothing is written. `gateway check --schema` prints the JSON
+schema.
 """
 
 
 def render() -> str:
     """The whole page."""
-    upstream: dict[str, list[str]] = {}
+    upstream: dict[str, list[Variable]] = {}
     for variable in VARIABLES:
         if variable.key:
-            upstream.setdefault(variable.key, []).append(f"`{variable.name}`")
+            upstream.setdefault(variable.key, []).append(variable)
     parts = [_HEAD, "## The deployment itself\n", *_table("", DeploymentSettings, upstream)]
     for key, section in _sections(DeploymentSettings):
         parts += [f"## {key}\n", f"{_first_line(section)}\n", *_table(f"{key}.", section, upstream)]
@@ -58,14 +59,18 @@ def _first_line(section: type[BaseModel]) -> str:
     return (section.__doc__ or "").strip().splitlines()[0]
 
 
-def _table(prefix: str, section: type[BaseModel], upstream: dict[str, list[str]]) -> Iterator[str]:
+def _table(prefix: str, section: type[BaseModel], upstream: dict[str, list[Variable]]) -> Iterator[str]:
     yield "| key | default | meaning | upstream |"
     yield "|---|---|---|---|"
     for name, field in section.model_fields.items():
         if _section(field.annotation) is None:
             key = f"{prefix}{name}"
-            names = ", ".join(upstream.get(key, ()))
-            yield f"| `{key}` | {_default(field.default)} | {field.description} | {names} |"
+            variables = upstream.get(key, [])
+            names = ", ".join(f"`{variable.name}`" for variable in variables)
+            default = _default(field.default)
+            if not default and "none:" not in (field.description or ""):
+                default = next((one.default for one in variables if not one.mandatory), "")
+            yield f"| `{key}` | {default} | {field.description} | {names} |"
     yield ""
 
 

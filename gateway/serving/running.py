@@ -21,7 +21,6 @@ from gateway.generation import (
 )
 from gateway.serving.pieces import Forward, PieceWithIds, PromptLogprobs
 from gateway.serving.waiting import Waiter
-from gateway.telemetry.batched import BatchedHistogram
 from gateway.telemetry.metrics import ModelMetrics
 
 _log = logging.getLogger(__name__)
@@ -97,7 +96,7 @@ class RunningGeneration:
         self._finished = False
         self._complete = False
         self._error: EngineError | None = None
-        self._gaps = BatchedHistogram(metrics.inter_token)
+        self._gaps = metrics.inter_token  # shared: what is written to for each token of any stream stays in the cache
         self._waiter = Waiter()
         self._forward: Forward | None = None
         self._wait_for_room: Callable[[], Awaitable[None]] | None = None
@@ -255,6 +254,9 @@ class RunningGeneration:
             self._metrics.prompt_tokens.inc(usage.prompt_tokens)
             self._metrics.completion_tokens.inc(usage.completion_tokens)
             self._metrics.surplus_tokens.inc(self.assembler.surplus_tokens)
+            if self._complete and usage.predicted is not None:
+                self._metrics.accepted_tokens.inc(usage.predicted.accepted)
+                self._metrics.rejected_tokens.inc(usage.predicted.rejected)
         self._wake()
 
     async def _read(self) -> None:

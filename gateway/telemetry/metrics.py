@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from gateway.generation.engine import ErrorKind
+from gateway.telemetry.batched import BatchedHistogram
 
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _GAP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -25,10 +26,12 @@ class ModelMetrics:
 
     in_flight: Gauge
     ttft: Histogram
-    inter_token: Histogram
+    inter_token: BatchedHistogram
     prompt_tokens: Counter
     completion_tokens: Counter
     surplus_tokens: Counter
+    accepted_tokens: Counter
+    rejected_tokens: Counter
     cancelled: Counter
     failures: Mapping[str, Counter]
 
@@ -47,6 +50,8 @@ class Metrics:
         prompt_tokens: ids sent, by model.
         completion_tokens: ids generated as usage reports them, by model.
         surplus_tokens: ids generated after a stop match and before the cancel took effect, by model.
+        predicted_tokens: ids of clients' predictions for whole answers, by model and outcome: those that the answer
+            begins with are ``accepted``, the others ``rejected``.
         cancelled: generations ended because the client left, by model.
         failures: generations that an engine ended with an error, by model and kind.
     """
@@ -76,6 +81,10 @@ class Metrics:
         self.surplus_tokens = Counter(
             "gateway_surplus_tokens", "Ids generated between a stop match and the cancel.", model, registry=registry
         )
+        self.predicted_tokens = Counter(
+            "gateway_predicted_tokens", "Ids of predictions, by what became of them.", ["model", "outcome"],
+            registry=registry,
+        )  # fmt: skip
         self.cancelled = Counter(
             "gateway_requests_cancelled", "Generations whose client left.", model, registry=registry
         )
@@ -101,10 +110,12 @@ class Metrics:
         return ModelMetrics(
             in_flight=self.in_flight.labels(model),
             ttft=self.ttft.labels(model),
-            inter_token=self.inter_token.labels(model),
+            inter_token=BatchedHistogram(self.inter_token.labels(model)),
             prompt_tokens=self.prompt_tokens.labels(model),
             completion_tokens=self.completion_tokens.labels(model),
             surplus_tokens=self.surplus_tokens.labels(model),
+            accepted_tokens=self.predicted_tokens.labels(model, "accepted"),
+            rejected_tokens=self.predicted_tokens.labels(model, "rejected"),
             cancelled=self.cancelled.labels(model),
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
         )

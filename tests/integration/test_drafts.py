@@ -151,6 +151,14 @@ def ask(gateway: GatewayProcess, model: str, **more: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
+def predicted_tokens(gateway: GatewayProcess) -> list[float]:
+    """Tokens of predictions that the gateway has counted as accepted, and as rejected."""
+    text = httpx.get(f"{gateway.url}/metrics", timeout=10).text
+    name = 'gateway_predicted_tokens_total{model="predicted",outcome='
+    names = [f'{name}"{outcome}"}} ' for outcome in ("accepted", "rejected")]
+    return [float(line.removeprefix(name)) for name in names for line in text.splitlines() if line.startswith(name)]
+
+
 def said(answer: dict[str, Any]) -> str:
     return str(answer["choices"][0]["message"]["content"])
 
@@ -238,7 +246,7 @@ def test_a_prediction_saves_steps_and_changes_nothing(
 ) -> None:
     tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
     letters = {str(tokenizer.token_to_id(letter)): 100 for letter in "abcdfgijk"}  # whose text gives the same ids
-    answer = said(ask(gateway, "predicted", logit_bias=letters))
+    answer, counted_before = said(ask(gateway, "predicted", logit_bias=letters)), predicted_tokens(gateway)
     for content, right in ((answer, 40), (answer[:12] + "." + answer[13:], 12), ([{"type": "text", "text": "No."}], 0)):
         before = steps(triton)
         prediction = {"type": "content", "content": content}
@@ -254,6 +262,8 @@ def test_a_prediction_saves_steps_and_changes_nothing(
     size, details = usage["completion_tokens"], usage["completion_tokens_details"]
     assert (details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]) == (size, 40 - size)
     assert size == answer.index(answer[4:7]) + 3
+    counted = [now - before for now, before in zip(predicted_tokens(gateway), counted_before, strict=True)]
+    assert counted == [40 + 12 + 0 + size, 0 + 28 + 3 + 40 - size]
 
 
 def run_example(script: str, *arguments: str) -> list[str]:

@@ -30,11 +30,14 @@ def test_an_unfinished_character_is_flushed(kserve: Kserve, greeting: list[int],
     assert kserve.detokenize(name, emoji[3:]) != "🙂"  # the id starts anew
 
 
-def test_sequences_of_one_request_have_states_of_their_own(kserve: Kserve, greeting: list[int]) -> None:
+@pytest.mark.parametrize("name", ["BATCH_INDEX", "SEQUENCE_INDEX"])
+def test_rows_and_sequences_of_one_request_have_states_of_their_own(
+    kserve: Kserve, greeting: list[int], name: str
+) -> None:
     emoji = greeting[-4:]
     for index, token in enumerate(emoji):
-        for sequence in range(2):
-            text = kserve.detokenize("sequences", [token], SEQUENCE_INDEX=sequence)
+        for place in range(2):
+            text = kserve.detokenize(name, [token], **{name: place})
             assert text == ("🙂" if index == 3 else "")
 
 

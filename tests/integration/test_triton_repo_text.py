@@ -168,7 +168,9 @@ def test_wrong_input_is_an_error_that_names_it(
     ("name", "value"),
     [
         ("image_url_input", "http://127.0.0.1/x.png"),
+        ("image_input", np.zeros((1, 1, 3, 2, 2), dtype=np.float16)),
         ("image_bytes_input", np.zeros((1, 1, 1, 1, 3), dtype=np.uint8)),
+        ("video_bytes_input", np.zeros((1, 1, 1, 1, 3), dtype=np.uint8)),
         ("num_draft_tokens", 4),
         ("use_draft_logits", True),
     ],

@@ -31,8 +31,10 @@ class Setup:
         self._deadlines = deadlines
         self._stop = stop
 
-    def start(self, engine: Any = None) -> RunningGeneration:
-        request = GenerationRequest(id="r", prompt=Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop)
+    def start(self, engine: Any = None, draft: Sequence[int] = ()) -> RunningGeneration:
+        request = GenerationRequest(
+            id="r", prompt=Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft)
+        )
         return RunningGeneration(
             engine or self.engine,
             request,
@@ -105,6 +107,24 @@ async def test_leaving_early_cancels_once(folder: Path) -> None:
     assert setup.value("gateway_requests_cancelled_total") == 1
     assert setup.value("gateway_completion_tokens_total") == 1
     assert setup.value("gateway_requests_in_flight") == 0
+
+
+async def test_what_became_of_predictions_is_counted_for_whole_answers(folder: Path) -> None:
+    ids, never = ByteIds(folder), asyncio.Event()
+    scripts = iter([[EngineChunk(ids=ids.of("abc"), final=True)], [EngineChunk(ids=ids.of("a")), never]])
+    setup = Setup(folder, lambda _: next(scripts))
+
+    def counted() -> list[float | None]:
+        name = "gateway_predicted_tokens_total"
+        return [setup.value(name, outcome=outcome) for outcome in ("accepted", "rejected")]
+
+    async with setup.start(draft=ids.of("abXY.")) as whole:
+        assert counted() == [0, 0]
+        assert await text_of(whole) == "abc"
+    assert counted() == [2, 3]
+    async with setup.start(draft=ids.of("abc")) as left:
+        assert await left.responded()
+    assert counted() == [2, 3], "nobody knows how the answer would have gone on"
 
 
 async def test_pieces_before_an_error_are_not_lost(folder: Path) -> None:

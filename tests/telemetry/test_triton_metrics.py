@@ -77,5 +77,43 @@ async def test_samples_are_told_apart_by_endpoint(triton: str) -> None:
     assert {family.name: family.type for family in families}["nv_latency"] == "histogram"
 
 
+# What TensorRT-LLM's own backend and a GPU add, by the READMEs: no engine of this project makes these families.
+ELSEWHERE = {
+    'nv_trt_llm_runtime_memory_metrics{memory_type="gpu",model="tensorrt_llm",version="1"}': "1610236",
+    'nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="paused_requests",model="tensorrt_llm"}': "0",
+    'nv_trt_llm_v1_metrics{model="tensorrt_llm",v1_specific_metric="total_context_tokens",version="1"}': "5",
+    'nv_trt_llm_disaggregated_serving_metrics{disaggregated_serving_type="request_count",model="tensorrt_llm"}': "2",
+    'nv_gpu_utilization{gpu_uuid="GPU-1"}': "0.5",
+    'nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"}': "1000",
+}
+LENGTHS = ("nv_llm_input_token_len", "nv_llm_output_token_len")
+
+
+def tensorrt_llm_s() -> str:
+    lines = []
+    for sample, value in ELSEWHERE.items():
+        family = sample.partition("{")[0]
+        lines += [f"# HELP {family} Of the engine", f"# TYPE {family} gauge", f"{sample} {value}"]
+    for family in LENGTHS:
+        lines += [f"# HELP {family} Tokens", f"# TYPE {family} histogram"]
+        lines += [f'{family}_count{{model="tensorrt_llm"}} 3', f'{family}_sum{{model="tensorrt_llm"}} 30']
+        lines += [f'{family}_bucket{{model="tensorrt_llm",le="+Inf"}} 3']
+    return "\n".join(lines) + "\n"
+
+
+async def test_families_that_only_tensorrt_llm_and_gpus_have_are_relayed_as_they_are(
+    triton: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "TEXT", tensorrt_llm_s())
+    lines = (await TritonMetrics(lambda: {"a:8001": triton}).render()).decode().splitlines()
+    for sample, value in ELSEWHERE.items():
+        relayed = sample.replace("{", '{endpoint="a:8001",', 1)
+        assert f"{relayed} {value}" in lines
+    for family in LENGTHS:
+        assert f"# TYPE {family} histogram" in lines
+        assert f'{family}_bucket{{endpoint="a:8001",model="tensorrt_llm",le="+Inf"}} 3' in lines
+        assert f'{family}_sum{{endpoint="a:8001",model="tensorrt_llm"}} 30' in lines
+
+
 async def test_without_endpoints_there_is_nothing() -> None:
     assert await TritonMetrics(dict).render() == b""
