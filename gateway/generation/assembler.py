@@ -57,6 +57,7 @@ class SequenceAssembler:
         "_extras",
         "_finished",
         "_keep",
+        "_most",
         "_plain",
         "_predicted",
         "_prompt_tokens",
@@ -99,6 +100,7 @@ class SequenceAssembler:
             reader: what reads the text and looks for stop strings in it; None: all of the text is searched.
         """
         self._request = request
+        self._most = request.max_tokens
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens, visible)
         self._push = self._detokenizer.push
@@ -132,12 +134,15 @@ class SequenceAssembler:
         """Take the next chunk; returns what it lets the client see, None when that is nothing.
 
         Raises:
-            EngineError: when the engine's log-probs do not fit its tokens, or someone else cancelled the request.
+            EngineError: when the engine's log-probs do not fit its tokens, its tokens are more than were asked for or
+                none at all, or someone else cancelled the request.
         """
         if chunk.prompt_tokens is not None and self._prompt_tokens is None:
             self._prompt_tokens = chunk.prompt_tokens
         if self._extras and (chunk.final or chunk.prompt_logprobs is not None):
             self._take_extras(chunk)
+        if chunk.ids and not self.stopped:
+            self._check(chunk.ids)
         if chunk.text is not None and not chunk.ids:
             piece = self._feed_text(chunk, chunk.text)
         elif self.stopped:
@@ -159,7 +164,7 @@ class SequenceAssembler:
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
         """
-        if not self._plain or self.stopped or index in self._end_ids:
+        if not self._plain or self.stopped or index in self._end_ids or index < 0 or self._completion >= self._most:
             return None
         self._completion += 1
         return self._push(index)
@@ -206,6 +211,15 @@ class SequenceAssembler:
             self.prompt_top_logprobs,
             skip_special_tokens=skip_special_tokens,
         )
+
+    def _check(self, ids: Sequence[int]) -> None:
+        """Refuse what no engine in its senses sends: it would be taken for an answer, or never end."""
+        if self._completion + len(ids) > self._most:
+            raise EngineError(
+                ErrorKind.INTERNAL, f"The engine sent more than the {self._most} tokens it was asked for."
+            )
+        if min(ids) < 0:
+            raise EngineError(ErrorKind.INTERNAL, "The engine sent an id that no token has.")
 
     def _take_extras(self, chunk: EngineChunk) -> None:
         if chunk.cached_tokens is not None:

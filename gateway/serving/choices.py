@@ -8,7 +8,7 @@ from types import TracebackType
 
 from gateway.generation import EngineError, Piece, Predicted, Usage
 from gateway.serving.pieces import Forward
-from gateway.serving.running import RunningGeneration
+from gateway.serving.running import RunningGeneration, leave
 
 Ready = list[tuple[int, list[Piece], bool]]
 """By choice: its index, new pieces, and whether it is complete with them."""
@@ -55,11 +55,7 @@ class Choices:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        begun = self.generations[: self._begun]
-        if len(begun) == 1:
-            await begun[0].__aexit__(kind, error, trace)
-            return
-        await asyncio.gather(*(generation.__aexit__(kind, error, trace) for generation in begun))
+        await leave(self.generations[: self._begun])
 
     async def responded(self, timeout: float | None = None) -> bool:
         """Wait for the first response of any generation, at most ``timeout`` seconds; whether it came.

@@ -130,13 +130,13 @@ class RunningGeneration:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await leave((self,))
+
+    def _cancel(self) -> None:
         if not self._finished:
             self._metrics.cancelled.inc()
             self._finish()
             self._stop_reading()
-        # A finished generation is not cancelled: its task may be telling the engine to stop.
-        if not self._task.done():
-            await asyncio.wait((self._task,), timeout=_CLEANUP_S)
 
     def abort(self, error: EngineError) -> None:
         """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
@@ -383,3 +383,16 @@ class RunningGeneration:
             for _ in range(tokens - 1 if each else 0):
                 self._gaps.observe(gap)
         self._last = now
+
+
+async def leave(generations: Sequence[RunningGeneration]) -> None:
+    """Leave the contexts of generations: cancel what has not ended, and wait a moment until that is done.
+
+    All are cancelled before anything is waited for, because whoever waits may be cancelled, too.
+    """
+    for generation in generations:
+        generation._cancel()  # noqa: SLF001 - of the same module
+    # A finished generation is not cancelled: its task may be telling the engine to stop.
+    tasks = [generation._task for generation in generations if not generation._task.done()]  # noqa: SLF001
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CLEANUP_S)

@@ -49,8 +49,8 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
         except asyncio.CancelledError:
             if not left:
                 raise
-            if hasattr(task, "uncancel"):  # from Python 3.11 on: it was not cancelled for whoever looks from outside
-                task.uncancel()
+            if hasattr(task, "uncancel") and task.uncancel():  # from Python 3.11 on: someone else cancels it, too
+                raise
             raise ClientDisconnectedError from None
         finally:
             ended = True

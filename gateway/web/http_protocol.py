@@ -22,6 +22,7 @@ _WRITE = "gateway.write"
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers
 _HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
 _PATIENCE_S = 60.0
+_LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
 _TOO_LARGE = f"The request line and headers are larger than {HEAD_LIMIT // 1024} KiB, the most that is accepted."
 
@@ -55,6 +56,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     _whole = False  # the request that came last
     _status, _message = 400, "The request is not valid HTTP/1.1."
     _timer: asyncio.TimerHandle | None = None
+    _ends = False  # with the next answer, or after a moment without one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._joining = _JoiningTransport(transport)
@@ -82,7 +84,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        extensions = {_CLOSE: self.transport.close, _JOIN: self._joining.join, _DEPARTURE: self._departure}
+        extensions = {_CLOSE: self._close_soon, _JOIN: self._joining.join, _DEPARTURE: self._departure}
         cast("dict[str, Any]", self.scope)["extensions"] = extensions
         if not self._in_head:  # a further request of this connection
             self._in_head, self._head = True, self._received
@@ -97,12 +99,17 @@ class _BoundedProtocol(HttpToolsProtocol):
                 raise ValueError(_TOO_LARGE)  # which ends the parsing; the parser's owner calls send_400_response
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:
+            self.cycle.keep_alive = self.cycle.keep_alive and not self._ends
             extensions = cast("dict[str, Any]", self.scope["extensions"])
             extensions[_WRITE] = _Chunks(self.cycle, self._joining.transport).write
 
     def on_message_complete(self) -> None:
         self._whole = True
         super().on_message_complete()
+        # uvicorn stops reading in the middle of a large body, and goes on when the application asks for more. Who reads
+        # nothing does not see the connection end.
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         del msg
@@ -116,6 +123,14 @@ class _BoundedProtocol(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _close_soon(self) -> None:
+        self._ends = True
+        self.loop.call_later(_LINGER_S, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if self._whole and self.cycle is not None and self.cycle.response_complete:
+            self.transport.close()
 
     def _wait(self) -> None:
         if not self.transport.is_closing():
@@ -251,7 +266,11 @@ def join_next_writes(scope: Scope) -> None:
 
 
 def close_connection(scope: Scope) -> None:
-    """Close the connection of a request once all that was sent is written; without effect under another server."""
+    """Close the connection of a request soon after its answer; without effect under another server.
+
+    A client that has the whole answer may send its next request before it sees the connection end, and would lose it:
+    what comes within a second is answered, with ``connection: close``.
+    """
     close = (scope.get("extensions") or {}).get(_CLOSE)
     if close is not None:
         close()

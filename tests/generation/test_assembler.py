@@ -329,3 +329,31 @@ def test_watched_and_plain_lanes_agree(text: str, tokenizer: Tokenizer) -> None:
     detokenizer = IncrementalDetokenizer(tokenizer)
     assert plain.text == watched.text == "".join(map(detokenizer.push, ids)) + detokenizer.flush()
     assert plain.usage == watched.usage
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize(
+    ("cuts", "message"), [([], "more than the 3 tokens"), ([1, 2, 3], "more than the 3 tokens"), ([2], "3 tokens")]
+)
+def test_more_tokens_than_were_asked_for_are_an_error(plain: bool, cuts: list[int], message: str) -> None:
+    tokenizer = byte_level()
+    asked = request(max_tokens=3, stop=() if plain else ("zz",))
+    with pytest.raises(EngineError, match=message) as failure:
+        Run(asked, tokenizer, group(tokenizer.encode("aaaa"), cuts))
+    assert failure.value.kind is ErrorKind.INTERNAL
+
+
+def test_a_token_that_came_alone_is_left_where_it_is_wrong() -> None:
+    tokenizer = byte_level()
+    (index,) = tokenizer.encode("a")
+    assembler = SequenceAssembler(request(max_tokens=1), tokenizer)
+    assert assembler.feed_token(-1) is None
+    assert assembler.feed_token(index) == "a"
+    assert assembler.feed_token(index) is None
+    assert assembler.usage.completion_tokens == 1
+
+
+def test_an_id_below_zero_is_an_error() -> None:
+    with pytest.raises(EngineError, match="an id that no token has") as failure:
+        Run(request(), byte_level(), [chunk([-1])])
+    assert failure.value.kind is ErrorKind.INTERNAL

@@ -184,3 +184,21 @@ async def test_waiting_for_others_is_no_delay_of_the_engine(folder: Path) -> Non
         gate.set()
         with pytest.raises(EngineError, match=r"did not answer within 0.2 seconds"):
             await texts_of(choices, 2)
+
+
+async def test_all_are_cancelled_where_whoever_leaves_is_cancelled_himself(folder: Path) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, [[never]] * 3)
+
+    async def leaving() -> None:
+        async with setup.choices as choices:
+            assert not await choices.responded(timeout=0.001)
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(leaving())
+    for _ in range(100):  # turns of the loop, in which what was cancelled cleans up
+        await asyncio.sleep(0)
+    assert sorted(setup.engine.closed_early) == ["0", "1", "2"]

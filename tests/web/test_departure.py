@@ -24,6 +24,7 @@ class Work:
     """What the routes do, and what became of it."""
 
     def __init__(self) -> None:
+        self.arrived = asyncio.Event()
         self.begun = asyncio.Event()
         self.cleaned = asyncio.Event()
         self.wrongly_begun = False
@@ -55,6 +56,11 @@ class Work:
             self.cleaned.set()
         return Response()
 
+    async def posted(self, request: Request) -> Response:
+        self.arrived.set()
+        await request.body()
+        return await self.whole(request)
+
     async def late(self, request: Request) -> Response:
         """Begins when the client has left."""
         self.begun.set()
@@ -80,9 +86,10 @@ async def work() -> Work:
 
 @pytest.fixture
 async def port(work: Work) -> AsyncIterator[int]:
-    app = Starlette(routes=[Route(f"/{name}", getattr(work, name)) for name in ("stream", "whole", "late")])
+    routes = [Route(f"/{name}", getattr(work, name)) for name in ("stream", "whole", "late")]
+    app = Starlette(routes=[*routes, Route("/posted", work.posted, methods=["POST"])])
     protocol = http_protocol(lambda status, message: f"{status} {message}".encode())
-    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None)
+    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(config)
         with server.capture_signals():
@@ -96,6 +103,18 @@ async def port(work: Work) -> AsyncIterator[int]:
 async def test_work_ends_with_its_client(port: int, work: Work, name: bytes) -> None:
     await leave(port, work, REQUEST % name)
     assert not work.wrongly_begun
+
+
+@pytest.mark.parametrize("size", [100_000, 3_000_000])
+async def test_work_for_a_large_body_ends_with_its_client(port: int, work: Work, size: int) -> None:
+    """Reading stops in the middle of such a body; it must go on after it."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /posted HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+    await asyncio.wait_for(work.arrived.wait(), 20)
+    writer.write(b"x" * size)
+    await asyncio.wait_for(work.begun.wait(), 20)
+    writer.transport.abort()
+    await asyncio.wait_for(work.cleaned.wait(), 20)
 
 
 async def test_a_stream_ends_with_a_client_that_had_sent_its_next_request(port: int, work: Work) -> None:

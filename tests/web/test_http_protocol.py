@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from gateway.web.http_protocol import http_protocol
+from gateway.web.http_protocol import close_connection, http_protocol
 
 PATIENCE_S = 0.3
 WHOLE = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
@@ -33,13 +33,21 @@ async def slow(_: Request) -> StreamingResponse:
     return StreamingResponse(parts(), headers={"content-length": "13"})
 
 
+async def broken(request: Request) -> StreamingResponse:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"part"
+        close_connection(request.scope)
+
+    return StreamingResponse(parts())
+
+
 def refuse(status: int, message: str) -> bytes:
     return json.dumps([status, message]).encode()
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    app = Starlette(routes=[Route("/echo", echo, methods=["POST"]), Route("/slow", slow)])
+    app = Starlette(routes=[Route("/echo", echo, methods=["POST"]), Route("/slow", slow), Route("/broken", broken)])
     protocol = http_protocol(refuse, patience_s=PATIENCE_S)
     config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, timeout_keep_alive=30)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -95,3 +103,21 @@ async def test_a_slow_request_and_an_idle_connection_are_served(port: int) -> No
     writer.write(WHOLE)
     assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 OK\r\n")
     writer.close()
+
+
+async def test_what_follows_a_broken_answer_at_once_is_answered_before_the_connection_ends(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.write(WHOLE)
+        answer = await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\nconnection: close\r\n" in answer
+    assert answer.endswith(b"hello")
+
+
+async def test_the_connection_of_a_broken_answer_ends_by_itself(port: int) -> None:
+    assert (await answer_to(port, b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"0\r\n\r\n")

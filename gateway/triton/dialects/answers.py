@@ -120,6 +120,8 @@ class TokenReader:
                 raise no_final_response()
             return EngineChunk(final=final)
         self._answered = True
+        if len(raw_ids) % 4:
+            raise EngineError(ErrorKind.INTERNAL, "The engine's answer could not be read: its ids are cut off.")
         raw_length = outputs.get("sequence_length")
         count = min(_int32(raw_length), len(raw_ids) // 4) if raw_length else len(raw_ids) // 4
         chunk = EngineChunk(ids=_ids(raw_ids, count), final=final)
