@@ -59,7 +59,10 @@ def _check_streaming(model: ModelFolder) -> Iterator[Finding]:
 def _check_engine(model: ModelFolder) -> Iterator[Finding]:
     beams = filled(model, "max_beam_width")
     many_beams = is_count(beams) and int(beams) > 1
-    if many_beams and "engine" in model.config.parameters and filled(model, "engine") != "llmapi":
+    if many_beams and filled(model, "engine") == "llmapi":
+        what = "It is for beam search alone: requests without use_beam_search are refused."
+        yield Finding(Severity.INFO, at(model, "max_beam_width"), what, "Chat from a model of its own.")
+    elif many_beams and "engine" in model.config.parameters:
         what = f"max_beam_width is {beams}: of this project's Python engines only llmapi searches beams."
         yield Finding(Severity.WARNING, at(model, "max_beam_width"), what, "Set 1.")
     elif many_beams and filled(model, "decoding_mode") == "beam_search":

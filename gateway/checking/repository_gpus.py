@@ -13,6 +13,7 @@ from gateway.checking.repository_models import (
     error,
     filled,
     instance_count,
+    is_count,
     is_native,
     of_kind,
     warning,
@@ -35,9 +36,9 @@ def check_gpus(models: Models) -> Iterator[Finding]:
     for (first, one), (name, model) in combinations(natives.items(), 2):
         shared = sorted(_gpus(one) & _gpus(model))
         if shared and not _share_memory(one, model):
-            what = f"GPU {shared[0]} is given to {name} and to {first}, whose memory shares add up to more than 1."
-            fix = "Give them different GPUs, or lower kv_cache_free_gpu_mem_fraction of both."
-            yield error(model, "gpu_device_ids", what, fix)
+            what = f"GPU {shared[0]} is given to {name} and to {first}, whose shares of the free memory exceed 1."
+            fix = "Give them different GPUs, lower kv_cache_free_gpu_mem_fraction, or set max_tokens_in_paged_kv_cache."
+            yield warning(model, "gpu_device_ids", what, fix)
         folder = filled(model, "gpt_model_path").rstrip("/")
         apart = _gpus(one) and _gpus(model) and not shared  # then each is a copy of its own
         if folder and folder == filled(one, "gpt_model_path").rstrip("/") and (not apart or {first, name} in drafting):
@@ -54,8 +55,10 @@ def _gpus(model: ModelFolder) -> set[str]:
 
 
 def _share_memory(one: ModelFolder, other: ModelFolder) -> bool:
-    shares = [filled(model, "kv_cache_free_gpu_mem_fraction") or "0.9" for model in (one, other)]
-    return all(map(is_share, shares)) and sum(map(float, shares)) <= 1
+    # What is bounded by a number of tokens takes no share; what is no share at all is named elsewhere.
+    by_share = [model for model in (one, other) if not is_count(filled(model, "max_tokens_in_paged_kv_cache"))]
+    shares = [filled(model, "kv_cache_free_gpu_mem_fraction") or "0.9" for model in by_share]
+    return sum(float(share) for share in shares if is_share(share)) <= 1
 
 
 def _check_instances(model: ModelFolder) -> Iterator[Finding]:

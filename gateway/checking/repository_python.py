@@ -33,9 +33,11 @@ def check_python(folder: Path, entry: str) -> Iterator[Finding]:
     for path in sorted(folder.rglob("*.py")):
         try:
             tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None) or 1
-            what = f"Python cannot read it: {getattr(error, 'msg', error)}."
+            deep = isinstance(error, RecursionError | MemoryError)
+            reason = "it is nested too deeply" if deep else getattr(error, "msg", error)
+            what = f"Python cannot read it: {reason}."
             yield Finding(Severity.ERROR, f"{path}:{line}", what, _FIX)
             continue
         if path == folder / entry and not _has_class(tree):
@@ -86,7 +88,7 @@ def _certain(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
-        elif not isinstance(child, ast.Try | ast.If | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif not isinstance(child, ast.Try | ast.If | ast.FunctionDef | ast.AsyncFunctionDef | ast.expr):
             yield from _certain(child)
 
 

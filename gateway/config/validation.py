@@ -36,6 +36,10 @@ _PATTERNS = {
     NAME_PATTERN: "may hold letters, digits, _, - and . only, and begins with a letter, a digit or _",
     REFERENCE_PATTERN: "must be a variable such as ${NAME}",
 }
+_GROUPED = {
+    "participant_ids": "Write [[1]]: the ranks of each instance.",
+    "gpu_ids": "Write [[0]]: the GPUs of each instance.",
+}
 _ALTERNATIVES = ("constrained-", "literal[", "bool")  # how pydantic's names for the members of a union begin
 
 
@@ -165,7 +169,8 @@ def _problem(error: Any, document: Document, sources: Mapping[str, str]) -> Prob
         return Problem(f"{where}: is not a known key.", _suggestion(keys), line)
     pattern = error.get("ctx", {}).get("pattern", "")
     reason = _SHAPES.get(error["type"]) or _PATTERNS.get(pattern) or error["msg"].removeprefix("Value error, ")
-    return Problem(f"{where}: {reason[0].lower() + reason[1:]}.", line=line)
+    fix = _GROUPED.get(str(keys[-2]), "") if error["type"] == "tuple_type" and len(keys) > 1 else ""
+    return Problem(f"{where}: {reason[0].lower() + reason[1:]}.", fix, line)
 
 
 def _suggestion(keys: Keys) -> str:

@@ -6,20 +6,16 @@ from collections.abc import Iterator
 
 from gateway.config.deployment import DeploymentSettings
 from gateway.repository import converters
-from gateway.repository.commands import checkpoint_tool
-from gateway.repository.keys import Found, is_given
+from gateway.repository.commands import checkpoint_tool, has_own_conversion
+from gateway.repository.converters import family_of
+from gateway.repository.keys import Found, is_given, value_at
 from gateway.repository.model_shape import text_config_of
 
 # Names of the number of experts in config.json: Mixtral's, Qwen's and DeepSeek's.
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _MOE = ("parallelism.moe_tp", "parallelism.moe_ep")
-# What each tool is not told, and what to do.
+# What a tool is not told, and what to do.
 _UNTOLD = {
-    "convert_checkpoint": (
-        ("kv_cache.dtype",),
-        "it is told to quantize.py alone",
-        "Leave it auto, or set a model.quantization that quantize.py makes, such as fp8.",
-    ),
     "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
     "another": (
         ("model.dtype", "model.quantization", "kv_cache.dtype", *_MOE),
@@ -27,6 +23,11 @@ _UNTOLD = {
         "Leave it out here, and say it there.",
     ),
 }
+_UNKNOWN = (
+    "its config.json cannot be read here, so the checkpoint is converted by hand, which decides it",
+    "Name model.family, which says how it is told, or leave it out here, and say it there.",
+)
+_SAYS_NOTHING = (None, "auto", "none")
 
 
 def find(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -34,9 +35,11 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
     yield from _experts(deployment)
     if deployment.engine == "tensorrt":
         tool = checkpoint_tool(deployment)
-        keys, reason, fix = _UNTOLD[tool]
+        keys, reason, fix = _UNTOLD.get(tool, ((), "", ""))
+        if tool == "another" and not has_own_conversion(deployment) and family_of(deployment) is None:
+            reason, fix = _UNKNOWN
         for key in keys:
-            if is_given(deployment, key):
+            if value_at(deployment, key) not in _SAYS_NOTHING:
                 yield key, reason, fix
         if is_given(deployment, "build.awq_block_size") and not deployment.model.quantization.endswith("awq"):
             yield "build.awq_block_size", "it belongs to int4_awq and w4a8_awq", "Leave it out."

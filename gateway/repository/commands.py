@@ -9,6 +9,8 @@ from typing import Literal
 from gateway.config.deployment import DeploymentSettings
 from gateway.config.deployment_engine import SpeculativeSettings
 from gateway.repository.converters import CONVERTERS, family_of, options
+from gateway.repository.limit_rules import step_bound
+from gateway.repository.model_shape import shape_of, text_config_of
 
 _HEAD = "#!/bin/sh\n# Written by `gateway repo build`; {what}\nset -eu\n"
 _OWN_CONVERSION = ("medusa", "eagle", "redrafter")
@@ -17,13 +19,19 @@ _TOOLS = "${TRTLLM_EXAMPLES:=/app/tensorrt_llm/examples}"
 
 def checkpoint_tool(deployment: DeploymentSettings) -> Literal["convert_checkpoint", "quantize", "another"]:
     """Which of TensorRT-LLM's tools makes the checkpoint that ``trtllm-build`` starts from."""
-    method = deployment.speculative.method if deployment.speculative is not None else ""
-    if method in _OWN_CONVERSION:  # its heads are a checkpoint of their own, which only the operator knows
+    if has_own_conversion(deployment):
         return "another"
     if deployment.model.quantization not in ("none", "int8_wo", "int4_wo"):
         return "quantize"
     family = family_of(deployment)
-    return "another" if family is not None and family not in CONVERTERS else "convert_checkpoint"
+    if family is None:  # of a type that is read, but not known, the family must be named
+        return "convert_checkpoint" if text_config_of(deployment.model) else "another"
+    return "convert_checkpoint" if family in CONVERTERS else "another"
+
+
+def has_own_conversion(deployment: DeploymentSettings) -> bool:
+    """Whether guessed tokens need heads in a checkpoint of their own, which only the operator knows."""
+    return deployment.speculative is not None and deployment.speculative.method in _OWN_CONVERSION
 
 
 def build_script(deployments: Sequence[DeploymentSettings]) -> str:
@@ -48,14 +56,12 @@ def _checkpoint(deployment: DeploymentSettings) -> str:
 
 def _build(deployment: DeploymentSettings) -> str:
     model, checkpoint = deployment.model, _checkpoint(deployment)
-    lines = [f"# {deployment.name}, TensorRT-LLM {deployment.trtllm}"]
+    lines = [f"# {deployment.name}, TensorRT-LLM {deployment.trtllm}{_prompts(deployment)}"]
     if model.source != deployment.folder:
         lines.append(_join("hf", "download", model.source, "--local-dir", deployment.folder))
     if checkpoint_tool(deployment) == "another":
-        method = deployment.speculative.method if deployment.speculative is not None else ""
-        folder = method if method in _OWN_CONVERSION else f"models/core/{family_of(deployment)}"
         lines.append(
-            f': "${{CHECKPOINT:?convert the model with examples/{folder}, and name the folder that it wrote}}"'
+            f': "${{CHECKPOINT:?convert the model with {_by_hand(deployment)}, and name the folder that it wrote}}"'
         )
         checkpoint = '"$CHECKPOINT"'
     else:
@@ -68,6 +74,25 @@ def _build(deployment: DeploymentSettings) -> str:
             + _join("--model_dir", deployment.folder, "--output_dir", folder)
         )
     return "\n".join(lines) + "\n"
+
+
+def _by_hand(deployment: DeploymentSettings) -> str:
+    """What of the examples makes a checkpoint that is not made here."""
+    family = family_of(deployment)
+    if deployment.speculative is not None and has_own_conversion(deployment):
+        return f"examples/{deployment.speculative.method}"
+    if family is not None:
+        return f"examples/models/core/{family}"
+    return "its tool in examples/models/core (name model.family to have this written)"
+
+
+def _prompts(deployment: DeploymentSettings) -> str:
+    """A remark on prompts that must be shorter than the sequences, which nobody said."""
+    limits, step = deployment.limits, step_bound(deployment)
+    longest = limits.max_seq_len or shape_of(deployment.model).get("max_positions")
+    if limits.max_input_len is not None or step is None or not isinstance(longest, int) or longest <= step:
+        return ""
+    return f"; it takes prompts of at most {step} tokens, those of a step (limits.max_num_tokens)"
 
 
 def _convert(deployment: DeploymentSettings, checkpoint: str) -> str:

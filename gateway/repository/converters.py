@@ -25,6 +25,7 @@ class Converter:
         weight_only: whether it quantises weights to int8 or int4.
         auto_dtype: whether it takes the checkpoint's own type.
         tp_option: what tensor parallelism is called.
+        kv_dtypes: what it quantises keys and values to, by an option such as ``--int8_kv_cache``.
         more: options that it always needs.
     """
 
@@ -34,19 +35,26 @@ class Converter:
     weight_only: bool = True
     auto_dtype: bool = True
     tp_option: str = "--tp_size"
+    kv_dtypes: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
 
 
 CONVERTERS: dict[str, Converter] = {
-    "llama": Converter(("llama", "mistral", "mixtral", "granite", "granitemoe", "exaone"), experts=True),
-    "qwen": Converter(("qwen", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), experts=True),
+    "llama": Converter(
+        ("llama", "mistral", "mixtral", "granite", "granitemoe", "exaone"), experts=True, kv_dtypes=("int8", "fp8")
+    ),
+    "qwen": Converter(("qwen", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), experts=True, kv_dtypes=("int8",)),
     "phi": Converter(("phi", "phi3", "phi3small", "phimoe"), experts=True, stages=False),
     "gemma": Converter(
-        ("gemma", "gemma2", "gemma3_text"), stages=False, tp_option="--world-size", more=("--ckpt-type", "hf")
+        ("gemma", "gemma2", "gemma3_text"),
+        stages=False,
+        tp_option="--world-size",
+        kv_dtypes=("int8", "fp8"),
+        more=("--ckpt-type", "hf"),
     ),
-    "gpt": Converter(("gpt2", "gpt_bigcode", "starcoder2", "nemotron")),
+    "gpt": Converter(("gpt2", "gpt_bigcode", "starcoder2", "nemotron"), kv_dtypes=("int8",)),
     "commandr": Converter(("cohere",)),
-    "glm-4-9b": Converter(("chatglm",), stages=False),
+    "glm-4-9b": Converter(("chatglm",), stages=False, kv_dtypes=("int8",)),
     "internlm2": Converter(("internlm2",), auto_dtype=False),
     "nemotron_nas": Converter(("nemotron-nas",), weight_only=False, more=("--trust_remote_code",)),
     "mamba": Converter(("mamba",), stages=False),
@@ -80,6 +88,8 @@ def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
         told += ["--use_weight_only", "--weight_only_precision", model.quantization.removesuffix("_wo")]
     for name, size in (("--moe_tp_size", parallelism.moe_tp), ("--moe_ep_size", parallelism.moe_ep)):
         told += [name, str(size)] if size is not None else []
+    if deployment.kv_cache.dtype != "auto":
+        told.append(f"--{deployment.kv_cache.dtype}_kv_cache")
     return told
 
 
@@ -87,12 +97,8 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions of a deployment with the converter that makes its checkpoint."""
     family = family_of(deployment)
     if family is None:
-        config = text_config_of(deployment.model)
-        reason = (
-            f"which convert_checkpoint.py takes a model of type {config.get('model_type')!r} is not known here"
-            if config
-            else "which convert_checkpoint.py takes the model is not known: its config.json cannot be read here"
-        )
+        kind = text_config_of(deployment.model).get("model_type")
+        reason = f"which convert_checkpoint.py takes a model of type {kind!r} is not known here"
         yield "model.family", reason, f"Name the folder of examples/models/core: {', '.join(CONVERTERS)} or another."
         return
     converter, what = CONVERTERS[family], f"convert_checkpoint.py of {family}"
@@ -104,5 +110,9 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
             yield f"parallelism.{key}", f"{what} is told nothing of experts", "Leave it out."
     if model.quantization != "none" and not converter.weight_only:
         yield "model.quantization", f"{what} does not quantise", "Set one that quantize.py makes, such as fp8."
+    if deployment.kv_cache.dtype not in ("auto", *converter.kv_dtypes):
+        known = " or ".join(("auto", *converter.kv_dtypes))
+        fix = f"Leave it {known}, or set a model.quantization that quantize.py makes, such as fp8."
+        yield "kv_cache.dtype", f"{what} has no option for a cache in {deployment.kv_cache.dtype}", fix
     if model.dtype == "auto" and not converter.auto_dtype:
         yield "model.dtype", f"{what} does not look for the type itself", "Write float16 or bfloat16."

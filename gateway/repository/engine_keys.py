@@ -75,6 +75,23 @@ _ALWAYS: dict[str, tuple[object, tuple[str, ...]]] = {
     "kv_cache.tokens_per_block": (32, (REFERENCE,)),
 }
 
+_SIMPLER = (TRANSFORMERS, REFERENCE)
+# What is so whatever is said: this value changes nothing, and another the engine has no use for.
+_HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
+    "logits.context": (False, (TRANSFORMERS,)),
+    "logits.generation": (False, (TRANSFORMERS,)),
+    "parallelism.tp": (1, _SIMPLER),
+    "parallelism.pp": (1, _SIMPLER),
+    "parallelism.nodes": (1, _SIMPLER),
+    "scheduler.policy": ("guaranteed_no_evict", _SIMPLER),
+    "decoding.mode": ("auto", _SIMPLER),
+    "kv_cache.dtype": ("auto", _SIMPLER),
+    "kv_cache.host_memory_bytes": (0, _SIMPLER),
+    "model.dtype": ("auto", (REFERENCE,)),
+    "model.quantization": ("none", ENGINES),
+    "triton.executor": ("leader", ENGINES),
+}
+
 
 def engines_of(deployment: DeploymentSettings) -> tuple[str, ...]:
     """The engines of this project's that a deployment may come to run on: any, where a variable names it."""
@@ -94,6 +111,7 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
     one = surest(engines)
     always = {key: value for key, (value, by) in _ALWAYS.items() if one in by}
     read = {parameter.key for parameter in PARAMETERS if set(engines) & set(parameter.readers)}
+    harmless = {key: value for key, (value, by) in _HARMLESS.items() if one in by}
     # Drafts are refused as a whole by a rule of their own, where an engine takes none.
     used = (*read, *_MORE[one], *always, *_OF_OTHERS, *(("speculative",) if one != REFERENCE else ()))
     several = f"none of the engines that {deployment.engine} may name has a use for it"
@@ -102,6 +120,8 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
         if key in always and value_at(deployment, key) != always[key]:
             said = str(always[key]).lower()
             yield key, f"with the engine {one} it is always {said}", f"Write {said}, or leave it out."
+        elif key in harmless and value_at(deployment, key) == harmless[key]:
+            continue
         elif not any(_within(key, other) or _within(other, key) for other in used):
             yield key, reason, "Leave it out."
     if one != TRANSFORMERS and deployment.logits.context != deployment.logits.generation:

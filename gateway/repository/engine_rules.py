@@ -58,12 +58,13 @@ def _decoding(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _kv_cache(deployment: DeploymentSettings) -> Iterator[Found]:
-    cache = deployment.kv_cache
-    if deployment.engine == "tensorrt":
+    cache, native = deployment.kv_cache, deployment.engine == "tensorrt"
+    if cache.reuse and deployment.logits.context is True and (native or deployment.engine == "llmapi"):
+        # Contract section 2.6.
+        reason = "what is reused is not computed again, so its logits are missing, and kv_cache.reuse is true"
+        yield "logits.context", reason, "Set kv_cache.reuse: false, or leave the logits of prompts out."
+    if native:
         yield from _paged_context(deployment)
-        if cache.reuse and deployment.logits.context is True:  # contract section 2.6
-            reason = "what is reused is not computed again, so its logits are missing, and kv_cache.reuse is true"
-            yield "logits.context", reason, "Set kv_cache.reuse: false, or leave the logits of prompts out."
         if cache.reuse and not deployment.build.paged_kv_cache:
             yield "kv_cache.reuse", "only a paged cache has blocks to reuse", "Set build.paged_kv_cache: true."
     if cache.host_memory_bytes and not cache.reuse:

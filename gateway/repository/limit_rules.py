@@ -41,17 +41,23 @@ def _prompts(deployment: DeploymentSettings) -> Iterator[Found]:
 
 def _steps(deployment: DeploymentSettings) -> Iterator[Found]:
     limits, key = deployment.limits, "limits.max_num_tokens"
-    longest = limits.max_seq_len if isinstance(limits.max_seq_len, int) else None
-    prompt, rows, step = limits.max_input_len or longest, limits.max_batch_size, limits.max_num_tokens
+    prompt, rows, step = limits.max_input_len, limits.max_batch_size, limits.max_num_tokens
     if step is not None and rows is not None and step < rows * limits.max_beam_width:
         yield key, f"{rows} sequences need a token each in a step of {step}", "Raise it, or lower max_batch_size."
-    said = f"a step has {step}"
-    if step is None and deployment.build.remove_input_padding:
-        step, said = MAX_NUM_TOKENS, f"a step has {MAX_NUM_TOKENS} where trtllm-build is told nothing"
-    whole = deployment.engine == "tensorrt" and not deployment.scheduler.chunked_context
-    if whole and step is not None and prompt is not None and step < prompt:
+    bound = step_bound(deployment)
+    # Where max_input_len is not given, the engine takes prompts that fit into a step, as build_engines.sh says.
+    if bound is not None and prompt is not None and bound < prompt:
+        said = f"a step has {bound}" + (" where trtllm-build is told nothing" if step is None else "")
         reason = f"a prompt may have {prompt} tokens and is computed at once, but {said}"
         yield key, reason, "Set scheduler.chunked_context: true, raise max_num_tokens, or lower max_input_len."
+
+
+def step_bound(deployment: DeploymentSettings) -> int | None:
+    """Tokens of a step, beyond which a TensorRT engine takes no prompt; None where one is computed in pieces."""
+    if deployment.engine != "tensorrt" or deployment.scheduler.chunked_context:
+        return None
+    packed = MAX_NUM_TOKENS if deployment.build.remove_input_padding else None
+    return deployment.limits.max_num_tokens or packed
 
 
 def _cache(deployment: DeploymentSettings) -> Iterator[Found]:

@@ -40,8 +40,8 @@ def _shape(deployment: DeploymentSettings) -> Iterator[Found]:
     if heads is not None and kv_heads is not None and heads % kv_heads:
         reason = f"{heads} attention heads cannot be grouped over {kv_heads} heads of keys and values"
         yield "model.kv_heads", reason, f"Take a divisor of {heads}, as the model's config.json has it."
-    if layers is not None and layers % pp:
-        yield "parallelism.pp", f"{layers} layers cannot be shared by {pp} stages", f"Take a divisor of {layers}."
+    if layers is not None and pp > layers:  # else the first stages have one more (TensorRT-LLM's mapping.py)
+        yield "parallelism.pp", f"{layers} layers cannot be shared by {pp} stages", f"Take at most {layers}."
     if (tp * deployment.parallelism.pp) % deployment.parallelism.nodes:
         reason = f"{tp * pp} GPUs cannot be spread over {deployment.parallelism.nodes} machines"
         yield "parallelism.nodes", reason, "Take a divisor of tp times pp."

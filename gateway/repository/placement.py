@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from gateway.config.deployment import DeploymentSettings
@@ -68,9 +69,9 @@ def _shared_ranks(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
             if rank in taken:
                 yield index, key, f"rank {rank} {owner}", "Take another rank."
             taken.setdefault(rank, deployment.name)
-        missing = set(range(1, max(taken) + 1)) - taken.keys()
-        if missing and index == natives[-1][0]:
-            yield index, key, f"no deployment has rank {min(missing)}, which would wait for ever", "Count from 1."
+        missing = next(rank for rank in itertools.count(1) if rank not in taken)
+        if missing < max(taken) and index == natives[-1][0]:
+            yield index, key, f"no deployment has rank {missing}, which would wait for ever", "Count from 1."
 
 
 def _groups(index: int, deployment: DeploymentSettings) -> Iterator[Shared]:
@@ -88,11 +89,12 @@ def _groups(index: int, deployment: DeploymentSettings) -> Iterator[Shared]:
 
 
 def _draft_pair(deployment: DeploymentSettings, other: str, deployments: Sequence[DeploymentSettings]) -> bool:
-    """Whether two deployments are draft and target, which may share a GPU by their memory fractions."""
+    """Whether two deployments are draft and target, which may share a GPU by what their caches take of it."""
     pair = {deployment.name, other}
     for target in deployments:
         draft = target.speculative.draft if target.speculative is not None else None
         if draft is not None and pair == {target.name, draft}:
-            fractions = [one.kv_cache.free_gpu_mem_fraction for one in deployments if one.name in pair]
-            return sum(fractions) <= 1
+            # What max_tokens bounds takes no share.
+            caches = [one.kv_cache for one in deployments if one.name in pair]
+            return sum(cache.free_gpu_mem_fraction for cache in caches if cache.max_tokens is None) <= 1
     return False

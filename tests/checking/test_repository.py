@@ -74,6 +74,21 @@ def test_python_that_does_not_parse(repo: Path) -> None:
     assert (found.where, found.what) == (f"{file}:2", "Python cannot read it: '(' was never closed.")
 
 
+@pytest.mark.parametrize("text", [f"x={'-' * 100_000}1\n", f"x={'1+' * 100_000}1\n"])
+def test_python_that_is_nested_too_deeply(repo: Path, text: str) -> None:
+    (repo / "preprocessing" / "1" / "text_to_tokens.py").write_text(text)
+    (found,) = bad(repo)
+    assert found.what == "Python cannot read it: it is nested too deeply."
+
+
+def test_beams_of_the_llm_api_are_for_beam_search_alone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
+    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+    edit(repo / ENGINE, *parameter("max_beam_width", "4"))
+    (found,) = check_repository(repo)
+    assert (found.severity, found.fix) == (Severity.INFO, "Chat from a model of its own.")
+    assert found.what == "It is for beam search alone: requests without use_beam_search are refused."
+
+
 @pytest.mark.parametrize("text", ["", "import json\n", "class Model:\n    pass\n"])
 def test_a_model_without_its_class(repo: Path, text: str) -> None:
     file = repo / "preprocessing" / "1" / "model.py"
@@ -257,6 +272,10 @@ def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
     (found,) = bad(repo)
     assert "GPU 1 is given to qwen_tensorrt_llm and to llama_tensorrt_llm" in found.what
+    assert (found.severity, "shares of the free memory" in found.what) == (Severity.WARNING, True)
+    bounded = added("max_tokens_in_paged_kv_cache", "40960")
+    edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", FIRST, bounded)
+    assert bad(repo) == []
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "2;3;4"))
     (found,) = bad(repo)
     assert found.what == "gpu_device_ids names 3 instances, and the instance group has 2."

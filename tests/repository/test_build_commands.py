@@ -86,6 +86,37 @@ def test_each_converter_is_told_in_its_own_words(deployments_of, repository: Pat
     }
 
 
+@pytest.mark.parametrize(("family", "dtype"), [("llama", "fp8"), ("llama", "int8"), ("gpt", "int8")])
+def test_a_converter_quantises_the_cache(family: str, dtype: str, deployments_of, repository: Path) -> None:
+    cache = {"dtype": dtype, "reuse": False}  # which needs attention in fp8
+    script = rendered(deployments_of({"model": {"family": family}, "kv_cache": cache}), repository).files[BUILD]
+    assert f"--{dtype}_kv_cache" in options_of(script, "convert_checkpoint.py")
+
+
+def test_a_model_that_nobody_can_read_here_is_converted_by_hand(deployments_of, repository: Path) -> None:
+    model = {"source": "meta-llama/Llama-3.1-8B-Instruct", "family": None}
+    script = rendered(deployments_of({"model": model}), repository).files[BUILD]
+    subprocess.run(["sh", "-n"], input=script, check=True)
+    assert "name model.family to have this written" in script.decode()
+    assert 'trtllm-build --checkpoint_dir "$CHECKPOINT"' in script.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"limits": {"max_seq_len": 16384}}, True),
+        ({"limits": {"max_seq_len": 8192}}, False),
+        ({"limits": {"max_seq_len": 16384, "max_num_tokens": 16384}}, False),
+        ({"limits": {"max_seq_len": 16384}, "scheduler": {"chunked_context": True}}, False),
+    ],
+)
+def test_the_script_says_how_long_prompts_may_be(
+    change: dict[str, Any], said: bool, deployments_of, repository: Path
+) -> None:
+    script = rendered(deployments_of(change), repository).files[BUILD].decode()
+    assert ("prompts of at most 8192 tokens" in script) is said
+
+
 @pytest.mark.parametrize(("sizes", "length"), [((7, 7, 7), 83), ((1, 1, 1), 0), ((4, 2, 3), 6), ((3, 5, 2), 19)])
 def test_lookahead_is_built_for_the_drafts_of_its_sizes(
     sizes: tuple[int, int, int], length: int, deployments_of, repository: Path

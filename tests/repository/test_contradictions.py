@@ -10,7 +10,8 @@ import pytest
 
 from gateway.checking.findings import Severity
 from gateway.checking.repository import check_repository
-from gateway.config.document import dotted
+from gateway.config.document import dotted, read_document
+from gateway.config.validation import validate_deployments
 from gateway.deployment.tiny_model import write_tiny_model
 from gateway.repository.contradictions import contradictions
 from gateway.repository.rendering import render, write
@@ -37,13 +38,12 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"limits": {"max_input_len": 9, "max_seq_len": 8}}, "limits.max_input_len", "it is 9, but max_seq_len"),
         ({"limits": {"max_input_len": 8, "max_seq_len": 8}}, "limits.max_input_len", "no room for an answer"),
         ({"limits": {"max_input_len": 9000}, "model": {"max_positions": 8192}}, "limits.max_input_len", "8192"),
-        ({"limits": {"max_seq_len": 4096, "max_num_tokens": 512}}, "limits.max_num_tokens", "computed at once"),
+        ({"limits": {"max_input_len": 4096, "max_num_tokens": 512}}, "limits.max_num_tokens", "computed at once"),
         ({"limits": {"max_input_len": 15000}}, "limits.max_num_tokens", "a step has 8192 where trtllm-build is told"),
-        ({"limits": {"max_seq_len": 16384}}, "limits.max_num_tokens", "a prompt may have 16384 tokens"),
         ({"limits": {"max_batch_size": 600, "max_num_tokens": 512}}, "limits.max_num_tokens", "a token each"),
         ({"parallelism": {"tp": 3}}, "parallelism.tp", "32 attention heads cannot be shared by 3 GPUs"),
         ({"parallelism": {"tp": 8}, "model": {"kv_heads": 5}}, "parallelism.tp", "5 heads of keys and values"),
-        ({"parallelism": {"pp": 5}}, "parallelism.pp", "32 layers cannot be shared by 5 stages"),
+        ({"parallelism": {"pp": 33}}, "parallelism.pp", "32 layers cannot be shared by 33 stages"),
         ({"parallelism": {"tp": 2, "nodes": 4}}, "parallelism.nodes", "2 GPUs cannot be spread over 4 machines"),
         ({"limits": {"max_seq_len": 99}, "model": {"max_positions": 64}}, "limits.max_seq_len", "64 positions"),
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
@@ -72,6 +72,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({**LLMAPI, "kv_cache": {"tokens_per_block": 48}}, "kv_cache.tokens_per_block", "48 is no power of two"),
         ({"kv_cache": {"cross_fraction": 0.5}}, "kv_cache.cross_fraction", "no encoder"),
         ({"logits": {"context": True}}, "logits.context", "kv_cache.reuse is true"),
+        ({**LLMAPI, "logits": {"context": True, "generation": True}}, "logits.context", "kv_cache.reuse is true"),
         (
             {"kv_cache": {"dtype": "int8"}, "model": {"quantization": "int8_sq"}},
             "kv_cache.reuse",
@@ -134,6 +135,11 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"triton": {**RANKS, "participant_ids": [[1], [2]]}}, "triton.participant_ids", "1 instance"),
         ({"triton": {**RANKS, "participant_ids": [[0]]}}, "triton.participant_ids", "rank 0 is the orchestrator's own"),
         ({"triton": {**RANKS, "participant_ids": [[2]]}}, "triton.participant_ids", "no deployment has rank 1"),
+        (
+            {"triton": {**RANKS, "participant_ids": [[2147483647]]}},
+            "triton.participant_ids",
+            "no deployment has rank 1",
+        ),
         ({"triton": {"participant_ids": [[1]]}}, "triton.participant_ids", "ranks are given to workers"),
         ({"engine_dir": None}, "engine_dir", "loaded from a folder"),
         ({"trtllm": "1.3.0"}, "trtllm", "no TensorRT engines"),
@@ -154,7 +160,8 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({**LLMAPI, "decoding": {"mode": "top_k_top_p"}}, "decoding.mode", "has no use for it"),
         ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism.tp", "the engine reference has no use for it"),
         ({**REFERENCE, "logits": {"context": True}}, "logits.generation", "both kinds of logits or none"),
-        ({"model": {"family": None}}, "model.family", "its config.json cannot be read here"),
+        ({"model": {"family": None, "dtype": "float16"}}, "model.dtype", "its config.json cannot be read here"),
+        ({"model": {"family": None}, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "cannot be read here"),
         ({"model": {"family": "gemma"}, "parallelism": {"pp": 2}}, "parallelism.pp", "gemma makes no pipeline stages"),
         (
             {"model": {"family": "gpt"}, "parallelism": {"tp": 2, "moe_ep": 2}},
@@ -184,7 +191,11 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "parallelism.moe_ep",
             "quantize.py does not take it",
         ),
-        ({"kv_cache": {"dtype": "fp8"}}, "kv_cache.dtype", "it is told to quantize.py alone"),
+        (
+            {"kv_cache": {"dtype": "fp8"}, "model": {"family": "qwen"}},
+            "kv_cache.dtype",
+            "convert_checkpoint.py of qwen has no option for a cache in fp8",
+        ),
         ({"build": {"awq_block_size": 64}}, "build.awq_block_size", "belongs to int4_awq"),
         (
             {"speculative": {"method": "medusa"}, "model": {"quantization": "fp8"}},
@@ -215,6 +226,47 @@ def test_a_contradiction_is_named_with_its_fix(change: dict[str, Any], key: str,
 
 def test_a_plain_deployment_has_none(deployments_of) -> None:
     assert said(deployments_of({}, {"name": "b", "prefix": "b_", **LLMAPI})) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limits": {"max_seq_len": 16384}},
+        {"limits": {"max_seq_len": 4096, "max_num_tokens": 512}},
+        {"parallelism": {"pp": 3}},
+        {"model": {"family": None, "dtype": "auto", "quantization": "none"}},
+        {"model": {"family": None, "quantization": "fp8", "dtype": "float16"}},
+        {**REFERENCE, "parallelism": {"tp": 1, "pp": 1}, "scheduler": {"policy": "guaranteed_no_evict"}},
+        {**REFERENCE, "engine": "transformers", "logits": {"context": False, "generation": False}},
+        {**LLMAPI, "triton": {"executor": "leader"}, "model": {"family": None, "quantization": "none"}},
+    ],
+)
+def test_what_upstream_takes_or_changes_nothing_is_taken(change: dict[str, Any], deployments_of) -> None:
+    assert said(deployments_of(change)) == {}
+
+
+def test_a_draft_whose_cache_is_bounded_by_tokens_shares_its_targets_gpu(deployments_of) -> None:
+    speculative = {"method": "draft_target", "draft": "guess", "max_draft_tokens": 8}
+    target = {"speculative": speculative, "triton": RANKS}
+    draft = {"name": "guess", "role": "draft", "prefix": "g_", "engine_dir": "/engines/guess", "triton": RANKS}
+    assert said(deployments_of(target, draft)).keys() == {"triton.gpu_ids"}
+    assert said(deployments_of(target, draft | {"kv_cache": {"max_tokens": 4096}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("participant_ids", "Write [[1]]: the ranks of each instance."),
+        ("gpu_ids", "Write [[0]]: the GPUs of each instance."),
+    ],
+)
+def test_numbers_that_are_not_grouped_by_instance(tmp_path: Path, key: str, fix: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    deployment = {"name": "a", "engine": "tensorrt", "model": {"source": "/m"}, "triton": {key: [1]}}
+    file.write_text(json.dumps({"deployments": [deployment]}))
+    _, (problem,) = validate_deployments(read_document(file))
+    assert problem.what == f"deployments[0].triton.{key}[0]: must be a list."
+    assert problem.fix == fix
 
 
 def test_a_deployment_for_beam_search_is_one_that_the_gateway_serves(

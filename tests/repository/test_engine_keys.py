@@ -134,6 +134,8 @@ def deployment_with(engine: str, key: str) -> DeploymentSettings:
         return DeploymentSettings.model_validate(BASE | {"engine": engine, section: said, "decoding": BEAMS})
     if section == "logits":
         said |= {"generation": VALUES[key]}
+        cache = {"reuse": False}  # or logits of prompts would be missing
+        return DeploymentSettings.model_validate(BASE | {"engine": engine, section: said, "kv_cache": cache})
     if section == "lora" and engine == "llmapi":
         said |= {"prefetch_dir": "/lora"}
     return DeploymentSettings.model_validate(BASE | {"engine": engine, section: said})
