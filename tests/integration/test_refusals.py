@@ -32,7 +32,7 @@ MODEL = """import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def execute(self, requests):
-        raise NotImplementedError
+        raise AssertionError("it is only loaded here")
 """
 # The model, what is replaced in it, by what; and what the review says. None: Triton loads it, and the review is silent.
 SPOILED: dict[str, tuple[str, str, str, str | None]] = {

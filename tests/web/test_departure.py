@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +14,7 @@ from starlette.routing import Route
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 from gateway.web.http_protocol import departure_of, http_protocol
 from gateway.web.sse import COMMENT, EventStream
+from tests.web.served import served
 
 REQUEST = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -89,14 +88,8 @@ async def port(work: Work) -> AsyncIterator[int]:
     routes = [Route(f"/{name}", getattr(work, name)) for name in ("stream", "whole", "late")]
     app = Starlette(routes=[*routes, Route("/posted", work.posted, methods=["POST"])])
     protocol = http_protocol(lambda status, message: f"{status} {message}".encode())
-    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(config)
-        with server.capture_signals():
-            running = asyncio.create_task(server._serve([listening]))
-            yield listening.getsockname()[1]
-            server.should_exit = True
-            await running
+    async with served(app, protocol) as port:
+        yield port
 
 
 @pytest.mark.parametrize("name", [b"stream", b"whole", b"late"])

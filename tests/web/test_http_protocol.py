@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from gateway.web.http_protocol import close_connection, http_protocol
+from tests.web.served import served
 
 PATIENCE_S = 0.3
 WHOLE = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
@@ -49,14 +48,8 @@ def refuse(status: int, message: str) -> bytes:
 async def port() -> AsyncIterator[int]:
     app = Starlette(routes=[Route("/echo", echo, methods=["POST"]), Route("/slow", slow), Route("/broken", broken)])
     protocol = http_protocol(refuse, patience_s=PATIENCE_S)
-    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, timeout_keep_alive=30)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(config)
-        with server.capture_signals():
-            running = asyncio.create_task(server._serve([listening]))
-            yield listening.getsockname()[1]
-            server.should_exit = True
-            await running
+    async with served(app, protocol, timeout_keep_alive=30) as port:
+        yield port
 
 
 async def answer_to(port: int, sent: bytes) -> bytes:
