@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 
 
 def engine_seed(seed: int | None) -> int:
@@ -16,7 +16,7 @@ def engine_seed(seed: int | None) -> int:
         ValueError: outside that range.
     """
     if seed is None:
-        return secrets.randbits(63)
+        return random.getrandbits(63)
     if not -(2**63) <= seed < 2**64:
         raise ValueError(f"The seed {seed} does not fit in 64 bits.")
     return seed % 2**64

@@ -39,6 +39,9 @@ def forward_texts(
         return before + (said if said.isascii() else one_line(said)) + after
 
     def forward(pieces: Sequence[Piece | str]) -> Room | None:
-        return write(event(pieces[0]) if len(pieces) == 1 else b"".join(map(event, pieces)))
+        if len(pieces) == 1 and isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
+            said = dumps(text)
+            return write(before + (said if said.isascii() else one_line(said)) + after)
+        return write(b"".join(map(event, pieces)))
 
     return forward

@@ -35,6 +35,8 @@ class ChatTemplate:
         environment = make_environment()
         try:
             self._template = environment.from_string(source)
+            # Jinja chains dictionaries here, and walks over the chain at each rendering.
+            self._template.globals = dict(self._template.globals)
             self.variables = frozenset(meta.find_undeclared_variables(environment.parse(source)))
         except (jinja2.TemplateError, RecursionError, SyntaxError) as error:  # the last two: nested too deeply
             raise TemplateError(f"The chat template does not compile: {str(error).rstrip('.')}.") from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import secrets
 from collections.abc import Mapping
 
 from gateway.config import ModelSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import PromptTable
+from gateway.ids import new_id
 from gateway.serving.ask import Options
 from gateway.serving.drafts import draft_length, sent_length
 from gateway.serving.errors import RefusedError
@@ -42,7 +42,7 @@ def plan(
         RefusedError: when the engine or the operator's limits do not allow what is asked.
     """
     _check(options, parts, features, settings)
-    ids = (f"{request_id}-{secrets.token_hex(16)}" for _ in range(options.n))
+    ids = (f"{request_id}-{new_id()}" for _ in range(options.n))
     first = _first(next(ids), prompt, options, parts, features, settings, predicted)
     seed = options.sampling.seed
     return [first] + [

@@ -314,7 +314,7 @@ class RunningGeneration:
         Whoever is forwarded to is not overtaken: nothing is waiting, here or before a client that has no room.
         """
         forward = self._forward
-        if forward is None or self._ready or self._wait_for_room is not None or self._finished:
+        if forward is None or self._ready or self._wait_for_room is not None or self._finished or self.ttft_s is None:
             return 0
         taken, feed = 0, self.assembler.feed_token
         texts: list[str] = []
@@ -325,9 +325,12 @@ class RunningGeneration:
             taken += 1
             if text:
                 texts.append(text)
-        self._observe(taken, each=True)
+        if taken:
+            now = time.perf_counter()
+            self._gaps.observe((now - self._last) / taken, taken)
+            self._last = now
         if texts:
-            self._waiter.heard = self._last
+            self._waiter.heard = now
             self._wait_for_room = forward(texts)
         return taken
 
@@ -368,8 +371,8 @@ class RunningGeneration:
         self._ids_given = max(start, len(ids))
         return PieceWithIds(piece.text, piece.logprobs, ids[start:])
 
-    def _observe(self, tokens: int, *, each: bool = False) -> None:
-        """Note that ``tokens`` came together, in one response or ``each`` in one."""
+    def _observe(self, tokens: int) -> None:
+        """Note that ``tokens`` came together, in one response."""
         if not tokens:
             return
         now = time.perf_counter()
@@ -378,10 +381,7 @@ class RunningGeneration:
             if not self._behind:  # its wait for others of its answer is no delay of the engine
                 self._metrics.ttft.observe(self.ttft_s)
         else:
-            gap = (now - self._last) / tokens
-            self._gaps.observe(gap)
-            for _ in range(tokens - 1 if each else 0):
-                self._gaps.observe(gap)
+            self._gaps.observe((now - self._last) / tokens)
         self._last = now
 
 

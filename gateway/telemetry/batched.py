@@ -23,9 +23,12 @@ class BatchedHistogram:
         self._child = child
         self._waiting: list[float] = []
 
-    def observe(self, value: float) -> None:
-        """Take one observation."""
-        self._waiting.append(value)
+    def observe(self, value: float, times: int = 1) -> None:
+        """Take one observation, or several of the same value."""
+        if times == 1:
+            self._waiting.append(value)
+        else:
+            self._waiting += [value] * times
         if len(self._waiting) >= _MOST:
             self.flush()
 

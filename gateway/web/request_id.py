@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import secrets
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.ids import new_id
 from gateway.web.record import record_of
 
 _SAFE = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -25,7 +25,7 @@ class RequestIdMiddleware:
             await self._app(scope, receive, send)
             return
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        request_id = given.decode("ascii") if _SAFE.fullmatch(given) else secrets.token_hex(16)
+        request_id = given.decode("ascii") if _SAFE.fullmatch(given) else new_id()
         record = record_of(scope)
         record.request_id = request_id
 

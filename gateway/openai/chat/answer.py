@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.generation import TokenLogprob, Usage
+from gateway.ids import new_id
 from gateway.openai.chat.choosing import best
 from gateway.openai.chat.completion import Choice, completion_body, prompt_logprobs_list
 from gateway.openai.chat.protocol import ChatCompletionRequest
@@ -76,7 +76,7 @@ class ChatAnswer:
 
 def completion_id() -> str:
     """A new id of an answer."""
-    return f"chatcmpl-{secrets.token_hex(16)}"
+    return f"chatcmpl-{new_id()}"
 
 
 def tier(request: ChatCompletionRequest) -> str | None:

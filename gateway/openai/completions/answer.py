@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.generation import Usage
+from gateway.ids import new_id
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.completions.sequence import Choice
 from gateway.serving.choices import Choices
@@ -16,7 +16,7 @@ from gateway.web.record import RequestRecord
 
 def completion_id() -> str:
     """A fresh id of an answer."""
-    return f"cmpl-{secrets.token_hex(16)}"
+    return f"cmpl-{new_id()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import Take
+from gateway.triton.transport import Tap
 
 _parse = service_pb2.ModelStreamInferResponse.FromString
 _unpack_id = struct.Struct("<i").unpack_from
@@ -29,15 +32,19 @@ class TokenTemplate:
         self._start = 0
         self._before = self._after = b""
 
-    def leading(self, messages: Iterable[bytes]) -> list[int]:
-        """The ids in those responses that are like the learned one, up to the first that is not."""
-        length, start, before, after = self._length, self._start, self._before, self._after
-        tokens = []
-        for message in messages:
-            if len(message) != length or not message.startswith(before) or not message.endswith(after):
-                break
-            tokens.append(_unpack_id(message, start)[0])
-        return tokens
+    def tap(self, take: Take) -> Tap:
+        """What gives ``take`` the ids in those responses that are like the learned one, up to the first that is not."""
+
+        def tap(messages: Sequence[bytes]) -> int:
+            length, start, before, after = self._length, self._start, self._before, self._after
+            tokens = []
+            for message in messages:
+                if len(message) != length or not message.startswith(before) or not message.endswith(after):
+                    break
+                tokens.append(_unpack_id(message, start)[0])
+            return take(tokens) if tokens else 0
+
+        return tap
 
     def match(self, message: bytes) -> int | None:
         """The id in a serialized ``ModelStreamInferResponse`` that is like the learned one, else None."""

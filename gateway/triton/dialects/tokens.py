@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from tritonclient.grpc import service_pb2
@@ -23,7 +23,6 @@ from gateway.triton.dialects.sampling import put_end_id, put_sampling
 from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.stream import ResponseStream
-from gateway.triton.transport import Tap
 
 # Naming output_ids without sequence_length makes the engine fail (contract section 1.3).
 _OUTPUTS = ("output_ids", "sequence_length")
@@ -69,7 +68,7 @@ class TokensEngine:
         stream = ResponseStream(call)
         read, match = stream.read_message, reader.template.match
         if take is not None:
-            call.tap = _tap(reader.template.leading, take)
+            call.tap = reader.template.tap(take)
         if began is not None:
             began(call.cancel)
         try:
@@ -130,11 +129,3 @@ class TokensEngine:
             words, shape = pack_words(request.bad_words)
             if not self._encoder.put(wire, "bad_words_list", *words, shape=shape):
                 raise unsupported("bad_words", self._encoder.model.name)
-
-
-def _tap(leading: Callable[[Iterable[bytes]], list[int]], take: Take) -> Tap:
-    def tap(messages: Sequence[bytes]) -> int:
-        tokens = leading(messages)
-        return take(tokens) if tokens else 0
-
-    return tap

@@ -28,11 +28,14 @@ class H2Protocol(asyncio.Protocol):
     Attributes:
         ready: done when the server's settings have come, or the connection has ended.
         closed: done when the connection has ended.
+        drop: takes the oldest messages of a stream that has so many, as ``read`` does; for who is woken, behind whom
+            what is to be sent is sent.
     """
 
     def __init__(self, authority: str, limits: Limits, keepalive_s: float, keepalive_timeout_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._core = Connection(authority, limits)
+        self.drop = self._core.drop
         self._keepalive = KeepAlive(
             keepalive_s, keepalive_timeout_s, busy=self._is_busy, ping=self._ping, give_up=self._give_up
         )
@@ -70,12 +73,6 @@ class H2Protocol(asyncio.Protocol):
         if self._core.out:
             self._flush_soon()
         return message
-
-    def drop(self, stream: Stream, count: int) -> None:
-        """Take the oldest messages of a stream that has so many, as ``read`` does."""
-        self._core.drop(stream, count)
-        if self._core.out:
-            self._flush_soon()
 
     def close(self, status: Status) -> None:
         """End all requests with a status, then the connection."""
