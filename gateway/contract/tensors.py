@@ -7,6 +7,7 @@ from typing import Literal
 
 Datatype = Literal["BOOL", "UINT8", "UINT64", "INT32", "INT64", "FP16", "FP32", "STRING", "LOGITS"]
 
+_ON_THE_WIRE = {"STRING": "BYTES", "LOGITS": "FP32"}
 ANY = -1
 """A dimension whose size varies."""
 
@@ -39,7 +40,7 @@ class TensorSpec:
     @property
     def wire_datatype(self) -> str:
         """The type's name on the wire, where STRING is BYTES and logits are FP32 unless configured otherwise."""
-        return {"STRING": "BYTES", "LOGITS": "FP32"}.get(self.datatype, self.datatype)
+        return _ON_THE_WIRE.get(self.datatype, self.datatype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from gateway.generation.stop import Reader, Search, StopMatcher
 from gateway.generation.textual import TextCounter
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
+_NO_DRAFT = Predicted(0, 0)
+
 
 class SequenceAssembler:
     """Follows one sequence from its first chunk to its end.
@@ -285,7 +287,9 @@ class SequenceAssembler:
 
     def _what_became_of_the_draft(self) -> Predicted | None:
         draft = self._request.draft
-        if draft and self._textual is not None:
+        if not draft:
+            return _NO_DRAFT
+        if self._textual is not None:
             return None
         accepted = min(self._predicted, self._completion)  # of those that completed a stop string some may not count
         return Predicted(accepted, len(draft) - accepted)

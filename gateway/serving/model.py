@@ -22,9 +22,10 @@ from gateway.serving.adapted import AdaptedEngine, AdapterState
 from gateway.serving.ask import Options, PromptSource
 from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
+from gateway.serving.deadlines import Deadlines
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.plan import plan
-from gateway.serving.running import Deadlines, RunningGeneration
+from gateway.serving.running import RunningGeneration
 from gateway.serving.turns import PreparedTurn, prepare
 from gateway.telemetry.metrics import Metrics
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 from gateway.generation import (
@@ -19,6 +18,7 @@ from gateway.generation import (
     SequenceAssembler,
     can_push,
 )
+from gateway.serving.deadlines import Deadlines, DeadlineTimer
 from gateway.serving.pieces import Forward, PieceWithIds, PromptLogprobs
 from gateway.serving.waiting import Waiter
 from gateway.telemetry.metrics import ModelMetrics
@@ -27,20 +27,6 @@ _log = logging.getLogger(__name__)
 
 _MOST_READY = 1024  # pieces that may wait for a slow client before the engine is no longer read
 _CLEANUP_S = 2.0  # an answer waits no longer than this for the engine to acknowledge a cancel
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Seconds a generation may take, counted from the arrival of its request.
-
-    Attributes:
-        first_token_s: to the engine's first response; of a generation that had to wait for others of its answer, from
-            its own beginning.
-        total_s: to the end of the answer.
-    """
-
-    first_token_s: float
-    total_s: float
 
 
 class RunningGeneration:
@@ -103,26 +89,21 @@ class RunningGeneration:
         self._cancel_request: Callable[[], None] | None = None
         self._holding = False
         self._room = asyncio.Event()
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timer: DeadlineTimer | None = None  # from its beginning on
 
     def queue_behind(self) -> None:
         """Let it wait for others of its answer: its first token is due after its own beginning, its end as before."""
         self._behind = True
 
     async def __aenter__(self) -> RunningGeneration:
-        loop = asyncio.get_running_loop()
         elapsed = time.perf_counter() - self._arrived
-        self._timers = [
-            loop.call_later(
-                max(0.0, seconds - passed),
-                self._expire,
-                f"The model did not {what} within {seconds:g} seconds.",
-            )
-            for seconds, passed, what in (
-                (self._deadlines.first_token_s, 0.0 if self._behind else elapsed, "answer"),
-                (self._deadlines.total_s, elapsed, "finish its answer"),
-            )
-        ]
+        self._timer = DeadlineTimer(
+            self._deadlines,
+            elapsed=elapsed,
+            waited=elapsed if self._behind else 0.0,
+            responded=lambda: self._responded,
+            expire=self._expire,
+        )
         self._metrics.in_flight.inc()
         self._task = asyncio.create_task(self._read())
         return self
@@ -140,7 +121,7 @@ class RunningGeneration:
 
     def abort(self, error: EngineError) -> None:
         """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
-        if self._timers and not self._finished:
+        if self._timer is not None and not self._finished:
             self._fail(error)
             self._stop_reading()
 
@@ -244,8 +225,8 @@ class RunningGeneration:
         if self._finished:
             return
         self._finished = True
-        for timer in self._timers:
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.stop()
         self._waiter.stop()
         self._gaps.flush()
         self._metrics.in_flight.dec()
@@ -350,7 +331,6 @@ class RunningGeneration:
             return None
         if not self._responded:
             self._responded = True
-            self._timers[0].cancel()
         if ended:
             self._take_end()
         self._wake()

@@ -11,8 +11,9 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Prompt, SequenceAssembler
 from gateway.serving.choices import Choices
+from gateway.serving.deadlines import Deadlines
 from gateway.serving.pieces import PieceWithIds
-from gateway.serving.running import Deadlines, RunningGeneration
+from gateway.serving.running import RunningGeneration
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks

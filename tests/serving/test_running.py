@@ -13,7 +13,8 @@ import pytest
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
 from gateway.generation.engine import Began, Take
 from gateway.serving import running as module
-from gateway.serving.running import Deadlines, RunningGeneration
+from gateway.serving.deadlines import Deadlines
+from gateway.serving.running import RunningGeneration
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, Script, ScriptedEngine, chunks

@@ -121,6 +121,9 @@ class Offered:
         return [(each, path) for each, path in pairs if self.allowed is None or each.name in self.allowed]
 
 
+_NOTHING = Offered()
+
+
 def offered(
     tools: Sequence[FunctionTool],
     choice: Literal["none", "auto", "required"] | NamedChoice | AllowedChoice | None,
@@ -128,6 +131,8 @@ def offered(
     call: Literal["none", "auto"] | NamedFunction | None,
 ) -> Offered:
     """The tools of a request: ``tools`` with ``tool_choice``, or ``functions`` with ``function_call``."""
+    if not (tools or functions or isinstance(choice, BaseModel)):
+        return _NOTHING
     if functions:
         paths = [f"functions[{index}]" for index in range(len(functions))]
         if isinstance(call, NamedFunction):

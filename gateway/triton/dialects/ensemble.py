@@ -123,6 +123,7 @@ class EnsembleEngine:
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
         put_sampling(encoder, wire, request.sampling)
+        encoder.put(wire, "seed", request.sampling.seed)
         put_min_tokens(encoder, wire, request)
         put_guide(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)

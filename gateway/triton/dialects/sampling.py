@@ -17,7 +17,7 @@ _GREEDY_BELOW = 1e-5
 def put_sampling(
     encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, sampling: Sampling, *, prefix: str = ""
 ) -> None:
-    """Add the sampling tensors.
+    """Add the sampling tensors but the seed.
 
     Greedy is ``top_k`` 1 and nothing else: the engine turns temperature 0 with ``top_p`` into random sampling.
     Otherwise ``top_p`` always travels: without it and ``top_k`` the engine is greedy at any temperature.
@@ -44,7 +44,6 @@ def put_sampling(
             raise unsupported("temperature", model)
         if sampling.top_k > 0 and not encoder.put(wire, f"{prefix}top_k", sampling.top_k):
             raise unsupported("top_k", model)
-    encoder.put(wire, "seed", sampling.seed)
     for name, value, off in (
         ("presence_penalty", sampling.presence_penalty, 0.0),
         ("frequency_penalty", sampling.frequency_penalty, 0.0),

@@ -20,6 +20,7 @@ from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder, pack_words
 from gateway.triton.dialects.returns import put_returns
 from gateway.triton.dialects.sampling import put_end_id, put_sampling
+from gateway.triton.dialects.usual import UsualRequests
 from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.stream import ResponseStream
@@ -45,6 +46,7 @@ class TokensEngine:
         self._encoder = RequestEncoder(model, TENSORRT_LLM)
         self._features = features
         self._abilities = abilities
+        self._usual = UsualRequests(self._common)
 
     @property
     def features(self) -> EngineFeatures:
@@ -97,10 +99,18 @@ class TokensEngine:
         if not request.prompt.ids:
             raise EngineError(ErrorKind.INVALID_REQUEST, "The prompt is empty.")
         encoder = self._encoder
-        wire = encoder.request(request.id, _OUTPUTS)
+        wire = service_pb2.ModelInferRequest(id=request.id)
         ids = put_prompt_table(encoder, wire, request, self._abilities) + request.prompt.ids
         encoder.put(wire, "input_ids", *ids)
         encoder.put(wire, "input_lengths", len(ids))
+        encoder.put(wire, "seed", request.sampling.seed)
+        wire.MergeFrom(self._usual.common(request))
+        return wire
+
+    def _common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """All of a request but its id, its prompt and its seed."""
+        encoder = self._encoder
+        wire = encoder.request("", _OUTPUTS)
         encoder.put(wire, "request_output_len", request.max_tokens)
         encoder.put(wire, "streaming", request.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)

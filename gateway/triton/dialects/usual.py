@@ -1,0 +1,56 @@
+"""Requests that are like one before but for their id, prompt and seed: the rest of them is not built again."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Hashable
+
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.request import GenerationRequest, Sampling
+
+_MOST = 64
+# What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
+_OWN = {"id", "prompt", "sampling", "stop", "end_texts", "bad_texts"}
+_UNUSUAL = {"bad_words", "draft", "guide", "logit_bias", "lora", "prompt_logprobs", "prompt_table", "stop_ids"}
+
+_fields = {field.name for field in dataclasses.fields(GenerationRequest)} - _OWN - _UNUSUAL
+_sampling = {f"sampling.{field.name}" for field in dataclasses.fields(Sampling) if field.name != "seed"}
+_key: Callable[[GenerationRequest], Hashable] = operator.attrgetter(*sorted(_fields | _sampling))
+_unusual = operator.attrgetter(*sorted(_UNUSUAL - {"prompt_logprobs"}))
+
+
+class UsualRequests:
+    """The parts that requests have in common, by what they ask for.
+
+    Most clients ask for the same each time. Building the tensors of it again took a tenth of a short request.
+
+    Args:
+        build: makes that part of a request; it must not look at the id, the prompt or the seed of a usual one.
+    """
+
+    def __init__(self, build: Callable[[GenerationRequest], service_pb2.ModelInferRequest]) -> None:
+        self._build = build
+        self._built: dict[Hashable, service_pb2.ModelInferRequest] = {}
+
+    def common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """The part of a request that others have, too; not to be changed.
+
+        Raises:
+            EngineError: it cannot be built.
+        """
+        if not _is_usual(request):
+            return self._build(request)
+        key = _key(request)
+        built = self._built.get(key)
+        if built is None:
+            if len(self._built) >= _MOST:
+                self._built.clear()
+            built = self._built[key] = self._build(request)
+        return built
+
+
+def _is_usual(request: GenerationRequest) -> bool:
+    """Whether it has nothing that is large, or that the prompt decides about."""
+    return request.prompt_logprobs is None and not any(_unusual(request))
