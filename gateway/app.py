@@ -21,7 +21,7 @@ from gateway import __version__
 from gateway.config import ModelSettings, Settings, SettingsSource
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
-from gateway.openai.document import ERRORS, openapi_document
+from gateway.openai.document import openapi_document
 from gateway.openai.errors import HANDLED, INVALID, OpenAIError, handle_defect, handle_http, handle_openai
 from gateway.openai.models.routes import models_router
 from gateway.openai.tokens.routes import tokens_router
@@ -110,10 +110,13 @@ def create_app(
         },
     )
     app.state.registry = registry
-    app.include_router(chat_router(registry, settings.timeouts, metrics), responses=ERRORS)
-    app.include_router(completions_router(registry, settings.timeouts, metrics), responses=ERRORS)
-    app.include_router(tokens_router(registry, metrics), responses=ERRORS)
-    app.include_router(models_router(registry), responses=ERRORS)
+    # In the application's own table, and before all else: an included router is a table of its own, looked at twice.
+    app.router.routes[:0] = [
+        *chat_router(registry, settings.timeouts, metrics).routes,
+        *completions_router(registry, settings.timeouts, metrics).routes,
+        *tokens_router(registry, metrics).routes,
+        *models_router(registry).routes,
+    ]
     relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
     show_reasons = not settings.server.api_keys
     readiness = (lambda: share.readiness(registry.readiness())) if share else registry.readiness

@@ -28,13 +28,6 @@ _ERROR: Final[dict[str, Any]] = {
         }
     },
 }
-# For a router's `responses`. It also takes the place of the framework's own 422, which never comes.
-ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    "4XX": {
-        "description": "The request is wrong.",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-    }
-}
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:

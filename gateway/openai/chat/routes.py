@@ -19,6 +19,7 @@ from gateway.openai.chat.turn import chat_turn
 from gateway.openai.ignored import deviations_header, ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
+from gateway.openai.router import api_router
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.direct_route import DirectRoute
@@ -38,7 +39,7 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = APIRouter(tags=["chat"], route_class=DirectRoute)
+    router = api_router("chat", DirectRoute)
     schema = {"$ref": f"#/components/schemas/{ChatCompletionRequest.__name__}"}
 
     @router.post(

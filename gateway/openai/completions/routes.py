@@ -22,6 +22,7 @@ from gateway.openai.guidance import structure
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
+from gateway.openai.router import api_router
 from gateway.serving.errors import RefusedError
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
@@ -42,7 +43,7 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = APIRouter(tags=["completions"], route_class=DirectRoute)
+    router = api_router("completions", DirectRoute)
     schema = {"$ref": f"#/components/schemas/{CompletionRequest.__name__}"}
 
     @router.post(

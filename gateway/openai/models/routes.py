@@ -9,13 +9,14 @@ from fastapi.responses import JSONResponse
 
 from gateway.openai.models.capabilities import capability_map
 from gateway.openai.models.lookup import find_model
+from gateway.openai.router import api_router
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 
 
 def models_router(registry: Registry) -> APIRouter:
     """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
-    router = APIRouter(tags=["models"])
+    router = api_router("models")
 
     @router.get("/v1/models")
     async def list_models() -> JSONResponse:

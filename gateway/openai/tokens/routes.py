@@ -14,6 +14,7 @@ from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_reque
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
+from gateway.openai.router import api_router
 from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
 from gateway.openai.tokens.protocol import (
     DetokenizeRequest,
@@ -35,7 +36,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         registry: of served models, started.
         metrics: where ignored fields are counted.
     """
-    router = APIRouter(tags=["tokens"])
+    router = api_router("tokens")
 
     def begin(request: Request, asked: TokenizeRequest | DetokenizeRequest) -> tuple[ServedModel, dict[str, str]]:
         model = model_or_only(registry, asked.model)
