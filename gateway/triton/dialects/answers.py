@@ -13,7 +13,7 @@ from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.logits import log_probs, read_rows
 from gateway.triton.dialects.returns import uses_logits
-from gateway.triton.dialects.template import TokenTemplate
+from gateway.triton.dialects.template import TemplateShelf, TokenTemplate
 from gateway.triton.errors import no_final_response
 
 if sys.byteorder != "little":
@@ -56,15 +56,16 @@ class TokenReader:
 
     Attributes:
         template: knows the responses that say no more than an id; they need not be read.
+        answered: whether there was any data; to be set for responses that are not read.
 
     Args:
         request: what was asked; outputs beyond that are ignored, some versions send them unasked (contract 9.2).
         abilities: which tensors give it.
+        shelf: templates of the model's earlier requests.
     """
 
     __slots__ = (
         "_abilities",
-        "_answered",
         "_cached",
         "_logits",
         "_logprobs",
@@ -73,10 +74,13 @@ class TokenReader:
         "_request",
         "_seen",
         "_top_logprobs",
+        "answered",
         "template",
     )
 
-    def __init__(self, request: GenerationRequest, abilities: Abilities = _DEFAULT) -> None:
+    def __init__(
+        self, request: GenerationRequest, abilities: Abilities = _DEFAULT, shelf: TemplateShelf | None = None
+    ) -> None:
         self._request = request
         self._abilities = abilities
         self._logprobs = request.logprobs
@@ -85,9 +89,9 @@ class TokenReader:
         self._cached = request.cached_tokens and abilities.cached_tokens is not None
         self._prompt_missing = request.prompt_logprobs is not None and len(request.prompt.ids) > 1
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
-        self.template = TokenTemplate()
+        self.template = TokenTemplate() if shelf is None or not self._plain else shelf.template(request.id)
         self._seen = 0
-        self._answered = False
+        self.answered = False
 
     def read(
         self, response: service_pb2.ModelInferResponse, *, final: bool, message: bytes | None = None
@@ -105,7 +109,7 @@ class TokenReader:
         if self._plain and not final:
             ids = _plain_ids(response)
             if ids is not None:
-                self._answered = True
+                self.answered = True
                 if message is not None:
                     self.template.learn(message, response.raw_output_contents[0])
                 return EngineChunk(ids)
@@ -116,10 +120,10 @@ class TokenReader:
         outputs = _outputs(response)
         raw_ids = outputs.get("output_ids")
         if raw_ids is None:
-            if final and not self._answered:
+            if final and not self.answered:
                 raise no_final_response()
             return EngineChunk(final=final)
-        self._answered = True
+        self.answered = True
         if len(raw_ids) % 4:
             raise EngineError(ErrorKind.INTERNAL, "The engine's answer could not be read: its ids are cut off.")
         raw_length = outputs.get("sequence_length")

@@ -12,7 +12,8 @@ from gateway.generation.engine import Take
 from gateway.triton.transport import Tap
 
 _parse = service_pb2.ModelStreamInferResponse.FromString
-_unpack_id = struct.Struct("<i").unpack_from
+_ID = struct.Struct("<i")
+_unpack_id = _ID.unpack_from
 _EXAMPLES = 4  # the first is not worth learning; answers that still vary after the last are parsed
 
 
@@ -22,15 +23,23 @@ class TokenTemplate:
     Parsing a response and looking through its outputs costs several times as much as all that is done with its token.
     Equal bytes mean equal fields: a response that differs from a parsed one in the bytes of its id alone says the same
     with another id.
+
+    Args:
+        shelf: gets what is learned, for other requests.
+        request_id: of the request; empty where it is not to be shared.
+        before: what is known to come before the token id; empty for nothing.
+        after: what comes after it.
     """
 
-    __slots__ = ("_after", "_before", "_length", "_seen", "_start")
+    __slots__ = ("_after", "_before", "_length", "_request_id", "_seen", "_shelf", "_start")
 
-    def __init__(self) -> None:
+    def __init__(
+        self, shelf: TemplateShelf | None = None, request_id: bytes = b"", before: bytes = b"", after: bytes = b""
+    ) -> None:
+        self._shelf = shelf
+        self._request_id = request_id
         self._seen = 0
-        self._length = -1
-        self._start = 0
-        self._before = self._after = b""
+        self._know(before, after)
 
     def tap(self, take: Take) -> Tap:
         """What gives ``take`` the ids in those responses that are like the learned one, up to the first that is not."""
@@ -65,11 +74,52 @@ class TokenTemplate:
         start = message.find(raw)
         while start >= 0:
             if _is_first_output(message, start, raw):
-                end = start + len(raw)
-                self._length, self._start = len(message), start
-                self._before, self._after = message[:start], message[end:]
+                self._know(message[:start], message[start + len(raw) :])
+                if self._shelf is not None:
+                    self._shelf.keep(self._before, raw, self._after, self._request_id)
                 return
             start = message.find(raw, start + 1)
+
+    def _know(self, before: bytes, after: bytes) -> None:
+        self._before, self._after = before, after
+        self._start = len(before)
+        self._length = len(before) + _ID.size + len(after) if before else -1
+
+
+class TemplateShelf:
+    """The latest template of a model's requests: the next one begins with it, under its own request id.
+
+    The requests of one model mostly get responses of one form, in which nothing else is a request's own.
+    """
+
+    def __init__(self) -> None:
+        self._request_id = self._before = self._after = b""
+
+    def template(self, request_id: str) -> TokenTemplate:
+        """The template that a request begins with."""
+        own, other = request_id.encode(), self._request_id
+        if not other or len(own) != len(other):
+            return TokenTemplate(self, own)
+        return TokenTemplate(self, own, self._before.replace(other, own), self._after.replace(other, own))
+
+    def keep(self, before: bytes, raw: bytes, after: bytes, request_id: bytes) -> None:
+        """Take a template, if the request's id stands in it once, and as nothing but the response's ``id``."""
+        if request_id and before.count(request_id) + after.count(request_id) == 1:
+            placeholder = bytes(46 if byte == 45 else 45 for byte in request_id)
+            altered = b"".join((before.replace(request_id, placeholder), raw, after.replace(request_id, placeholder)))
+            if _differ_in_id_only(b"".join((before, raw, after)), altered, request_id, placeholder):
+                self._request_id, self._before, self._after = request_id, before, after
+
+
+def _differ_in_id_only(message: bytes, other: bytes, request_id: bytes, other_id: bytes) -> bool:
+    try:
+        first, second = _parse(message), _parse(other)
+    except DecodeError:
+        return False
+    if (first.infer_response.id.encode(), second.infer_response.id.encode()) != (request_id, other_id):
+        return False
+    second.infer_response.id = first.infer_response.id
+    return bool(first == second)
 
 
 def _is_first_output(message: bytes, start: int, raw: bytes) -> bool:

@@ -20,6 +20,7 @@ from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder, pack_words
 from gateway.triton.dialects.returns import put_returns
 from gateway.triton.dialects.sampling import put_end_id, put_sampling
+from gateway.triton.dialects.template import TemplateShelf
 from gateway.triton.dialects.usual import UsualRequests
 from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
@@ -47,6 +48,7 @@ class TokensEngine:
         self._features = features
         self._abilities = abilities
         self._usual = UsualRequests(self._common)
+        self._shelf = TemplateShelf()
 
     @property
     def features(self) -> EngineFeatures:
@@ -65,7 +67,7 @@ class TokensEngine:
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Pushing``."""
-        reader = TokenReader(request, self._abilities)
+        reader = TokenReader(request, self._abilities, self._shelf)
         call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
         stream = ResponseStream(call)
         read, match = stream.read_message, reader.template.match
@@ -78,6 +80,7 @@ class TokensEngine:
                 message = await read()
                 token = match(message)
                 if token is not None:
+                    reader.answered = True
                     yield EngineChunk((token,))
                     continue
                 response = await stream.parse(message)
