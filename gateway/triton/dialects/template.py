@@ -98,13 +98,18 @@ class TemplateShelf:
     def template(self, request_id: str) -> TokenTemplate:
         """The template that a request begins with."""
         own, other = request_id.encode(), self._request_id
-        if not other or len(own) != len(other):
+        if not other:  # a server that does not repeat it
+            return TokenTemplate(self, own, self._before, self._after)
+        if len(own) != len(other):
             return TokenTemplate(self, own)
         return TokenTemplate(self, own, self._before.replace(other, own), self._after.replace(other, own))
 
     def keep(self, before: bytes, raw: bytes, after: bytes, request_id: bytes) -> None:
-        """Take a template, if the request's id stands in it once, and as nothing but the response's ``id``."""
-        if request_id and before.count(request_id) + after.count(request_id) == 1:
+        """Take a template, if the request's id stands in it as nothing but the response's ``id``."""
+        times = before.count(request_id) + after.count(request_id)
+        if times == 0:
+            self._request_id, self._before, self._after = b"", before, after
+        elif times == 1:
             placeholder = bytes(46 if byte == 45 else 45 for byte in request_id)
             altered = b"".join((before.replace(request_id, placeholder), raw, after.replace(request_id, placeholder)))
             if _differ_in_id_only(b"".join((before, raw, after)), altered, request_id, placeholder):
