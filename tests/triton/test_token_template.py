@@ -12,7 +12,7 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk
 from gateway.triton.dialects.answers import TokenReader
-from gateway.triton.dialects.template import TokenTemplate
+from gateway.triton.dialects.template import TemplateShelf, TokenTemplate
 from tests.triton.scripted_triton import ask
 
 IDS = st.integers(-(2**31), 2**31 - 1)
@@ -81,3 +81,43 @@ def test_a_request_with_log_probs_is_parsed_to_its_end() -> None:
         assert reader.template.match(data) is None
         chunk = reader.read(message.infer_response, final=False, message=data)
         assert chunk == EngineChunk((number,), logprobs=[-0.5])
+
+
+def shelved(token: int, request_id: str, said_id: str) -> TemplateShelf:
+    """What a request has left behind whose responses said an id."""
+    shelf = TemplateShelf()
+    template = shelf.template(request_id)
+    for _ in range(2):
+        template.learn(one_token(token, said_id), struct.pack("<i", token))
+    return shelf
+
+
+REQUEST_IDS = st.text("ab-", min_size=1, max_size=12)
+
+
+@given(IDS, IDS, REQUEST_IDS, REQUEST_IDS)
+def test_a_further_request_knows_its_responses_and_no_others(first: int, second: int, one: str, other: str) -> None:
+    template = shelved(first, one, one).template(other)
+    assert template.match(one_token(second, other)) in {second, None}
+    if one != other:
+        assert template.match(one_token(second, one)) is None
+    assert template.match(tokens(second, final=True).SerializeToString()) is None
+
+
+@given(IDS, IDS)
+def test_the_next_request_need_not_learn(first: int, second: int) -> None:
+    one, other = "chatcmpl-" + "a" * 16, "chatcmpl-" + "b" * 16
+    assert shelved(first, one, one).template(other).match(one_token(second, other)) == second
+    assert shelved(first, one, "").template(other).match(one_token(second, "")) == second  # nobody repeats the id
+    assert shelved(first, one, one).template("short").match(one_token(second, "short")) is None
+
+
+def test_an_id_that_something_else_holds_is_not_replaced() -> None:
+    for said in ("tensorrt_llm", "output_ids", "INT32"):  # as other fields of the response are
+        template = shelved(1, said, said).template("x" * len(said))
+        assert template.match(one_token(2, "x" * len(said))) is None
+
+
+def test_an_id_that_is_only_another_field_is_not_replaced() -> None:
+    shelf = shelved(1, "output_ids", "")
+    assert shelf.template("x" * 10).match(one_token(2, "")) is None
