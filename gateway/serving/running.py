@@ -227,6 +227,7 @@ class RunningGeneration:
         self._finished = True
         if self._timer is not None:
             self._timer.stop()
+            self._timer = None  # which holds this
         self._waiter.stop()
         self._gaps.flush()
         self._metrics.in_flight.dec()

@@ -85,6 +85,7 @@ class ResponseStream:
 
     def close(self) -> None:
         """Cancel the request unless it has ended."""
+        self._call.tap = None
         if not self._ended:
             self._ended = True
             self._call.cancel()

@@ -70,6 +70,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         super().connection_lost(exc)
         self._departure.happen()
+        if self.scope is not None:  # with it they would hold each other, until the garbage collector comes
+            cast("dict[str, Any]", self.scope["extensions"]).pop(_CLOSE, None)
 
     def data_received(self, data: bytes) -> None:
         self._stop_waiting()

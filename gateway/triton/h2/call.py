@@ -97,6 +97,7 @@ class H2Call:
             return
         self._timer.cancel()
         self.wake()
+        stream.owner = None  # who has it: the garbage collector need not part them
 
     def wake(self) -> None:
         """Let the reader look again, unless the tap takes all that there is."""

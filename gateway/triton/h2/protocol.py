@@ -158,7 +158,8 @@ class H2Protocol(asyncio.Protocol):
             woken, streams.woken = streams.woken, []
             ended, streams.ended = streams.ended, []
             for stream in woken:
-                stream.owner.wake()
+                if stream.owner is not None:
+                    stream.owner.wake()
             for stream in ended:
                 stream.owner.settle()
         if self._core.done:

@@ -17,7 +17,7 @@ class Stream:
     Args:
         body: the request as a gRPC message with its head.
         timeout: seconds for the server, or None.
-        owner: for whoever made it.
+        owner: for whoever made it, until it has ended.
 
     Attributes:
         id: 0 until it is opened.
