@@ -221,7 +221,7 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)
 
 
 class _Server(uvicorn.Server):
