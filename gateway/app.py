@@ -41,6 +41,7 @@ from gateway.web.hold import HoldMiddleware
 from gateway.web.http_protocol import http_protocol
 from gateway.web.operations import operations_router
 from gateway.web.request_id import RequestIdMiddleware
+from gateway.workers.listening import BACKLOG, listen, repeated
 
 _log = logging.getLogger(__name__)
 _AFTER_ABORT_S = 5  # for aborted answers to write their last event
@@ -201,7 +202,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=2048,
+        backlog=BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(settings.server.shutdown_s) + _AFTER_ABORT_S,
     )
@@ -210,7 +211,8 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         server = _Server(config, app.state.registry, settings.server.shutdown_s, share)
-        await server.serve(list(share.sockets) if share else None)
+        sockets = share.sockets if share else listen(settings.server.host, settings.server.port, 1)[0]
+        await server.serve(repeated(sockets))
 
 
 def _spare_the_collector() -> None:

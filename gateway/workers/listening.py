@@ -1,11 +1,13 @@
-"""Listening sockets that several processes share a port by."""
+"""Listening sockets, of one process or of several that share a port."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from typing import Any, Final
 
 BACKLOG: Final = 2048
+_AT_ONCE: Final = 8
 
 
 def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
@@ -27,7 +29,7 @@ def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
             chosen = _free(family, (address[0], port or address[1], *address[2:]))
             port = chosen[1]
             for sockets in opened:
-                sockets.append(_bound(family, chosen, share=True))
+                sockets.append(_bound(family, chosen, share=workers > 1))
         for sockets in opened:
             for opened_socket in sockets:
                 opened_socket.listen(BACKLOG)
@@ -37,6 +39,16 @@ def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
                 opened_socket.close()
         raise
     return opened
+
+
+def repeated(sockets: Iterable[socket.socket]) -> list[socket.socket]:
+    """Sockets, each with duplicates of it, so that a server takes eight connections in a turn of its loop.
+
+    libuv, uvloop's loop, takes one for each descriptor (since 1.45). When many clients come together, the turns between
+    two of them, with a few tokens each to relay, cost as much as all the rest of their requests, and the last one waits
+    for all of them. More than eight would delay the tokens of those who are there.
+    """
+    return [each if number == 0 else each.dup() for each in sockets for number in range(_AT_ONCE)]
 
 
 def _free(family: int, address: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -55,7 +67,7 @@ def _bound(family: int, address: tuple[Any, ...], *, share: bool) -> socket.sock
         if share:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.bind(address)
-    except BaseException:
+    except OSError as error:
         made.close()
-        raise
+        raise OSError(f"Cannot listen on {address[0]} port {address[1]} ({error.strerror}).") from None
     return made

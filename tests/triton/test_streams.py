@@ -21,6 +21,7 @@ from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import read_pipeline
+from tests.garbage import check_leaves_nothing
 
 
 def engine_for(path: str, connection: Connection) -> Engine:
@@ -288,3 +289,35 @@ async def test_what_comes_after_the_final_response_is_nobodys(connect: Any) -> N
     async for chunk in engine.generate_pushing(ask(), take, lambda _: None):
         order.extend(chunk.ids)
     assert order == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("take", [True, False])
+async def test_further_requests_are_answered_as_the_first(connect: Any, take: bool) -> None:
+    """What one request has learned of its responses, the next knows: also the end of those that nobody parsed."""
+    script = [tokens(1, final=False), tokens(2, final=False), tokens(3, final=False), tokens(final=True)]
+    _, connection = await connect(lambda *_: play(*script))
+    engine = engine_for("tokens", connection)
+    assert isinstance(engine, TokensEngine)
+    for number in range(3):
+        taken: list[int] = []
+
+        def push(ids: Sequence[int], taken: list[int] = taken) -> int:
+            taken.extend(ids)
+            return len(ids)
+
+        request = ask(f"request-{number}")
+        chunks = [chunk async for chunk in engine.generate_pushing(request, push if take else None, None)]
+        assert sorted([*taken, *(token for chunk in chunks for token in chunk.ids)]) == [1, 2, 3]
+        assert chunks[-1].final
+
+
+@PATHS
+async def test_a_request_leaves_nothing_to_the_garbage_collector(connect: Any, path: str) -> None:
+    _, connection = await connect(lambda *_: play(tokens(1), tokens(2, final=True)))
+    engine = engine_for(path, connection)
+
+    async def ask_once() -> None:
+        await collect(engine)
+        await connection.background.drain(5)
+
+    await check_leaves_nothing(ask_once)

@@ -151,8 +151,11 @@ def running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("tokenizer", "port", "said"), [("/nowhere", 0, "tokenizer"), ("", 1, "in use")])
-def test_what_no_worker_can_serve_is_said_once(tokenizer: str, port: int, said: str, tiny_model_dir: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(("tokenizer", "port", "said"), [("/nowhere", 0, "tokenizer"), ("", 1, "127.0.0.1 port")])
+def test_what_no_worker_can_serve_is_said_once(
+    workers: str, tokenizer: str, port: int, said: str, tiny_model_dir: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -161,10 +164,11 @@ def test_what_no_worker_can_serve_is_said_once(tokenizer: str, port: int, said: 
             "GATEWAY_TRITON_URL": "127.0.0.1:1",
             "GATEWAY_TOKENIZER": tokenizer or str(tiny_model_dir),
             "GATEWAY_MAX_SEQ_LEN": "100",
+            "GATEWAY_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(taken.getsockname()[1] if port else 0),
         }
         done = subprocess.run(
-            [GATEWAY, "serve", "--workers", "2"],
+            [GATEWAY, "serve", "--workers", workers],
             env=environment,
             capture_output=True,
             text=True,

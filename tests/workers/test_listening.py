@@ -1,0 +1,54 @@
+"""Sockets to listen on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvloop
+
+from gateway.workers.listening import listen, repeated
+
+CLIENTS = 16
+
+
+class Accepted(asyncio.Protocol):
+    def __init__(self, made: list[int], turn: list[int]) -> None:
+        self._made, self._turn = made, turn
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made.append(self._turn[0])
+        transport.close()
+
+
+async def turns_of(sockets: list[socket.socket]) -> list[int]:
+    """In which turns of the loop clients are taken that all come at once."""
+    loop = asyncio.get_running_loop()
+    made: list[int] = []
+    turn = [0]
+    servers = [await loop.create_server(lambda: Accepted(made, turn), sock=each) for each in sockets]
+    clients = [socket.create_connection(sockets[0].getsockname()) for _ in range(CLIENTS)]
+    while len(made) < CLIENTS:
+        turn[0] += 1
+        await asyncio.sleep(0)
+    for client in clients:
+        client.close()
+    for server in servers:
+        server.close()
+    return made
+
+
+def test_clients_that_come_together_are_taken_together() -> None:
+    made = uvloop.run(turns_of(repeated(listen("127.0.0.1", 0, 1)[0])))
+    assert max(map(made.count, made)) == 8
+    assert max(made) - min(made) == 1
+
+
+def test_the_port_is_free_when_all_are_closed() -> None:
+    sockets = repeated(listen("127.0.0.1", 0, 1)[0])
+    address = sockets[0].getsockname()
+    assert {each.getsockname() for each in sockets} == {address}
+    for each in sockets:
+        each.close()
+    with socket.create_server(address):
+        pass
