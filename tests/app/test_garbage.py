@@ -23,5 +23,6 @@ async def test_a_request_leaves_nothing(folder: Path, changes: dict[str, Any], s
         async def ask() -> None:
             answer = await running.client.post("/v1/chat/completions", json=body, headers={"connection": "close"})
             assert answer.status_code == status
+            running.engine.requests.clear()
 
         await check_leaves_nothing(ask)
