@@ -39,9 +39,9 @@ from gateway.web.auth import AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
 from gateway.web.hold import HoldMiddleware
 from gateway.web.http_protocol import http_protocol
+from gateway.web.listening import BACKLOG, listen, repeated
 from gateway.web.operations import operations_router
 from gateway.web.request_id import RequestIdMiddleware
-from gateway.workers.listening import BACKLOG, listen, repeated
 
 _log = logging.getLogger(__name__)
 _AFTER_ABORT_S = 5  # for aborted answers to write their last event

@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from gateway.workers.listening import listen
+from gateway.web.listening import listen
 from gateway.workers.worker_process import WorkerProcess
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import socket
 
 import uvloop
 
-from gateway.workers.listening import listen, repeated
+from gateway.web.listening import listen, repeated
 
 CLIENTS = 16
 
