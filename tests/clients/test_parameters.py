@@ -488,7 +488,8 @@ def test_annotations_are_logged_and_change_nothing(asker: Asker, gateway: Gatewa
     noted = asker.chat(**ANNOTATIONS)
     assert noted["choices"] == plain["choices"]
     assert noted["service_tier"] == "default"
-    assert any('"ticket": "7"' in line for line in gateway.log_lines())
+    noted_of = [json.loads(line).get("annotations", {}) for line in gateway.log_lines()]
+    assert {"ticket": "7"} in [said.get("metadata") for said in noted_of]
     assert asker.refused(metadata={"a": 1})["param"] == "metadata.a"
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_triton import ask
 
 from gateway.generation.engine import EngineError
 from gateway.generation.request import GenerationRequest, Guide, Prompt, Sampling
-from tests.triton.test_request_tensors import direct
+from gateway.triton import EngineOptions
+from gateway.triton.assembly import tokens_engine
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.tokens import TokensEngine
+from tests.triton.test_request_tensors import NoTransport, models
+
+MODELS = models()
 
 IDS = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 SOME: dict[str, st.SearchStrategy[Any]] = {
@@ -43,6 +49,11 @@ SOME: dict[str, st.SearchStrategy[Any]] = {
 REQUESTS = st.builds(ask, st.sampled_from(["r1", "r2"]), **SOME)
 
 
+def direct() -> TokensEngine:
+    """An engine that has encoded nothing so far."""
+    return tokens_engine(Connection(NoTransport()), MODELS, "test", EngineOptions())
+
+
 def encoded(engine: Any, request: GenerationRequest) -> tuple[Any, str]:
     """The message, and what was refused."""
     try:
@@ -51,6 +62,7 @@ def encoded(engine: Any, request: GenerationRequest) -> tuple[Any, str]:
         return None, str(error)
 
 
+@settings(deadline=None)
 @given(st.lists(REQUESTS, min_size=2, max_size=6))
 def test_whatever_came_before(requests: list[GenerationRequest]) -> None:
     engine = direct()
