@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
-from gateway.config import ModelSettings, Settings, SettingsSource
+from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.document import openapi_document
@@ -211,8 +211,13 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         server = _Server(config, app.state.registry, settings.server.shutdown_s, share)
-        sockets = share.sockets if share else listen(settings.server.host, settings.server.port, 1)[0]
-        await server.serve(repeated(sockets))
+        await server.serve(repeated(share.sockets if share else _listen(settings.server)))
+
+
+def _listen(settings: ServerSettings) -> list[socket.socket]:
+    (sockets,) = listen(settings.host, settings.port, 1)
+    _log.info("listening on %s port %d", settings.host, sockets[0].getsockname()[1])
+    return sockets
 
 
 def _spare_the_collector() -> None:

@@ -6,5 +6,5 @@ import random
 
 
 def new_id() -> str:
-    """128 random bits as 32 hexadecimal digits: unique, and no secret, so it takes no system call."""
+    """128 random bits as 32 hexadecimal digits: unique, but no secret, for others can be told from many of them."""
     return f"{random.getrandbits(128):032x}"

@@ -155,7 +155,7 @@ class Pushing(Protocol):
             began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
                 ``EngineError``.
             take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
-                that say nothing else; those that it does not take come as chunks.
+                that say nothing else; those that it does not take come as chunks. It takes none before the first chunk.
         """
         ...
 

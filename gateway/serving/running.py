@@ -265,6 +265,9 @@ class RunningGeneration:
             self._fail(EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response."))
         except EngineError as error:
             self._fail(error)
+        except asyncio.CancelledError:
+            if not self._finished:  # else it was this that cancelled it, and a task that has failed keeps its frames
+                raise
         finally:
             self._finish()
             await chunks.aclose()
@@ -293,6 +296,7 @@ class RunningGeneration:
     def _take_tokens(self, tokens: Sequence[int]) -> int:
         """Forward tokens that came alone, without waking the task that reads the engine; how many, from the first on.
 
+        None before the first that the task has read, as ``Pushing`` demands.
         Whoever is forwarded to is not overtaken: nothing is waiting, here or before a client that has no room.
         """
         forward = self._forward

@@ -213,7 +213,7 @@ class _JoiningTransport:
         """What the transport tells of the client, by the shortest way.
 
         uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
-        Nobody asks for our end's, which ASGI lets servers leave out.
+        Ours is asked for only where a request has no Host, and ASGI lets servers leave it out.
         """
         if name in {"socket", "sockname"}:
             return default

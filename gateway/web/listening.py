@@ -21,15 +21,15 @@ def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
     Raises:
         OSError: an address cannot be listened on, for example because another process does.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    addresses: list[tuple[int, tuple[Any, ...]]] = list(dict.fromkeys((each[0], each[4]) for each in found))
+    addresses = _addresses(host, port)
     opened: list[list[socket.socket]] = [[] for _ in range(workers)]
     try:
         for family, address in addresses:
-            chosen = _free(family, (address[0], port or address[1], *address[2:]))
-            port = chosen[1]
+            wanted = (address[0], port or address[1], *address[2:])
+            chosen = _free(family, wanted) if workers > 1 else wanted
             for sockets in opened:
                 sockets.append(_bound(family, chosen, share=workers > 1))
+            port = opened[0][-1].getsockname()[1]
         for sockets in opened:
             for opened_socket in sockets:
                 opened_socket.listen(BACKLOG)
@@ -49,6 +49,24 @@ def repeated(sockets: Iterable[socket.socket]) -> list[socket.socket]:
     for all of them. More than eight would delay the tokens of those who are there.
     """
     return [each if number == 0 else each.dup() for each in sockets for number in range(_AT_ONCE)]
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
+    """What a host stands for, but for families that this machine does not have; all interfaces for an empty one."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise OSError(f"Cannot listen on {host} port {port} ({error.strerror}).") from None
+    addresses: list[tuple[int, tuple[Any, ...]]] = list(dict.fromkeys((each[0], each[4]) for each in found))
+    return [each for each in addresses if _exists(each[0])] or addresses
+
+
+def _exists(family: int) -> bool:
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
 
 
 def _free(family: int, address: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -291,33 +291,59 @@ async def test_what_comes_after_the_final_response_is_nobodys(connect: Any) -> N
     assert order == [1, 2, 3, 4, 5]
 
 
+async def push_through(engine: TokensEngine, request: GenerationRequest, *, take: bool) -> list[int]:
+    """A request whose tokens are taken after the first chunk, where they can be."""
+    taken: list[int] = []
+    chunks: list[EngineChunk] = []
+
+    def push(ids: Sequence[int]) -> int:
+        taken.extend(ids if chunks and take else ())
+        return len(ids) if chunks and take else 0
+
+    async for chunk in engine.generate_pushing(request, push, lambda _: None):
+        taken += chunk.ids
+        chunks.append(chunk)
+    assert chunks[-1].final
+    return taken
+
+
 @pytest.mark.parametrize("take", [True, False])
 async def test_further_requests_are_answered_as_the_first(connect: Any, take: bool) -> None:
     """What one request has learned of its responses, the next knows: also the end of those that nobody parsed."""
-    script = [tokens(1, final=False), tokens(2, final=False), tokens(3, final=False), tokens(final=True)]
+    script = [tokens(1, final=False), tokens(2, final=False), tokens(3, final=False), response(final=True)]
     _, connection = await connect(lambda *_: play(*script))
     engine = engine_for("tokens", connection)
     assert isinstance(engine, TokensEngine)
     for number in range(3):
-        taken: list[int] = []
-
-        def push(ids: Sequence[int], taken: list[int] = taken) -> int:
-            taken.extend(ids)
-            return len(ids)
-
-        request = ask(f"request-{number}")
-        chunks = [chunk async for chunk in engine.generate_pushing(request, push if take else None, None)]
-        assert sorted([*taken, *(token for chunk in chunks for token in chunk.ids)]) == [1, 2, 3]
-        assert chunks[-1].final
+        assert await push_through(engine, ask(f"request-{number}"), take=take) == [1, 2, 3]
 
 
 @PATHS
 async def test_a_request_leaves_nothing_to_the_garbage_collector(connect: Any, path: str) -> None:
-    _, connection = await connect(lambda *_: play(tokens(1), tokens(2, final=True)))
+    _, connection = await connect(lambda *_: play(tokens(1), tokens(2), tokens(3, final=True)))
     engine = engine_for(path, connection)
 
     async def ask_once() -> None:
-        await collect(engine)
+        if isinstance(engine, TokensEngine):
+            await push_through(engine, ask(), take=True)
+        else:
+            await collect(engine)
         await connection.background.drain(5)
+
+    await check_leaves_nothing(ask_once)
+
+
+async def test_a_request_that_is_left_leaves_nothing_to_the_garbage_collector(connect: Any) -> None:
+    async def endless(*_: Any) -> AsyncIterator[Any]:
+        yield tokens(1)
+        await asyncio.sleep(60)
+
+    _, connection = await connect(endless)
+    engine = engine_for("tokens", connection)
+    assert isinstance(engine, TokensEngine)
+
+    async def ask_once() -> None:
+        async with aclosing(engine.generate_pushing(ask(), lambda _: 0, lambda _: None)) as chunks:
+            await anext(chunks)
 
     await check_leaves_nothing(ask_once)

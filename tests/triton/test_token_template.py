@@ -109,7 +109,11 @@ def test_the_next_request_need_not_learn(first: int, second: int) -> None:
     one, other = "chatcmpl-" + "a" * 16, "chatcmpl-" + "b" * 16
     assert shelved(first, one, one).template(other).match(one_token(second, other)) == second
     assert shelved(first, one, "").template(other).match(one_token(second, "")) == second  # nobody repeats the id
-    assert shelved(first, one, one).template("short").match(one_token(second, "short")) is None
+    template = shelved(first, one, one).template("short")
+    assert template.match(one_token(second, "short")) is None
+    for token in (first, first):
+        template.learn(one_token(token, "short"), struct.pack("<i", token))
+    assert template.match(one_token(second, "short")) == second
 
 
 def test_an_id_that_something_else_holds_is_not_replaced() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 from scripted_triton import ask
 
 from gateway.generation.engine import EngineError
@@ -17,44 +17,58 @@ from gateway.triton.dialects.tokens import TokensEngine
 from tests.triton.test_request_tensors import NoTransport, models
 
 MODELS = models()
-
-IDS = st.lists(st.integers(0, 3), max_size=3).map(tuple)
-SOME: dict[str, st.SearchStrategy[Any]] = {
-    "prompt": st.lists(st.integers(0, 9), min_size=1, max_size=5).map(lambda ids: Prompt("", tuple(ids))),
-    "max_tokens": st.integers(1, 3),
-    "sampling": st.builds(
-        Sampling,
-        temperature=st.sampled_from([0.0, 0.5]),
-        top_p=st.sampled_from([1.0, 0.5]),
-        top_k=st.integers(0, 2),
-        seed=st.integers(0, 3),
-        presence_penalty=st.sampled_from([0.0, 0.5]),
-        min_p=st.sampled_from([0.0, 0.5]),
-    ),
-    "end_ids": IDS,
-    "stop_ids": IDS,
-    "stop": st.sampled_from([(), ("x",)]),
-    "min_tokens": st.integers(0, 1),
-    "logprobs": st.booleans(),
-    "top_logprobs": st.integers(0, 1),
-    "prompt_logprobs": st.sampled_from([None, 0, 1]),
-    "bad_words": st.sampled_from([(), ((1,),), ((1, 2), (3,))]),
-    "logit_bias": st.sampled_from([{}, {1: 2.0}]),
-    "cached_tokens": st.booleans(),
-    "guide": st.sampled_from([None, Guide("regex", "a"), Guide("regex", "b")]),
-    "draft": st.sampled_from([(), (1, 2)]),
-    "beam_width": st.integers(1, 2),
-    "length_penalty": st.sampled_from([1.0, 0.5]),
+VALUES: dict[str, list[Any]] = {
+    "id": ["r1", "r2"],
+    "prompt": [Prompt("", (1,)), Prompt("", (1, 2)), Prompt("", (2, 1))],
+    "max_tokens": [1, 2],
+    "end_ids": [(), (1,), (1, 2)],
+    "end_texts": [(), ("a",)],
+    "stop": [(), ("x",)],
+    "logprobs": [False, True],
+    "top_logprobs": [0, 1],
+    "min_tokens": [0, 1],
+    "stop_ids": [(), (1,), (2,)],
+    "bad_words": [(), ((1,),), ((1, 2), (3,))],
+    "bad_texts": [(), ("x",)],
+    "logit_bias": [{}, {1: 2.0}, {1: 3.0}],
+    "beam_width": [1, 2],
+    "length_penalty": [1.0, 0.5],
+    "include_stop": [False, True],
+    "prompt_logprobs": [None, 0, 1],
+    "cached_tokens": [False, True],
+    "vocab_size": [None, 100],
+    "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
+    "lora": [None],
+    "prompt_table": [None],
+    "draft": [(), (1,), (2, 3)],
+    "draft_limit": [None, 1],
+    "num_draft_tokens": [0, 1],
+    "use_draft_logits": [False, True],
 }
-REQUESTS = st.builds(ask, st.sampled_from(["r1", "r2"]), **SOME)
+SAMPLING: dict[str, list[Any]] = {
+    "temperature": [0.0, 0.5, 0.7],
+    "top_p": [1.0, 0.5],
+    "top_k": [0, 1, 2],
+    "seed": [0, 1],
+    "presence_penalty": [0.0, 0.5],
+    "frequency_penalty": [0.0, 0.5],
+    "repetition_penalty": [1.0, 1.5],
+    "min_p": [0.0, 0.5],
+}
+BASES = [
+    ask(),
+    ask(sampling=Sampling(temperature=0.5)),
+    ask(logprobs=True, vocab_size=100),
+    ask(beam_width=2, draft=(1, 2)),
+]
 
 
-def direct() -> TokensEngine:
+def fresh() -> TokensEngine:
     """An engine that has encoded nothing so far."""
     return tokens_engine(Connection(NoTransport()), MODELS, "test", EngineOptions())
 
 
-def encoded(engine: Any, request: GenerationRequest) -> tuple[Any, str]:
+def encoded(engine: TokensEngine, request: GenerationRequest) -> tuple[Any, str]:
     """The message, and what was refused."""
     try:
         return engine.encode(request), ""
@@ -62,16 +76,37 @@ def encoded(engine: Any, request: GenerationRequest) -> tuple[Any, str]:
         return None, str(error)
 
 
-@settings(deadline=None)
-@given(st.lists(REQUESTS, min_size=2, max_size=6))
-def test_whatever_came_before(requests: list[GenerationRequest]) -> None:
-    engine = direct()
-    for request in requests:
-        assert encoded(engine, request) == encoded(direct(), request)
+def check(first: GenerationRequest, second: GenerationRequest) -> None:
+    engine = fresh()
+    encoded(engine, first)
+    assert encoded(engine, second) == encoded(fresh(), second)
+
+
+def test_every_field_is_looked_at() -> None:
+    assert VALUES.keys() | {"sampling"} == {field.name for field in dataclasses.fields(GenerationRequest)}
+    assert SAMPLING.keys() == {field.name for field in dataclasses.fields(Sampling)}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_after_one_that_differs_in_a_field(name: str) -> None:
+    for base in BASES:
+        requests = [dataclasses.replace(base, **{name: value}) for value in VALUES[name]]
+        for first in requests:
+            for second in requests:
+                check(first, second)
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+def test_after_one_that_differs_in_its_sampling(name: str) -> None:
+    for base in BASES:
+        drawn = [dataclasses.replace(base.sampling, **{name: value}) for value in SAMPLING[name]]
+        for first in drawn:
+            for second in drawn:
+                check(dataclasses.replace(base, sampling=first), dataclasses.replace(base, sampling=second))
 
 
 def test_more_kinds_of_requests_than_are_kept() -> None:
-    engine = direct()
-    for length in [*range(1, 200), *range(1, 200)]:
-        request = ask(max_tokens=length)
-        assert encoded(engine, request) == encoded(direct(), request)
+    engine = fresh()
+    for length in [*range(200), *range(200)]:
+        request = ask(min_tokens=length)
+        assert encoded(engine, request) == encoded(fresh(), request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
 import uvloop
 
 from gateway.web.listening import listen, repeated
@@ -52,3 +53,21 @@ def test_the_port_is_free_when_all_are_closed() -> None:
         each.close()
     with socket.create_server(address):
         pass
+
+
+def test_an_empty_host_is_every_interface() -> None:
+    sockets = listen("", 0, 1)[0]
+    assert {each.getsockname()[0] for each in sockets} <= {"0.0.0.0", "::"}
+    assert len({each.getsockname()[1] for each in sockets}) == 1
+    for each in sockets:
+        each.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_where_it_cannot_listen_is_said(workers: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"^Cannot listen on 127.0.0.1 port {port} \\(Address already in use\\).$"):
+            listen("127.0.0.1", port, workers)
+    with pytest.raises(OSError, match="^Cannot listen on nowhere.invalid port 1 "):
+        listen("nowhere.invalid", 1, workers)

@@ -58,6 +58,7 @@ async def stream_answer(
             if not ended:
                 note(record, running, answer, ended=False)
                 ended = True
+            error.__traceback__ = None  # its frames lead to the generation, which keeps the error
             yield error_event(failure)
         finally:
             if not ended:

@@ -56,6 +56,7 @@ async def stream_answer(
             failure = from_engine(error, record.guide)
             record.error = failure.code or failure.type
             answer.note(record, running, ended=False)
+            error.__traceback__ = None  # its frames lead to the generation, which keeps the error
             yield error_event(failure)
         finally:
             if not ended:

@@ -76,7 +76,7 @@ class TokenTemplate:
             if _is_first_output(message, start, raw):
                 self._know(message[:start], message[start + len(raw) :])
                 if self._shelf is not None:
-                    self._shelf.keep(self._before, raw, self._after, self._request_id)
+                    self._shelf.keep(self._before, self._after, self._request_id)
                 return
             start = message.find(raw, start + 1)
 
@@ -96,35 +96,17 @@ class TemplateShelf:
         self._request_id = self._before = self._after = b""
 
     def template(self, request_id: str) -> TokenTemplate:
-        """The template that a request begins with."""
+        """The template that a request begins with. Under an id of another length it matches nothing: it learns anew."""
         own, other = request_id.encode(), self._request_id
         if not other:  # a server that does not repeat it
             return TokenTemplate(self, own, self._before, self._after)
-        if len(own) != len(other):
-            return TokenTemplate(self, own)
         return TokenTemplate(self, own, self._before.replace(other, own), self._after.replace(other, own))
 
-    def keep(self, before: bytes, raw: bytes, after: bytes, request_id: bytes) -> None:
-        """Take a template, if the request's id stands in it as nothing but the response's ``id``."""
+    def keep(self, before: bytes, after: bytes, request_id: bytes) -> None:
+        """Take a template, unless the request's id stands in it more than once: one of them might be something else."""
         times = before.count(request_id) + after.count(request_id)
-        if times == 0:
-            self._request_id, self._before, self._after = b"", before, after
-        elif times == 1:
-            placeholder = bytes(46 if byte == 45 else 45 for byte in request_id)
-            altered = b"".join((before.replace(request_id, placeholder), raw, after.replace(request_id, placeholder)))
-            if _differ_in_id_only(b"".join((before, raw, after)), altered, request_id, placeholder):
-                self._request_id, self._before, self._after = request_id, before, after
-
-
-def _differ_in_id_only(message: bytes, other: bytes, request_id: bytes, other_id: bytes) -> bool:
-    try:
-        first, second = _parse(message), _parse(other)
-    except DecodeError:
-        return False
-    if (first.infer_response.id.encode(), second.infer_response.id.encode()) != (request_id, other_id):
-        return False
-    second.infer_response.id = first.infer_response.id
-    return bool(first == second)
+        if times <= 1:
+            self._request_id, self._before, self._after = request_id if times else b"", before, after
 
 
 def _is_first_output(message: bytes, start: int, raw: bytes) -> bool:

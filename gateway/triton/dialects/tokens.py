@@ -106,15 +106,15 @@ class TokensEngine:
         ids = put_prompt_table(encoder, wire, request, self._abilities) + request.prompt.ids
         encoder.put(wire, "input_ids", *ids)
         encoder.put(wire, "input_lengths", len(ids))
+        encoder.put(wire, "request_output_len", request.max_tokens)
         encoder.put(wire, "seed", request.sampling.seed)
         wire.MergeFrom(self._usual.common(request))
         return wire
 
     def _common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """All of a request but its id, its prompt and its seed."""
+        """All of a request but its id, prompt, length and seed."""
         encoder = self._encoder
         wire = encoder.request("", _OUTPUTS)
-        encoder.put(wire, "request_output_len", request.max_tokens)
         encoder.put(wire, "streaming", request.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)

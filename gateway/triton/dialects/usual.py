@@ -1,4 +1,4 @@
-"""Requests that are like one before but for their id, prompt and seed: the rest of them is not built again."""
+"""Requests that are like one before but for id, prompt, length and seed: the rest of them is not built again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.generation.request import GenerationRequest, Sampling
 
 _MOST = 64
 # What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
-_OWN = {"id", "prompt", "sampling", "stop", "end_texts", "bad_texts"}
+_OWN = {"id", "prompt", "max_tokens", "sampling", "stop", "end_texts", "bad_texts"}
 _UNUSUAL = {"bad_words", "draft", "guide", "logit_bias", "lora", "prompt_logprobs", "prompt_table", "stop_ids"}
 
 _fields = {field.name for field in dataclasses.fields(GenerationRequest)} - _OWN - _UNUSUAL
@@ -27,7 +27,7 @@ class UsualRequests:
     Most clients ask for the same each time. Building the tensors of it again took a tenth of a short request.
 
     Args:
-        build: makes that part of a request; it must not look at the id, the prompt or the seed of a usual one.
+        build: makes that part of a request; it must not look at the id, prompt, length or seed of a usual one.
     """
 
     def __init__(self, build: Callable[[GenerationRequest], service_pb2.ModelInferRequest]) -> None:
