@@ -55,8 +55,9 @@ def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
     """What a host stands for, but for families that this machine does not have; all interfaces for an empty one."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise OSError(f"Cannot listen on {host} port {port} ({error.strerror}).") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: what cannot be a name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OSError(f"Cannot listen on {host} port {port} ({reason}).") from None
     addresses: list[tuple[int, tuple[Any, ...]]] = list(dict.fromkeys((each[0], each[4]) for each in found))
     return [each for each in addresses if _exists(each[0])] or addresses
 

@@ -69,5 +69,5 @@ def test_where_it_cannot_listen_is_said(workers: int) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"^Cannot listen on 127.0.0.1 port {port} \\(Address already in use\\).$"):
             listen("127.0.0.1", port, workers)
-    with pytest.raises(OSError, match=r"^Cannot listen on nowhere\.invalid port 1 "):
-        listen("nowhere.invalid", 1, workers)
+    with pytest.raises(OSError, match=r"^Cannot listen on a\.\.b port 1 "):  # no name, so nobody is asked for it
+        listen("a..b", 1, workers)
