@@ -15,6 +15,9 @@ import pytest
 from tests.clients.conftest import TINY
 from tests.stack import GatewayProcess
 
+# Greedy: sampled, an answer may end before its three tokens.
+ASKED = {"model": TINY, "messages": [{"role": "user", "content": "x"}], "max_tokens": 3, "temperature": 0}
+
 
 def exchange(gateway: GatewayProcess, request: bytes) -> tuple[str, dict[str, str], bytes]:
     """Send bytes; status line, headers (lower-case names) and body of what comes until the gateway closes."""
@@ -66,8 +69,7 @@ def test_a_head_without_end_is_not_read_to_its_end(gateway: GatewayProcess) -> N
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_of_http_1_0_gets_the_whole_answer(gateway: GatewayProcess, stream: bool) -> None:
-    asked = {"model": TINY, "messages": [{"role": "user", "content": "x"}], "max_tokens": 3, "stream": stream}
-    content = json.dumps(asked).encode()
+    content = json.dumps({**ASKED, "stream": stream}).encode()
     head = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     request = b"POST /v1/chat/completions HTTP/1.0\r\n" + head.encode() + content
     status, headers, body = exchange(gateway, request)
@@ -84,7 +86,7 @@ def test_a_client_of_http_1_0_gets_the_whole_answer(gateway: GatewayProcess, str
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_an_offer_of_another_protocol_is_passed_over(gateway: GatewayProcess, pieces: int) -> None:
     """Java's HTTP client, and what stands on it, offers HTTP/2 with every request without TLS."""
-    content = json.dumps({"model": TINY, "messages": [{"role": "user", "content": "x"}], "max_tokens": 3}).encode()
+    content = json.dumps(ASKED).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\n"
         f"Content-Length: {len(content)}\r\nHost: x\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
