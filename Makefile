@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-compose lint bench bench-peers clean
+.PHONY: help up test test-long test-compose lint bench bench-peers house clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: $(VENV)/.dev ## measure the relay beside the naive gateway (minutes; need
 
 bench-peers: $(VENV)/.dev ## measure other gateways in the same loop; installs them into build/bench/peers
 	@$(BIN)/python -m benchmarks peers $(ARGS)
+
+house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
+	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null
 
 clean: ## remove .venv and everything the tools left (the model in the user's cache stays)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
