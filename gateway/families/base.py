@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
 
 from gateway.families.family import Parser, Preparation, Turn
 from gateway.families.guided import GuidedParser
@@ -21,7 +20,6 @@ class BaseFamily(ABC):
 
     Attributes:
         name: for settings and logs.
-        arguments: how its chat templates read the arguments of calls in the history.
         tags: around its reasoning; None: it does not reason.
         markers: the tags, and those around its calls; none of them ever reaches a client of a turn with tools.
         stop: texts of special tokens that end the turn besides the model's end ids.
@@ -30,7 +28,6 @@ class BaseFamily(ABC):
     """
 
     name: str
-    arguments: Literal["object", "string"] = "object"
     tags: ThinkTags | None = None
     markers: Markers = Markers()
     stop: tuple[str, ...] = ()

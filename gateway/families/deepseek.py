@@ -75,7 +75,6 @@ class DeepseekFamily(BaseFamily):
     """DeepSeek V3 and R1, whose templates write the arguments of calls in the history as they are given."""
 
     name = "deepseek_v3"
-    arguments = "string"
     tags = ThinkTags(instead=(CALLS,))
     markers = Markers(CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, "<think>", "</think>")
     signs: tuple[tuple[str, ...], ...] = ((CALLS,),)

@@ -99,18 +99,12 @@ class Family(Protocol):
 
     Attributes:
         name: for settings and logs.
-        arguments: how its chat templates read the arguments of calls in the history: an object, or JSON text.
         reasons: whether its models write reasoning apart from the answer.
     """
 
     @property
     def name(self) -> str:
         """For settings and logs."""
-        ...
-
-    @property
-    def arguments(self) -> Literal["object", "string"]:
-        """How its chat templates read the arguments of calls in the history."""
         ...
 
     @property

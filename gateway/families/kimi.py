@@ -49,7 +49,6 @@ class KimiFamily(BaseFamily):
     """Kimi K2, which needs its own ids back in the history."""
 
     name = "kimi"
-    arguments = "string"
     tags = ThinkTags(instead=(SECTION,))
     markers = Markers(SECTION, SECTION_END, CALL, CALL_END, ARGUMENTS, "<think>", "</think>")
     signs: tuple[tuple[str, ...], ...] = ((SECTION,), ("<|im_system|>tool_declare<|im_middle|>",))

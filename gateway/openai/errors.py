@@ -107,7 +107,7 @@ def _about_prompt(error: OpenAIError, path: str) -> OpenAIError:
 def _from_template(error: TemplateError) -> OpenAIError:
     if error.detail:
         _log.warning("chat template: %s", error.message, extra={"detail": error.detail[:500]})
-    return OpenAIError(400, error.message, param="messages", code="invalid_value")
+    return OpenAIError(400, error.message, param=error.param, code="invalid_value")
 
 
 async def handle_openai(request: Request, error: Exception) -> Response:

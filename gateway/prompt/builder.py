@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gateway.generation.request import Prompt
@@ -10,6 +11,8 @@ from gateway.prompt.errors import TemplateError
 from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
 from gateway.prompt.template import ChatTemplate
 from gateway.tokens import Tokenizer
+
+_KEPT = 8  # templates of requests: what they show is found out once
 
 
 class PromptBuilder:
@@ -33,6 +36,7 @@ class PromptBuilder:
         """
         self._tokenizer = tokenizer
         self.template = template
+        self._compiled = lru_cache(maxsize=_KEPT)(lambda source: ChatTemplate(source, tokenizer))
         self._escaper = ControlEscaper(tokenizer.control_tokens if escape_special_tokens else ())
         if escape_special_tokens:
             tokenizer.prepare_literal()
@@ -68,7 +72,7 @@ class PromptBuilder:
         end = ""
         if continue_final_message:
             end = unused_marker(data, template.source)
-            data["messages"] = [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] + end}]
+            data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
         if not self._escaper.occurs_in(list(data.values())):
             text = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
             ids = self._tokenizer.encode(text)
@@ -118,12 +122,12 @@ class PromptBuilder:
         return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(list(ids)))
 
     def compile(self, source: str) -> ChatTemplate:
-        """A template of a request's own, with the tokens of this tokenizer.
+        """A template of a request's own, with the tokens of this tokenizer; the last few are kept.
 
         Raises:
             TemplateError: when it is not a Jinja template.
         """
-        return ChatTemplate(source, self._tokenizer)
+        return self._compiled(source)
 
     def _bos_text(self, ids: Sequence[int]) -> str:
         """BOS's text where a server that tokenizes the prompt's text would add a second BOS."""
@@ -135,6 +139,13 @@ class PromptBuilder:
         if stretch.literal:
             return self._tokenizer.encode_literal(stretch.text, at_start=at_start)
         return self._tokenizer.encode(stretch.text)
+
+
+def _ending(content: Any, end: str) -> Any:
+    """Content with ``end`` behind it, be it text or parts of text."""
+    if isinstance(content, list):
+        return [*content[:-1], {**content[-1], "text": content[-1]["text"] + end}]
+    return (content or "") + end
 
 
 def _up_to(end: str, rendered: str) -> str:

@@ -1,78 +1,292 @@
-"""Earlier calls, results and reasoning of a conversation, in the terms of one chat template."""
+"""A conversation in the terms of one chat template: nothing in it is lost on the way, or it is refused by name."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gateway.prompt.abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
+from gateway.prompt.errors import TemplateError
+from gateway.prompt.plain_form import calls_text, named_text, result_text
+
 _SHORT = 9
-# As templates of Mistral's models say that they take ids of nine characters only.
-_WANTS_SHORT = re.compile(r"length\s*!=\s*9")
-# As templates of DeepSeek's models tell a message with calls from one with text.
-_WANTS_NONE = re.compile(r"content['\"]?\]?\s+is\s+(?:not\s+)?none", re.IGNORECASE)
 # Escapes that may stand for a NUL or a lone surrogate, which must not come out of the text again.
 _UNTEXT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
-_REASONING = ("reasoning_content", "reasoning", "thinking")
+_SYSTEM = frozenset({"system", "developer"})
+_SIMPLE_ROLES = frozenset({"user", "assistant"})
+_SIMPLE_KEYS = 2  # role and content
+_PARAGRAPH = "\n\n"
 
 
-def short_call_ids(template_source: str) -> bool:
-    """Whether a template takes ids of calls only if they have nine letters and digits."""
-    return _WANTS_SHORT.search(template_source) is not None
+def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> list[dict[str, Any]]:
+    """The messages as a template takes them.
 
-
-def history(messages: Sequence[Mapping[str, Any]], template_source: str, *, as_objects: bool) -> list[dict[str, Any]]:
-    """The messages as a template reads them.
-
-    - Arguments of calls are objects or JSON text, as the template's family reads them.
-    - A result has the name of its tool, by the id of its call.
-    - Ids are of nine letters and digits where the template takes no others; call and result keep the same one.
-    - Reasoning has each of the names that the template mentions.
-    - The content of a message with calls and without text is null where the template asks for that.
+    Calls, results and names that it does not show are text of their messages, in plain form; several text parts are
+    lines, where it does not read parts itself. Reasoning that has no place is left out, as the makers of models do.
 
     Args:
-        messages: role, content as text; arguments of calls as JSON text, reasoning under ``reasoning``.
-        template_source: the template's text.
-        as_objects: whether arguments are objects.
+        messages: role, content as text and, where it has several, its ``parts``; arguments of calls as JSON text, the
+            assistant's reasoning under ``reasoning``. Each result belongs to an earlier call.
+        abilities: of the template.
+
+    Raises:
+        TemplateError: for a system message, naming it, when the template leaves out all of them.
     """
-    if not any("tool_calls" in each or "tool_call_id" in each or "reasoning" in each for each in messages):
+    if _is_simple(messages, abilities):
         return list(map(dict, messages))
-    short = short_call_ids(template_source)
-    names: dict[str, str] = {}
-    result = []
-    for message in messages:
-        found = dict(message)
-        reasoning = found.pop("reasoning", None)
-        if reasoning is not None:
-            found |= {name: reasoning for name in _REASONING if re.search(rf"\b{name}\b", template_source)}
-        if "tool_calls" in found:
-            names |= {call["id"]: call["function"]["name"] for call in found["tool_calls"]}
-            found["tool_calls"] = [_call(call, as_objects=as_objects, short=short) for call in found["tool_calls"]]
-            if not found["content"] and _WANTS_NONE.search(template_source):
-                found["content"] = None
-        if "tool_call_id" in found:
-            call_id = found["tool_call_id"]
-            found.setdefault("name", names.get(call_id, ""))
-            found["tool_call_id"] = _short(call_id) if short else call_id
-        result.append(found)
-    return result
+    if abilities.hides_system:
+        _refuse_systems(messages)
+    if not abilities.late_systems:
+        messages = sorted(messages, key=lambda message: message["role"] not in _SYSTEM)
+    conversation = _Conversation(abilities)
+    for message in _calls_placed(messages, abilities):
+        conversation.add(message)
+    if abilities.system_in_calls or messages[-1]["role"] == "user":
+        return conversation.messages
+    return _system_in_question(conversation.messages)
 
 
-def _call(call: Mapping[str, Any], *, as_objects: bool, short: bool) -> dict[str, Any]:
-    function = call["function"]
-    text = function["arguments"].strip() or "{}"
-    arguments = json.loads(text) if as_objects and not _UNTEXT.search(text) else text
-    return {
-        **call,
-        "id": _short(call["id"]) if short else call["id"],
-        "function": {**function, "arguments": arguments},
-    }
-
-
-def _short(call_id: str) -> str:
+def short_id(call_id: str) -> str:
     """The id, or nine letters and digits that stand for it wherever it occurs."""
     if len(call_id) == _SHORT and call_id.isascii() and call_id.isalnum():
         return call_id
     return hashlib.sha256(call_id.encode()).hexdigest()[:_SHORT]
+
+
+def _is_simple(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> bool:
+    """Whether all stays as it is: texts of users and assistants only, after a system message at most."""
+    first = messages[0]
+    if first["role"] == "system" and len(first) == _SIMPLE_KEYS:
+        if abilities.hides_system or not abilities.system_in_calls:
+            return False
+        messages = messages[1:]
+    return (
+        not abilities.needs_parts
+        and not abilities.null_reasoning
+        and all(len(message) == _SIMPLE_KEYS and message["role"] in _SIMPLE_ROLES for message in messages)
+    )
+
+
+def _is_native(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool:
+    """Whether the template shows the calls of a message."""
+    return (
+        abilities.calls
+        and (abilities.several_calls != "plain" or len(message["tool_calls"]) == 1)
+        and (abilities.text_with_calls != "plain" or not message["content"].strip())
+    )
+
+
+def _refuse_systems(messages: Sequence[Mapping[str, Any]]) -> None:
+    for index, message in enumerate(messages):
+        if message["role"] in _SYSTEM and message["content"].strip():
+            words = f"The model's chat template leaves out {message['role']} messages."
+            raise TemplateError(words, by_author=True, param=f"messages[{index}].role")
+
+
+def _system_in_question(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, the system message as the first paragraph of the last question."""
+    asked = next((place for place in reversed(range(len(messages))) if messages[place]["role"] == "user"), 0)
+    if messages[0]["role"] not in _SYSTEM or not asked:
+        return messages
+    content = _joined(messages[0]["content"], messages[asked]["content"])
+    return [*messages[1:asked], {**messages[asked], "content": content}, *messages[asked + 1 :]]
+
+
+def _calls_placed(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> Iterator[Mapping[str, Any]]:
+    """The messages, calls one by one before their results where the template takes them so."""
+    place = 0
+    while place < len(messages):
+        message = messages[place]
+        calls = message.get("tool_calls") or ()
+        place += 1
+        if abilities.several_calls != "apart" or len(calls) < 2 or not _is_native(message, abilities):
+            yield message
+            continue
+        results: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        while place < len(messages) and messages[place]["role"] == "tool":
+            results[messages[place]["tool_call_id"]].append(messages[place])
+            place += 1
+        for call in calls:
+            yield {**message, "tool_calls": [call]}
+            message = {"role": "assistant", "content": ""}
+            yield from results.pop(call["id"], ())
+        for rest in results.values():
+            yield from rest
+
+
+class _Conversation:
+    """Messages as a template takes them, one after the other."""
+
+    def __init__(self, abilities: TemplateAbilities) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._abilities = abilities
+        self._native: dict[str, bool] = {}  # by the id of a call
+        self._functions: dict[str, str] = {}
+        self._leading = True  # nothing but system messages so far
+        self._open_results = False  # the last message is a user's that holds results
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        """Take the next message."""
+        role = message["role"]
+        if role == "tool":
+            self._add_result(message)
+        elif message.get("tool_calls"):
+            self._add_calls(message)
+        else:
+            found = self._plain_message(message)
+            joined = self._leading and self.messages and not self._abilities.several_systems and role in _SYSTEM
+            if joined or (role == "user" and self._open_results):
+                self._append_to_last(found["content"])
+            else:
+                self._put(found)
+        self._open_results = self._open_results and role == "tool"
+        self._leading = self._leading and role in _SYSTEM
+
+    def _put(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+        self._open_results = False
+
+    def _append_to_last(self, content: Any) -> None:
+        self.messages[-1]["content"] = _joined(self.messages[-1]["content"], content)
+
+    def _plain_message(self, message: Mapping[str, Any], *, calls: str = "") -> dict[str, Any]:
+        """A message without calls, or with calls in plain form."""
+        role = message["role"]
+        role = "system" if role == "developer" and not self._abilities.developer else role
+        found: dict[str, Any] = {"role": role}
+        texts = self._named_texts(found, message)
+        if calls:
+            texts = [*(text for text in texts if text), calls]
+        found["content"] = self._content(role, texts)
+        if role == "assistant":
+            self._reason(found, message)
+        return found
+
+    def _named_texts(self, found: dict[str, Any], message: Mapping[str, Any]) -> list[str]:
+        """The texts of a message, the name of its author in the first where ``found`` cannot have it."""
+        texts = list(message.get("parts") or [message["content"]])
+        name = message.get("name")
+        if name and _kind(found["role"]) in self._abilities.names:
+            found["name"] = name
+        elif name:
+            texts[0] = named_text(name, texts[0])
+        return texts
+
+    def _content(self, role: str, texts: Sequence[str]) -> str | list[dict[str, str]]:
+        kind = _kind(role)
+        if kind in self._abilities.needs_parts or (len(texts) > 1 and kind in self._abilities.reads_parts):
+            return [{"type": "text", "text": text} for text in texts]
+        return "\n".join(texts)
+
+    def _reason(self, found: dict[str, Any], message: Mapping[str, Any]) -> None:
+        """Put the reasoning of a message where the template reads it."""
+        key, reasoning = self._abilities.reasoning, message.get("reasoning")
+        if self._abilities.null_reasoning:
+            found |= dict.fromkeys(REASONING_KEYS)
+        if not reasoning or key is None:
+            return
+        if key == REASONING_PART:
+            found["content"] = [{"type": "thinking", "thinking": reasoning}, *_as_parts(found["content"])]
+        else:
+            found[key] = reasoning
+
+    def _add_calls(self, message: Mapping[str, Any]) -> None:
+        abilities = self._abilities
+        name = message.get("name")
+        if name and "assistant" not in abilities.names:
+            texts = [named_text(name, message["content"]), *(message.get("parts") or ())[1:]]
+            message = {**message, "content": "\n".join(texts), "parts": texts, "name": None}
+        native = _is_native(message, abilities)
+        for call in message["tool_calls"]:
+            self._functions[call["id"]] = call["function"]["name"]
+            self._native[call["id"]] = native
+        if not native:
+            self._put(self._plain_message(message, calls=calls_text(message["tool_calls"])))
+            return
+        if abilities.text_with_calls == "before" and message["content"].strip():
+            self._put(self._plain_message(message))
+            message = {"role": "assistant", "content": "", "tool_calls": message["tool_calls"]}
+        found = self._plain_message(message)
+        if abilities.null_content and not message["content"].strip() and isinstance(found["content"], str):
+            found["content"] = None
+        found["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
+        self._put(found)
+
+    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        function = call["function"]
+        return {
+            **call,
+            "id": self._id(call["id"]),
+            "function": {**function, "arguments": _arguments(function["arguments"], self._abilities)},
+        }
+
+    def _id(self, call_id: str) -> str:
+        return short_id(call_id) if self._abilities.short_ids else call_id
+
+    def _add_result(self, message: Mapping[str, Any]) -> None:
+        abilities = self._abilities
+        call_id = message["tool_call_id"]
+        function = self._functions.get(call_id, "")
+        found: dict[str, Any] = {"role": "tool", "tool_call_id": self._id(call_id)}
+        name = message.get("name") or function
+        if name == function:  # the call tells it
+            message = {**message, "name": None}
+        texts = self._named_texts(found, message)
+        if abilities.result_names:
+            found["name"] = name
+        if not self._native.get(call_id, abilities.calls):
+            texts = [result_text(function, "\n".join(texts))]
+            if abilities.plain_results == "user":
+                self._add_result_of_user(texts)
+                return
+        found["content"] = self._content("tool", texts)
+        self._put(found)
+
+    def _add_result_of_user(self, texts: Sequence[str]) -> None:
+        content = self._content("user", texts)
+        if self._open_results:
+            self._append_to_last(content)
+        else:
+            self._put({"role": "user", "content": content})
+        self._open_results = True
+
+
+def _kind(role: str) -> str:
+    """The role by which abilities are told."""
+    return "system" if role == "developer" else role
+
+
+def _joined(content: Any, more: Any) -> Any:
+    """Two contents as one, with a paragraph of its own for each."""
+    if isinstance(content, str) and isinstance(more, str):
+        return content + _PARAGRAPH + more
+    return [*_as_parts(content), *_as_parts(more)]
+
+
+def _as_parts(content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}]
+
+
+def _arguments(text: str, abilities: TemplateAbilities) -> Any:
+    """Arguments as the template reads them; text, where an object would not become the same JSON again."""
+    text = text.strip() or "{}"
+    if abilities.arguments == "text" or _UNTEXT.search(text):
+        return text
+    try:
+        return json.loads(text, parse_float=_finite)
+    except OverflowError:
+        return text
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise OverflowError(digits)
+    return value

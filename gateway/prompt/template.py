@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from jinja2 import meta
 
+from gateway.prompt.abilities import TemplateAbilities
 from gateway.prompt.environment import make_environment
 from gateway.prompt.errors import TemplateError
+from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
 
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
@@ -45,6 +48,33 @@ class ChatTemplate:
             if token is not None:
                 self._special_tokens.setdefault(key, token)
         self.reserved = frozenset({*_ARGUMENTS, *self._special_tokens, *environment.globals})
+
+    @cached_property
+    def shows_tools(self) -> bool:
+        """Whether it shows definitions of tools."""
+        return shows_tools(self._probed(PROBE_TOOLS))
+
+    def abilities(self, *, tools: bool) -> TemplateAbilities:
+        """What it shows of a conversation.
+
+        Args:
+            tools: whether it is given definitions of tools; there are templates that show calls only then.
+        """
+        return self._abilities_with_tools if tools and self.shows_tools else self._abilities
+
+    @cached_property
+    def _abilities(self) -> TemplateAbilities:
+        return probe(self._probed(None))
+
+    @cached_property
+    def _abilities_with_tools(self) -> TemplateAbilities:
+        return probe(self._probed(PROBE_TOOLS))
+
+    def _probed(self, tools: Sequence[Mapping[str, Any]] | None) -> Render:
+        def render(messages: Messages, opened: bool) -> str:
+            return self.render(messages, tools=tools, add_generation_prompt=opened)
+
+        return render
 
     def render(
         self,

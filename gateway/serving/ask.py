@@ -15,8 +15,8 @@ class ChatPrompt:
     """A conversation, rendered by the model's chat template.
 
     Attributes:
-        messages: role, content as text, and whatever else templates read; arguments of calls as JSON text, reasoning of
-            the assistant under ``reasoning``.
+        messages: as of ``prompt.history``: role, content as text, and whatever else templates read; ``parts`` of a
+            content that has several; arguments of calls as JSON text, reasoning of the assistant under ``reasoning``.
         tools: definitions of tools, for templates that show them.
         documents: documents, for templates that cite them.
         add_generation_prompt: whether the prompt ends with the opening of the assistant's turn.

@@ -66,7 +66,7 @@ def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[
 
 def _tools(parts: ModelParts) -> dict[str, Capability]:
     """How tools are served that the model is free to call."""
-    if "tools" not in parts.template(tools=True).variables:
+    if not parts.template(tools=True).shows_tools:
         how = Capability("impossible", _NOT_SHOWN)
     elif isinstance(parts.family, PlainFamily):
         how = Capability("impossible", _NO_FORMAT)

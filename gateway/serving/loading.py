@@ -35,7 +35,6 @@ class ModelParts:
         end_ids: ids that end an answer, the engine's end_id first.
         end_texts: their texts.
         tokenizer_source: folder that the tokenizer came from.
-        knows_developer: whether the template has a developer role; elsewhere such messages are system messages.
         defaults: for what requests leave out.
         family: how the model writes calls and reasoning.
         tool_template: the template for conversations with tools where it is another one; None elsewhere.
@@ -49,7 +48,6 @@ class ModelParts:
     end_ids: tuple[int, ...]
     end_texts: tuple[str, ...]
     tokenizer_source: Path
-    knows_developer: bool
     defaults: SamplingDefaults
     family: Family
     tool_template: ChatTemplate | None = None
@@ -96,6 +94,9 @@ def load_parts(
     except TokenizerError as error:
         raise ConfigError(f"{key}.tokenizer (GATEWAY_TOKENIZER): {error}") from None
     template, tool_template = _templates(tokenizer, settings, key)
+    for each in (template, tool_template or template):
+        each.abilities(tools=False)  # found out by rendering: now, rather than in the first request
+        each.abilities(tools=True)
     return ModelParts(
         tokenizer=tokenizer,
         prompts=PromptBuilder(tokenizer, template, escape_special_tokens=settings.escape_special_tokens),
@@ -103,7 +104,6 @@ def load_parts(
         end_ids=tuple(tokenizer.eos_ids),
         end_texts=tuple(tokenizer.token_text(index) for index in tokenizer.eos_ids),
         tokenizer_source=folder,
-        knows_developer="developer" in template.source,
         defaults=sampling_defaults(settings.defaults, folder, key),
         family=_family(tokenizer, (tool_template or template).source, settings, key),
         tool_template=tool_template,

@@ -116,11 +116,12 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> Pro
         if name in used.reserved:
             param = f"chat_template_kwargs.{name}"
             raise RefusedError(f"{name!r} is the gateway's own name in chat templates.", param, "invalid_value")
-    knows_developer = parts.knows_developer if used is parts.prompts.template else "developer" in used.source
-    messages = source.messages if knows_developer else _without_developer(source.messages)
+    tools = source.tools if source.tools and used.shows_tools else None
+    if template is not None and source.tools and not tools:
+        raise RefusedError("This chat template does not show tools.", "chat_template", "invalid_value")
     return parts.prompts.build(
-        history(messages, used.source, as_objects=parts.family.arguments == "object"),
-        tools=source.tools,
+        history(source.messages, used.abilities(tools=tools is not None)),
+        tools=tools,
         documents=source.documents,
         add_generation_prompt=source.add_generation_prompt,
         continue_final_message=source.continue_final_message,
@@ -144,9 +145,3 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
         return parts.prompts.compile(source.template)
     except TemplateError as error:
         raise RefusedError(error.message, "chat_template", "invalid_value") from None
-
-
-def _without_developer(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    if all(message["role"] != "developer" for message in messages):
-        return messages
-    return [{**message, "role": "system"} if message["role"] == "developer" else message for message in messages]

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.openai.errors import _BY_KIND
 from tests.app.harness import USER, gateway
-from tests.app.scripted import MAX_SEQ_LEN, MODEL, TEMPLATE, ByteIds, chunks, write_tokenizer
+from tests.app.scripted import MAX_SEQ_LEN, MODEL, ByteIds, chunks, write_tokenizer
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 PROMPT_TOKENS = len(b"user\nHi") + 2 + 1 + len(b"assistant\n") + 1  # ChatML around the message, one token a byte
@@ -61,13 +61,19 @@ async def test_the_prompt_is_the_template_s(folder: Path) -> None:
             ]
         )
         assert running.engine.requests[0].prompt.text == (
-            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nab<|im_end|>\n"
-            "<|im_start|>assistant\n<|im_end|>\n<|im_start|>assistant\nNo.<|im_end|>\n<|im_start|>tool\n4<|im_end|>\n<|im_start|>assistant\n"
+            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nAl: a\nb<|im_end|>\n"
+            '<|im_start|>assistant\n[{"name": "add", "arguments": {}}]<|im_end|>\n'
+            "<|im_start|>assistant\nNo.<|im_end|>\n<|im_start|>tool\nResult of add:\n4<|im_end|>\n"
+            "<|im_start|>assistant\n"
         )
 
 
 async def test_a_developer_message_keeps_its_role_where_the_template_knows_it(tmp_path: Path) -> None:
-    own = write_tokenizer(tmp_path, TEMPLATE + "{# developer #}")
+    own = write_tokenizer(
+        tmp_path,
+        "{% for m in messages %}{% if m.role not in ['developer', 'user', 'assistant'] %}{{ raise_exception('No.') }}"
+        "{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}",
+    )
     async with gateway(own) as running:
         await running.chat(messages=[{"role": "developer", "content": "x"}])
         assert running.engine.requests[0].prompt.text.startswith("<|im_start|>developer\nx")
@@ -76,25 +82,32 @@ async def test_a_developer_message_keeps_its_role_where_the_template_knows_it(tm
 async def test_tool_calls_of_the_history_reach_the_template_with_arguments_as_objects(tmp_path: Path) -> None:
     own = write_tokenizer(
         tmp_path,
-        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments.city }}{% endfor %}{% endfor %}",
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}"
+        "{% for key, value in c.function.arguments.items() %} {{ key }}={{ value }}{% endfor %}{% endfor %}"
+        "{% endfor %}",
     )
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"city": "Rome"}'}}
     async with gateway(own) as running:
         answer = await running.chat(messages=[{"role": "assistant", "content": None, "tool_calls": [call]}])
         assert answer.status_code == 200
-        assert running.engine.requests[0].prompt.text == "Rome"
+        assert running.engine.requests[0].prompt.text == "f city=Rome"
 
 
-@pytest.mark.parametrize("arguments", ['{"a": "\\ud800"}', '{"a": "\\u0000"}'])
+@pytest.mark.parametrize("arguments", ['{"a": "\\ud800"}', '{"a": "\\u0000"}', '{"a": 1e400}'])
 async def test_arguments_that_are_no_text_once_parsed_reach_the_template_as_they_are(
     tmp_path: Path, arguments: str
 ) -> None:
-    own = write_tokenizer(tmp_path, "{{ messages[0].tool_calls[0].function.arguments }}")
+    own = write_tokenizer(
+        tmp_path,
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}: "
+        "{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}{{ c.function.arguments | tojson }}"
+        "{% endif %}{% endfor %}{% endfor %}",
+    )
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     async with gateway(own) as running:
         answer = await running.chat(messages=[{"role": "assistant", "tool_calls": [call]}])
         assert answer.status_code == 200
-        assert running.engine.requests[0].prompt.text == arguments
+        assert running.engine.requests[0].prompt.text == f"f: {arguments}"
 
 
 async def test_length_when_the_limit_is_reached(folder: Path) -> None:

@@ -175,12 +175,12 @@ async def test_an_engine_that_tells_no_tokens(thinks: Path) -> None:
 async def test_earlier_reasoning_and_the_effort_reach_the_template(tmp_path: Path) -> None:
     own = write_tokenizer(
         tmp_path,
-        "{% for m in messages %}[{{ m.reasoning_content }}|{{ m.thinking }}]{% endfor %}{{ reasoning_effort }}",
+        "{% for m in messages %}[{{ m.content }}|{{ m.thinking }}]{% endfor %}{{ reasoning_effort }}",
     )
     history = [*USER, {"role": "assistant", "content": "x", "reasoning": "So."}]
     async with gateway(own, says(own, "x"), features=UNGUIDED, max_seq_len=4096) as running:
         await whole(running, messages=history, reasoning_effort="high")
-        assert running.engine.requests[0].prompt.text == "[|][So.|So.]high"
+        assert running.engine.requests[0].prompt.text == f"[{USER[0]['content']}|][x|So.]high"
 
 
 async def test_a_guide_without_structural_tags_leaves_no_reasoning(thinks: Path) -> None:

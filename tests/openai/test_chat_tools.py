@@ -229,7 +229,8 @@ async def test_the_conversation_goes_back_through_the_template(shows: Path) -> N
 async def test_ids_of_nine_where_the_template_takes_no_others(tmp_path: Path) -> None:
     template = (
         "{{ tools }}<tool_call>{% for m in messages %}{% for c in m.tool_calls %}{% if c.id | length != 9 %}"
-        "{{ raise_exception('nine!') }}{% endif %}{{ c.id }}{% endfor %}[{{ m.tool_call_id }}]{% endfor %}"
+        "{{ raise_exception('nine!') }}{% endif %}{{ c.id }}{{ c.function }}{% endfor %}"
+        "{{ m.content }}[{{ m.tool_call_id }}]{% endfor %}"
     )
     own = write_tokenizer(tmp_path, template)
     call = {"id": "call_aaaaaaaaaaaa", "type": "function", "function": {"name": "time", "arguments": ROME}}

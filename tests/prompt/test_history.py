@@ -1,10 +1,12 @@
-"""Earlier calls, results and reasoning in the terms of a template."""
+"""Earlier calls, results and reasoning in the terms of a template whose abilities are known."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.prompt import history, short_call_ids
+import pytest
+
+from gateway.prompt import TemplateAbilities, history
 
 
 def call(arguments: str, call_id: str = "call_1") -> dict[str, Any]:
@@ -15,49 +17,68 @@ def assistant(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": list(calls), **more}
 
 
-def test_arguments_are_what_the_family_reads() -> None:
+RESULT = {"role": "tool", "content": "x", "tool_call_id": "call_1"}
+
+
+def test_arguments_are_what_the_template_reads() -> None:
     messages = [assistant(call(' {"b": 1, "a": "é"} '), call(""))]
-    as_objects = history(messages, "", as_objects=True)[0]["tool_calls"]
+    as_objects = history(messages, TemplateAbilities())[0]["tool_calls"]
     assert [each["function"]["arguments"] for each in as_objects] == [{"b": 1, "a": "é"}, {}]
-    as_text = history(messages, "", as_objects=False)[0]["tool_calls"]
+    as_text = history(messages, TemplateAbilities(arguments="text"))[0]["tool_calls"]
     assert [each["function"]["arguments"] for each in as_text] == ['{"b": 1, "a": "é"}', "{}"]
     assert messages == [assistant(call(' {"b": 1, "a": "é"} '), call(""))]
 
 
-def test_a_result_has_the_name_of_its_tool() -> None:
-    result = {"role": "tool", "content": "x", "tool_call_id": "call_1"}
-    assert history([assistant(call("{}")), result], "", as_objects=True)[1]["name"] == "f"
-    named = {**result, "name": "own"}
-    assert history([assistant(call("{}")), named], "", as_objects=True)[1]["name"] == "own"
+@pytest.mark.parametrize("arguments", ['{"a": "\\u0000"}', '{"a": "\\ud800"}', '{"a": 1e999}'])
+def test_arguments_that_an_object_would_damage_stay_text(arguments: str) -> None:
+    found = history([assistant(call(arguments))], TemplateAbilities())
+    assert found[0]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
-def test_reasoning_has_the_names_that_the_template_reads() -> None:
-    message = {"role": "assistant", "content": "x", "reasoning": "Hm."}
-    for source, names in (
-        ("{{ m.reasoning_content }}", {"reasoning_content"}),
-        ("{{ m['thinking'] }}{{ m.reasoning }}", {"thinking", "reasoning"}),
-        ("{{ reasoning_effort }}", set()),
-    ):
-        (found,) = history([message], source, as_objects=True)
-        assert found == {"role": "assistant", "content": "x"} | dict.fromkeys(names, "Hm.")
+def test_a_result_has_the_name_of_its_tool_where_that_has_a_place() -> None:
+    assert history([assistant(call("{}")), RESULT], TemplateAbilities())[1]["name"] == "f"
+    assert "name" not in history([assistant(call("{}")), RESULT], TemplateAbilities(result_names=False))[1]
+    named = [assistant(call("{}")), {**RESULT, "name": "own"}]
+    shown = history(named, TemplateAbilities(names=frozenset({"tool"})))[1]
+    assert (shown["name"], shown["content"]) == ("own", "x")
+    assert history(named, TemplateAbilities(result_names=False))[1]["content"] == "own: x"
 
 
 def test_ids_of_nine_for_call_and_result() -> None:
-    mistral = "{% if call.id|length != 9 %}{{ raise_exception('!') }}{% endif %}"
-    assert short_call_ids(mistral)
-    assert not short_call_ids("{{ call.id }}")
-    result = {"role": "tool", "content": "x", "tool_call_id": "call_1"}
-    one, two = history([assistant(call("{}")), result], mistral, as_objects=True)
+    one, two = history([assistant(call("{}")), RESULT], TemplateAbilities(short_ids=True))
     assert one["tool_calls"][0]["id"] == two["tool_call_id"]
     assert len(two["tool_call_id"]) == 9
     assert two["tool_call_id"].isalnum()
-    assert (
-        history([assistant(call("{}", "abcdef123"))], mistral, as_objects=True)[0]["tool_calls"][0]["id"] == "abcdef123"
-    )
+    own = history([assistant(call("{}", "abcdef123"))], TemplateAbilities(short_ids=True))
+    assert own[0]["tool_calls"][0]["id"] == "abcdef123"
 
 
 def test_no_content_is_null_where_the_template_asks_for_that() -> None:
-    deepseek = "{% if message['content'] is none %}calls{% endif %}"
-    assert history([assistant(call("{}"))], deepseek, as_objects=False)[0]["content"] is None
-    assert history([assistant(call("{}"), content="x")], deepseek, as_objects=False)[0]["content"] == "x"
-    assert history([assistant(call("{}"))], "{{ message['content'] }}", as_objects=False)[0]["content"] == ""
+    null = TemplateAbilities(null_content=True)
+    assert history([assistant(call("{}"))], null)[0]["content"] is None
+    assert history([assistant(call("{}"), content="x")], null)[0]["content"] == "x"
+    assert history([assistant(call("{}"))], TemplateAbilities())[0]["content"] == ""
+
+
+def test_results_in_plain_form_are_one_message_with_the_question_behind_them() -> None:
+    calls = [call("{}", "a"), call('{"b":1}', "b")]
+    messages = [
+        assistant(*calls, content="Two."),
+        {**RESULT, "tool_call_id": "b"},
+        {**RESULT, "tool_call_id": "a", "content": "y"},
+        {"role": "user", "content": "So?"},
+        {"role": "user", "content": "Hm?"},
+    ]
+    assert history(messages, TemplateAbilities(calls=False, plain_results="user")) == [
+        {
+            "role": "assistant",
+            "content": 'Two.\n[{"name": "f", "arguments": {}}, {"name": "f", "arguments": {"b":1}}]',
+        },
+        {"role": "user", "content": "Result of f:\nx\n\nResult of f:\ny\n\nSo?"},
+        {"role": "user", "content": "Hm?"},
+    ]
+
+
+def test_an_empty_name_is_no_name() -> None:
+    messages = [{"role": "user", "content": "x", "name": ""}]
+    assert history(messages, TemplateAbilities()) == [{"role": "user", "content": "x"}]

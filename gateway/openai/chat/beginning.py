@@ -11,7 +11,6 @@ from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.reading import ReadChoice, Style
 from gateway.openai.chat.turn import ChatTurn, Expectations
 from gateway.openai.errors import OpenAIError
-from gateway.prompt import short_call_ids
 from gateway.serving.model import ServedModel
 from gateway.web.record import RequestRecord
 
@@ -51,7 +50,7 @@ async def begin_answer(
         if prepared.read:
             if turn.turn.calls:
                 _check_readable(prepared.preparation, model, model.backend.engine.features)
-            style = _style(request, turn, model)
+            style = _style(turn, model)
             read = [ReadChoice(prepared.reader(options), style, ids=request.return_token_ids) for _ in range(options.n)]
     generations = await model.generate(
         prompt, options, record.request_id, record.started, [choice.reader for choice in read]
@@ -59,14 +58,14 @@ async def begin_answer(
     return ChatAnswer(request, generations, read, turn is not None and turn.turn.calls, expectations)
 
 
-def _style(request: ChatCompletionRequest, turn: ChatTurn, model: ServedModel) -> Style:
+def _style(turn: ChatTurn, model: ServedModel) -> Style:
     parts = model.parts
-    template = request.chat_template or parts.template(tools=bool(turn.shown)).source
+    shown = bool(turn.shown)
     return Style(
         reasoning=_FIELDS[model.settings.reasoning_output] if parts.family.reasons else (),
         old=turn.offered.old,
         named=turn.offered.named,
-        short_ids=short_call_ids(template),
+        short_ids=parts.template(tools=shown).abilities(tools=shown).short_ids,
     )
 
 

@@ -168,7 +168,7 @@ Messages = Annotated[list[Message], Field(min_length=1, max_length=16384, fail_f
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The messages as ``serving`` takes them: the old form of calls and results in the new one.
 
-    Content is one string; arguments of calls are JSON text, as the model wrote them.
+    Content is one string, several parts of it being lines; arguments of calls are JSON text, as the model wrote them.
     """
     result = []
     last = ""  # id of the last call in the old form, which has none of its own
@@ -185,14 +185,18 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def for_template(message: Message) -> dict[str, Any]:
-    """One message: content as one string, arguments of tool calls as JSON text."""
+    """One message: content as one string, and its parts where there are several; arguments of calls as JSON text."""
     text = message.content
+    parts: list[str] = []
     if isinstance(text, list):
-        text = "".join(part.text if isinstance(part, TextPart) else part.refusal for part in text)
+        parts = [part.text if isinstance(part, TextPart) else part.refusal for part in text]
+        text = "\n".join(parts)
     if text is None and isinstance(message, AssistantMessage):
         text = message.refusal
     result: dict[str, Any] = {"role": message.role, "content": text or ""}
-    if message.name is not None:
+    if len(parts) > 1:
+        result["parts"] = parts
+    if message.name:
         result["name"] = message.name
     if isinstance(message, ToolMessage):
         result["tool_call_id"] = message.tool_call_id
