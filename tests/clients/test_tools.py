@@ -13,9 +13,10 @@ import httpx
 import jsonschema
 import openai
 import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from openai import OpenAI
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 from tests.clients.conftest import MODEL, TINY
 from tests.stack import GatewayProcess
@@ -181,3 +182,40 @@ def test_langchain_binds_tools(tiny_gateway: GatewayProcess) -> None:
     Person.model_validate(call["args"])
     parsed = llm.with_structured_output(Person, method="function_calling").invoke("Who is Ada?")
     assert isinstance(parsed, Person)
+
+
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
+def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
+    gateway: GatewayProcess, client: OpenAI
+) -> None:
+    asked: dict[str, Any] = {"model": MODEL, "tools": TOOLS, "temperature": 0, "max_tokens": 100}
+    messages: list[Any] = [{"role": "user", "name": "ann", "content": "What is the weather in Paris?"}]
+    choice: Any = {"type": "function", "function": {"name": "get_weather"}}
+    called = client.chat.completions.create(
+        messages=messages, tool_choice=choice, parallel_tool_calls=False, **asked
+    ).choices[0].message  # fmt: skip
+    (call,) = called.tool_calls or []
+    assert call.type == "function"
+    messages += [called, {"role": "tool", "tool_call_id": call.id, "content": "18 degrees and rain"}]
+    answer = client.chat.completions.create(messages=messages, tool_choice="none", **asked).choices[0].message
+    assert answer.content
+    body = {
+        **asked,
+        "messages": [messages[0], called.model_dump(exclude_none=True), messages[2]],
+        "tool_choice": "none",
+    }
+    prompt = httpx.post(f"{gateway.url}/v1/chat/completions/render", json=body, timeout=60).json()["prompt"]
+    assert prompt.endswith(
+        "<|im_start|>user\nann: What is the weather in Paris?<|im_end|>\n<|im_start|>assistant\n"
+        f'[{{"name": "get_weather", "arguments": {call.function.arguments}}}]<|im_end|>\n'
+        "<|im_start|>tool\nResult of get_weather:\n18 degrees and rain<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
+def test_langchain_goes_on_after_a_call(gateway: GatewayProcess) -> None:
+    llm = ChatOpenAI(model=MODEL, base_url=f"{gateway.url}/v1", api_key=SecretStr("unused"), temperature=0)
+    history: list[Any] = [HumanMessage("What is the weather in Paris?", name="ann")]
+    called = llm.bind_tools(TOOLS[:1], tool_choice="get_weather", parallel_tool_calls=False).invoke(history)
+    history += [called, ToolMessage("18 degrees", tool_call_id=called.tool_calls[0]["id"], name="get_weather")]
+    assert llm.invoke(history).content
