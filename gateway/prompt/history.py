@@ -23,7 +23,7 @@ _SIMPLE_KEYS = 2  # role and content
 _PARAGRAPH = "\n\n"
 
 
-def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> list[dict[str, Any]]:
+def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> Sequence[Mapping[str, Any]]:
     """The messages as a template takes them.
 
     Calls, results and names that it does not show are text of their messages, in plain form; several text parts are
@@ -38,7 +38,7 @@ def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities)
         TemplateError: for a system message, naming it, when the template leaves out all of them.
     """
     if _is_simple(messages, abilities):
-        return list(map(dict, messages))
+        return messages
     if abilities.hides_system:
         _refuse_systems(messages)
     if not abilities.late_systems:
