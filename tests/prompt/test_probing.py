@@ -87,6 +87,7 @@ def test_every_template_takes_a_tool_loop(name: str, tools: bool) -> None:
         ("deepseek_r1", '<A><call>weather\n{"city":"Rome"}</call><R>Sunny.'),
         ("deepseek_v31_own", '<assistant><call>weather<sep>{"city": "Rome"}</call><tool>Sunny.'),
         ("kimi", '<assistant><call>weather:0<args>{"city": "Rome"}<weather>## Return of call_1\nSunny.'),
+        ("functionary", '<assistant>>>>weather\n{"city":"Rome"}<tool>Sunny.'),
         ("glm", "<assistant><call>weather<key>city</key><value>Rome</value></call><tool>Sunny."),
         ("null_reasoning", '<assistant>{"name": "weather", "arguments": {"city": "Rome"}}<tool>Sunny.'),
         ("needs_result_names", '<assistant>{"name": "weather", "arguments": {"city": "Rome"}}<tool>Sunny.'),
@@ -211,6 +212,7 @@ def test_whether_tools_are_shown() -> None:
     hidden = {name for name in TRAITS if not TEMPLATES[name].shows_tools}
     assert hidden == {
         "mistral_nemo",
+        "functionary",
         "null_reasoning", "deepseek_r1", "deepseek_v31_own", "gemma2", "silent", "only_parts", "needs_result_names",
         "refuses_result_names", "smollm2", "chatml", "llama3",
     }  # fmt: skip

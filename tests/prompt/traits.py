@@ -128,6 +128,11 @@ TRAITS = {
         "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}{% for k, v in c.function.arguments.items() %}"
         "<key>{{ k }}</key><value>{{ v }}</value>{% endfor %}</call>{% endfor %}{% endfor %}"
     ),
+    # Arguments as they are: an object would be written as Python writes it.
+    "functionary": (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}"
+        ">>>{{ c.function.name }}\n{{ c.function.arguments }}{% endfor %}{% endfor %}"
+    ),
     # Content is a list always, as templates of models with images have it.
     "only_parts": (
         "{% for m in messages %}<{{ m.role }}>{% for p in m.content %}{{ p['text'] }}{% endfor %}"
