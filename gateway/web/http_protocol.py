@@ -1,90 +1,147 @@
-"""What uvicorn's HTTP protocol does not do by itself."""
+"""uvicorn's HTTP protocol, with bounds on what clients send and on the time that they take for it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import math
 import re
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.web.bounds import Bounds
 from gateway.web.record import Room
+from gateway.web.writing import Chunks, JoiningTransport
 
+_log = logging.getLogger(__name__)
 _CLOSE = "gateway.close"
 _DEPARTURE = "gateway.departure"
 _JOIN = "gateway.join"
 _WRITE = "gateway.write"
 
-HEAD_LIMIT = 2**16  # bytes of a request line and its headers
+HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
 _HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
-_PATIENCE_S = 60.0
+_PIPELINED = 64  # requests that wait for their turn on one connection; each takes some kilobytes
+_TOLD = 64  # clients at a time, of those beyond the bound on connections, who are told so; further ones are cut off
+_TELL_S = 1.0  # for which such a client may wait before it sends something
+_WARN_S = 60.0
 _LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
-_HEADS = 1024  # an event of one token has some 200 bytes
-_CHUNK_HEADS = [b"%x\r\n" % size for size in range(_HEADS)]
-_TOO_LARGE = f"The request line and headers are larger than {HEAD_LIMIT // 1024} KiB, the most that is accepted."
+_LARGE_HEAD = f"The request line and headers are larger than {HEAD_LIMIT // 1024} KiB, the most that is accepted."
+_LARGE_TAIL = (
+    f"The trailers of the request, or the description of a chunk, are larger than {HEAD_LIMIT // 1024} KiB, "
+    "the most that is accepted."
+)
+_NO_ROOM = "The gateway has as many connections as it takes (limits.max_connections); try again in a moment."
 
 
-def http_protocol(refuse: Callable[[int, str], bytes], *, patience_s: float = _PATIENCE_S) -> type[HttpToolsProtocol]:
+def http_protocol(refuse: Callable[[int, str], bytes], bounds: Bounds | None = None) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
     Args:
         refuse: makes JSON from a status and a sentence; it answers what no application ever sees.
-        patience_s: seconds of silence in the middle of a request, or before the first, after which the connection is
-            closed.
+        bounds: on connections and requests; None takes the usual ones.
 
     Returns:
-        uvicorn's protocol with those answers, bounds on a request's head and on the silence in it, and with
-        `close_connection` for its applications.
+        uvicorn's protocol with those answers and bounds, and with `close_connection` for its applications.
     """
 
     class HttpProtocol(_BoundedProtocol):
-        _refuse = staticmethod(refuse)
-        _patience_s = patience_s
+        _error = staticmethod(refuse)
+        _bounds = bounds or Bounds()
+        _crowd = _Crowd()
 
     return HttpProtocol
 
 
+class _Crowd:
+    """Clients of one server who are turned away.
+
+    Attributes:
+        told: connections whose clients will be told so.
+        warned: when the log was told, by the loop's clock.
+    """
+
+    def __init__(self) -> None:
+        self.told: set[_BoundedProtocol] = set()
+        self.warned = -math.inf
+
+
+class _Dropped(list[tuple[bytes, bytes]]):
+    """Trailers, which nobody reads: an application must not take them for headers, and they take no memory."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        """Forget one."""
+
+
+_DROPPED = _Dropped()
+
+
 class _BoundedProtocol(HttpToolsProtocol):
-    _refuse: Callable[[int, str], bytes]
-    _patience_s: float
+    _error: Callable[[int, str], bytes]
+    _bounds: Bounds
+    _crowd: _Crowd
+
     _head = 0  # bytes that have come since the request began, at least those of its head
+    _body = 0  # bytes of its body that have come
+    _tail = 0  # bytes that have come since the last of its body: a chunk's size, or trailers
     _received = 0  # bytes of the piece that is being parsed
     _in_head = True
     _whole = False  # the request that came last
+    _open = 0  # requests that are being answered, or wait for it
+    _begun = 0.0  # when the request began, by the loop's clock
+    _heard = 0.0  # when something came
+    _timer: asyncio.TimerHandle | None = None  # one for the connection: it looks now and then what is overdue
     _status, _message = 400, "The request is not valid HTTP/1.1."
-    _timer: asyncio.TimerHandle | None = None
+    _last_words: bytes | None = None  # what the connection ends with, after the answers before it; nothing is read then
     _ends = False  # with the next answer, or after a moment without one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._joining = _JoiningTransport(transport)
+        self._joining = JoiningTransport(transport)
         self._departure = Departure()
         super().connection_made(cast("asyncio.Transport", self._joining))
-        self._wait()
+        if len(self.connections) > self._bounds.connections:
+            self._turn_away()
+        else:
+            self._begun = self.loop.time()
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._crowd.told.discard(self)
         super().connection_lost(exc)
         self._departure.happen()
         if self.scope is not None:  # with it they would hold each other, until the garbage collector comes
             cast("dict[str, Any]", self.scope["extensions"]).pop(_CLOSE, None)
 
     def data_received(self, data: bytes) -> None:
-        self._stop_waiting()
+        if self._last_words is not None:
+            if not self._open:
+                self._say_last_words()
+            return
+        if self._whole or not self._head:
+            data = data.lstrip(b"\r\n")  # an empty line between requests is none of them, and no sign of life
+            if not data:
+                return
         if b"pgrade" in data and (self._in_head or self._whole):
             data = _without_upgrade(data)
         self._received = len(data)
+        self._heard = self.loop.time()
         if self._in_head:
             self._head += len(data)
+        else:
+            self._tail += len(data)
         super().data_received(data)
-        if self._in_head and self._head > _HEAD_ABORT:
-            self._answer(431, _TOO_LARGE)
-        elif not self._whole:
-            self._wait()
+        if not self._whole:
+            self._await_rest()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -93,19 +150,28 @@ class _BoundedProtocol(HttpToolsProtocol):
         if not self._in_head:  # a further request of this connection
             self._in_head, self._head = True, self._received
         self._whole = False
+        self._begun = self.loop.time()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if self._head > HEAD_LIMIT:  # seldom; then count exactly, for a body may have come with it
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > HEAD_LIMIT:
-                self._status, self._message = 431, _TOO_LARGE
-                raise ValueError(_TOO_LARGE)  # which ends the parsing; the parser's owner calls send_400_response
+        self._body = self._tail = 0
+        self._check_head()
         super().on_headers_complete()
+        self.headers = _DROPPED
         if self.cycle is not None and self.cycle.scope is self.scope:
+            self._open += 1
             self.cycle.keep_alive = self.cycle.keep_alive and not self._ends
             extensions = cast("dict[str, Any]", self.scope["extensions"])
-            extensions[_WRITE] = _Chunks(self.cycle, self._joining.transport).write
+            extensions[_WRITE] = Chunks(self.cycle, self._joining.transport).write
+
+    def on_body(self, body: bytes) -> None:
+        self._tail = 0
+        self._body += len(body)
+        if not self.cycle.response_complete:
+            self.cycle.body += body
+            if len(self.cycle.body) > HIGH_WATER_LIMIT:  # for less the application is not woken before the end
+                self.flow.pause_reading()
+                self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         self._whole = True
@@ -115,18 +181,88 @@ class _BoundedProtocol(HttpToolsProtocol):
         if not self.pipeline:
             self.flow.resume_reading()
 
+    def on_response_complete(self) -> None:
+        self._open -= 1
+        super().on_response_complete()
+        if self._last_words is not None and not self._open:
+            self._say_last_words()
+        elif not self._whole:  # an early answer; or the next request, whose time was not its own so far
+            self._begun = self.loop.time()
+
     def send_400_response(self, msg: str) -> None:
         del msg
-        self._answer(self._status, self._message)
+        self._refuse(self._status, self._message)
 
-    def _answer(self, status: int, message: str) -> None:
-        body = self._refuse(status, message)
+    def _check_head(self) -> None:
+        """Refuse a request by its headers, where it is not clear whom it is for or where it ends.
+
+        Raises:
+            ValueError: it is refused; this ends the parsing.
+        """
+        names = [name for name, _ in self.headers]
+        hosts = names.count(b"host")
+        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            self._stop_parsing(
+                400, f"A request names its host once, in the header 'Host'; this one does {hosts} times."
+            )
+        if b"transfer-encoding" in names:
+            codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
+            if codings != [b"chunked"]:
+                self._stop_parsing(400, "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.")
+        if self._head > HEAD_LIMIT:  # seldom; then count exactly, for a body may have come with it
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > HEAD_LIMIT:
+                self._stop_parsing(431, _LARGE_HEAD)
+        if len(self.pipeline) >= _PIPELINED:  # the answer to the one before it tells the client to ask anew
+            self.pipeline[0][0].keep_alive = False
+            self._last_words = b""
+            raise ValueError
+
+    def _stop_parsing(self, status: int, message: str) -> NoReturn:
+        self._status, self._message = status, message
+        raise ValueError(message)  # the parser's owner calls send_400_response
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Refuse what is being read. The requests before it are answered first, and the connection ends after it."""
+        if self._last_words is not None:
+            return
+        self._last_words = self._answer(status, message)
+        if not self._whole and self.cycle is not None and self.cycle.scope is self.scope:  # it is in its body
+            if self.pipeline and self.pipeline[0][0] is self.cycle:
+                self.pipeline.popleft()
+                self._open -= 1
+            elif self.cycle.response_started:
+                self.transport.close()
+            else:
+                self._say_last_words()
+        elif not self._open:
+            self._say_last_words()
+
+    def _answer(self, status: int, message: str, header: str = "") -> bytes:
+        body = self._error(status, message)
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
+            f"{header}content-length: {len(body)}\r\n\r\n"
         )
-        self.transport.write(head.encode() + body)
+        return head.encode() + body
+
+    def _say_last_words(self) -> None:
+        self.transport.write(self._last_words or b"")
         self.transport.close()
+
+    def _turn_away(self) -> None:
+        """Tell a client that there are too many, once it has sent something: before that some do not listen."""
+        self.connections.discard(self)
+        now = self.loop.time()
+        if now - self._crowd.warned > _WARN_S:
+            self._crowd.warned = now
+            _log.warning("%d connections are open, further ones are answered 503", self._bounds.connections)
+        if len(self._crowd.told) >= _TOLD:
+            self._joining.transport.abort()
+            return
+        self._crowd.told.add(self)
+        self._last_words = self._answer(503, _NO_ROOM, "retry-after: 1\r\n")
+        self._timer = self.loop.call_later(_TELL_S, self.transport.close)
 
     def _close_soon(self) -> None:
         self._ends = True
@@ -136,23 +272,53 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._whole and self.cycle is not None and self.cycle.response_complete:
             self.transport.close()
 
-    def _wait(self) -> None:
-        if not self.transport.is_closing():
-            self._timer = self.loop.call_later(self._patience_s, self._lose_patience)
+    def _await_rest(self) -> None:
+        if self._in_head and self._head > _HEAD_ABORT:
+            self._refuse(431, _LARGE_HEAD)
+        elif not self._in_head and self._tail > HEAD_LIMIT:
+            self._refuse(431, _LARGE_TAIL)
+        elif self._timer is None:
+            self._wait()
 
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _wait(self, seconds: float = math.inf) -> None:
+        self._timer = self.loop.call_later(min(seconds, self._bounds.shortest_s), self._look)
 
-    def _lose_patience(self) -> None:
-        answering = self.cycle is not None and not self.cycle.response_complete
-        if answering and (self._in_head or self.pipeline or self.flow.read_paused):
-            self._wait()  # an earlier answer is running, or it is we who do not read
-        elif self._head == 0 or (self.cycle is not None and not self._in_head and self.cycle.response_started):
+    def _look(self) -> None:
+        """End a request that takes too long to arrive, and the connection with it."""
+        self._timer = None
+        if self._whole or self._last_words is not None or self.transport.is_closing():
+            return
+        now = self.loop.time()
+        if self._open and (self._in_head or self.pipeline or self.flow.read_paused):
+            self._begun = self._heard = now  # an earlier answer is running, or it is we who do not read
+        due, reason = self._deadline()
+        if now < due:
+            self._wait(due - now)
+        elif self._head:
+            self._refuse(408, reason)
+        else:  # nothing has come
             self.transport.close()
-        else:
-            self._answer(408, f"The request was not complete after {self._patience_s:g} seconds of silence.")
+
+    def _deadline(self) -> tuple[float, str]:
+        """When the rest of the request is overdue, and what its client is told then."""
+        bounds = self._bounds
+        if self._in_head:
+            return (
+                self._begun + bounds.head_s,
+                f"The request line and headers were not complete after {bounds.head_s:g} seconds.",
+            )
+        allowed = self._body / bounds.body_rate if self._open else 0  # what follows an early answer is thrown away
+        return min(
+            (
+                self._heard + bounds.silence_s,
+                f"The request was not complete after {bounds.silence_s:g} seconds of silence.",
+            ),
+            (
+                self._begun + bounds.body_s + allowed,
+                f"The request was not complete after {bounds.body_s:g} seconds, and came with fewer than "
+                f"{bounds.body_rate} bytes a second.",
+            ),
+        )
 
 
 def _without_upgrade(data: bytes) -> bytes:
@@ -189,76 +355,6 @@ class Departure:
         self.happened = True
         for leave in self._told:
             leave()
-
-
-class _JoiningTransport:
-    """A transport that can hold one write back and send it with the next: a system call less.
-
-    uvicorn writes the head of a response by itself, and its body after it. It goes on writing until it is told that the
-    connection is lost, which uvloop's transport takes for an error once a write has failed: what nobody can receive
-    any more is dropped here.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-        self._is_closing = transport.is_closing
-        self._write = transport.write
-        self._joins = False
-        self._held = b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.transport, name)
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the transport tells of the client, by the shortest way.
-
-        uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
-        Ours is asked for only where a request has no Host, and ASGI lets servers leave it out.
-        """
-        if name in {"socket", "sockname"}:
-            return default
-        info = self.transport.get_extra_info(name, default)
-        return info[:2] if name == "peername" and info else info  # of IPv6 there are four parts
-
-    def join(self) -> None:
-        """Send the next write with the one after it."""
-        self._joins = True
-
-    def write(self, data: bytes) -> None:
-        if self._is_closing():
-            self._held = b""
-        elif self._joins:
-            self._joins, self._held = False, data
-        elif self._held:
-            data, self._held = self._held + data, b""
-            self._write(data)
-        else:
-            self._write(data)
-
-    def close(self) -> None:
-        if self._held:
-            self._write(self._held)
-            self._held = b""
-        self.transport.close()
-
-
-class _Chunks:
-    """Pieces of one response of unknown length, written without a message for each once it has begun."""
-
-    __slots__ = ("_flow", "_is_closing", "_write")
-
-    def __init__(self, cycle: RequestResponseCycle, transport: asyncio.Transport) -> None:
-        self._flow = cycle.flow
-        self._is_closing = transport.is_closing
-        self._write = transport.write
-
-    def write(self, data: bytes) -> Room | None:
-        if self._is_closing():
-            return None
-        size = len(data)
-        head = _CHUNK_HEADS[size] if size < _HEADS else b"%x\r\n" % size
-        self._write(b"".join((head, data, b"\r\n")))
-        return self._flow.drain if self._flow.write_paused else None
 
 
 def departure_of(scope: Scope) -> Departure | None:

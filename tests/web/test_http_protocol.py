@@ -12,10 +12,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
+from gateway.web.bounds import Bounds
 from gateway.web.http_protocol import close_connection, http_protocol
 from tests.web.served import served
 
 PATIENCE_S = 0.3
+BOUNDS = Bounds(head_s=3 * PATIENCE_S, body_s=10 * PATIENCE_S, silence_s=PATIENCE_S)
 WHOLE = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 
 
@@ -47,8 +49,7 @@ def refuse(status: int, message: str) -> bytes:
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     app = Starlette(routes=[Route("/echo", echo, methods=["POST"]), Route("/slow", slow), Route("/broken", broken)])
-    protocol = http_protocol(refuse, patience_s=PATIENCE_S)
-    async with served(app, protocol, timeout_keep_alive=30) as port:
+    async with served(app, http_protocol(refuse, BOUNDS), timeout_keep_alive=30) as port:
         yield port
 
 
@@ -63,12 +64,18 @@ async def answer_to(port: int, sent: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"POST", b"POST /echo HTTP/1.1\r\nHost: x\r\n", WHOLE[:-2]], ids=["line", "headers", "body"]
+    ("sent", "told"),
+    [
+        (b"POST", "The request line and headers were not complete after 0.9 seconds."),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\n", "The request line and headers were not complete after 0.9 seconds."),
+        (WHOLE[:-2], "The request was not complete after 0.3 seconds of silence."),
+    ],
+    ids=["line", "headers", "body"],
 )
-async def test_a_request_that_stops_is_answered_and_closed(port: int, sent: bytes) -> None:
+async def test_a_request_that_stops_is_answered_and_closed(port: int, sent: bytes, told: str) -> None:
     head, _, body = (await answer_to(port, sent)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert json.loads(body) == [408, "The request was not complete after 0.3 seconds of silence."]
+    assert json.loads(body) == [408, told]
 
 
 async def test_a_second_request_that_stops_is_answered_too(port: int) -> None:

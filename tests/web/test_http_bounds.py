@@ -1,0 +1,380 @@
+"""What a client may send, how long it may take for it, and what it is told beyond that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tracemalloc
+from collections.abc import AsyncIterator
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from gateway.web.bounds import Bounds
+from gateway.web.http_protocol import http_protocol
+from tests.web.served import served
+
+CHUNKED = b"POST /whole HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+GET = b"GET /whole HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Tells what it got: the names of the headers, and the sizes of the pieces of the body.
+
+    ``/early`` answers before it has read anything, ``/gated`` when it is let.
+    """
+    pieces = []
+    more = scope["path"] != "/early"
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        pieces.append(len(message["body"]))
+        more = message["more_body"]
+    if scope["path"] == "/gated":
+        await scope["state"]["gate"].wait()
+    told = json.dumps([[name.decode() for name, _ in scope["headers"]], pieces]).encode()
+    length = (b"content-length", b"%d" % len(told))
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": told})
+
+
+def refuse(status: int, message: str) -> bytes:
+    return json.dumps([status, message]).encode()
+
+
+@contextlib.asynccontextmanager
+async def serving(bounds: Bounds | None = None, gate: asyncio.Event | None = None) -> AsyncIterator[int]:
+    async def with_gate(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["gate"] = gate
+        await app(scope, receive, send)
+
+    async with served(with_gate, http_protocol(refuse, bounds), timeout_keep_alive=30) as port:
+        yield port
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async with serving() as port:
+        yield port
+
+
+class Client:
+    """A connection that is written to by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @staticmethod
+    async def of(port: int) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def answer(self) -> tuple[int, dict[str, str], object]:
+        """Status, headers and JSON of the next answer."""
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)).decode()
+        status, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await self.reader.readexactly(int(headers["content-length"]))
+        return int(status.split()[1]), headers, json.loads(body)
+
+    async def ended(self) -> bool:
+        """Whether nothing more comes, and the connection ends."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), 20) == b""
+        except ConnectionError:
+            return True
+        finally:
+            self.writer.close()
+
+    async def flood(self, piece: bytes, most: int) -> int:
+        """Send a piece again and again until the connection ends; bytes that were sent."""
+        sent = 0
+        try:
+            while sent < most:
+                self.writer.write(piece)
+                sent += len(piece)
+                await self.writer.drain()
+        except ConnectionError:
+            pass
+        return sent
+
+
+async def exchange(port: int, sent: bytes) -> tuple[int, dict[str, str], object]:
+    client = await Client.of(port)
+    client.writer.write(sent)
+    try:
+        return await client.answer()
+    finally:
+        client.writer.close()
+
+
+TRAILERS = b"".join(b"name-%d: value\r\n" % number for number in range(4000))
+
+
+@pytest.mark.parametrize("path", [b"/whole", b"/early"])
+@pytest.mark.parametrize("piece", [TRAILERS, b"a" * 65536], ids=["lines", "one line"])
+async def test_trailers_take_no_memory(port: int, path: bytes, piece: bytes) -> None:
+    """Also after an early answer, such as 401."""
+    client = await Client.of(port)
+    client.writer.write(CHUNKED.replace(b"/whole", path) + b"0\r\n")
+    if path == b"/early":
+        assert (await client.answer())[0] == 200
+    tracemalloc.start()
+    try:
+        sent = await client.flood(piece, 20_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sent < 20_000_000
+    assert peak < 4_000_000
+    await client.ended()
+
+
+@pytest.mark.parametrize("tail", [b"0\r\nname: ", b"0;name=", b"0" * 9], ids=["trailer", "extension", "size"])
+async def test_what_surrounds_a_body_is_bounded_like_a_head(port: int, tail: bytes) -> None:
+    client = await Client.of(port)
+    client.writer.write(CHUNKED + tail)
+    await exchange(port, GET)  # by then that was read
+    client.writer.write(b"0" * 65537)
+    status, headers, told = await client.answer()
+    assert status == 431
+    assert headers["connection"] == "close"
+    assert told == [
+        431,
+        "The trailers of the request, or the description of a chunk, are larger than 64 KiB, the most that is accepted.",
+    ]
+    assert await client.ended()
+
+
+async def test_trailers_are_dropped(port: int) -> None:
+    client = await Client.of(port)
+    trailers = b"authorization: Bearer stolen\r\nhost: y\r\nexpect: 100-continue\r\n\r\n"
+    client.writer.write(CHUNKED + b"3\r\nabc\r\n0\r\n" + trailers)
+    assert (await client.answer())[2] == [["host", "transfer-encoding"], [3]]
+    client.writer.write(GET)
+    assert (await client.answer())[2] == [["host"], [0]]
+    client.writer.close()
+
+
+async def test_a_large_body_in_many_chunks_is_served(port: int) -> None:
+    body = b"".join(b"%x\r\n%b\r\n" % (size, b"x" * size) for size in [1, 7, 70_000] * 20)
+    status, _, told = await exchange(port, CHUNKED + body + b"0\r\n\r\n")
+    assert status == 200
+    assert isinstance(told, list)
+    assert sum(told[1]) == 20 * 70_008
+
+
+async def test_an_application_gets_a_trickling_body_at_once(port: int) -> None:
+    """Each piece that it gets costs it an object, and a turn."""
+    client = await Client.of(port)
+    client.writer.write(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 300\r\n\r\n")
+    for _ in range(300):
+        client.writer.write(b"x")
+        await asyncio.sleep(0)
+    assert (await client.answer())[2] == [["host", "content-length"], [300]]
+    client.writer.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "A request names its host once, in the header 'Host'; this one does 0 times."),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n",
+            "A request names its host once, in the header 'Host'; this one does 2 times.",
+        ),
+        (
+            b"GET / HTTP/1.0\r\nHost: x\r\nhost: y\r\n\r\n",
+            "A request names its host once, in the header 'Host'; this one does 2 times.",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.",
+        ),
+    ],
+)
+async def test_a_head_that_leaves_open_whom_it_is_for_or_where_it_ends_is_refused(
+    port: int, head: bytes, told: str
+) -> None:
+    status, headers, body = await exchange(port, head)
+    assert (status, body) == (400, [400, told])
+    assert headers["connection"] == "close"
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"identity", b"x"])
+async def test_a_body_without_an_end_is_refused(port: int, coding: bytes) -> None:
+    sent = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: %b\r\n\r\n" % coding
+    assert (await exchange(port, sent))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"GET /whole HTTP/1.0\r\n\r\n", b"GET /whole HTTP/1.1\r\nHost:\r\n\r\n", b"\r\n\r\n" + GET],
+    ids=["HTTP/1.0", "empty host", "empty lines"],
+)
+async def test_a_head_that_is_right_is_served(port: int, head: bytes) -> None:
+    assert (await exchange(port, head))[0] == 200
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize("garbage", [b"\x00\x01\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_what_follows_a_request_does_not_take_its_answer(garbage: bytes, pieces: int) -> None:
+    gate = asyncio.Event()
+    async with serving(gate=gate) as port:
+        client = await Client.of(port)
+        request = GET.replace(b"/whole", b"/gated")
+        if pieces == 1:
+            client.writer.write(request * 3 + garbage)
+        else:
+            client.writer.write(request * 3)
+            await client.writer.drain()
+            client.writer.write(garbage)
+        other = await exchange(port, GET)  # by then the first connection was read
+        gate.set()
+        for _ in range(3):
+            assert (await client.answer())[::2] == other[::2]
+        status, headers, _ = await client.answer()
+        assert status == 400
+        assert headers["connection"] == "close"
+        assert await client.ended()
+
+
+async def test_a_request_whose_body_breaks_does_not_take_the_answers_before_it() -> None:
+    gate = asyncio.Event()
+    async with serving(gate=gate) as port:
+        client = await Client.of(port)
+        client.writer.write(GET.replace(b"/whole", b"/gated") * 2 + CHUNKED + b"no size\r\n")
+        await exchange(port, GET)
+        gate.set()
+        assert [(await client.answer())[0] for _ in range(3)] == [200, 200, 400]
+        assert await client.ended()
+
+
+async def test_a_body_that_breaks_is_told(port: int) -> None:
+    assert (await exchange(port, CHUNKED + b"1\r\na\r\nno size\r\n"))[0] == 400
+
+
+async def test_requests_that_wait_on_a_connection_are_bounded() -> None:
+    gate = asyncio.Event()
+    async with serving(gate=gate) as port:
+        client = await Client.of(port)
+        client.writer.write(GET.replace(b"/whole", b"/gated") + GET * 5000)
+        await exchange(port, GET)
+        gate.set()
+        answers = [await client.answer() for _ in range(65)]
+        assert {status for status, _, _ in answers} == {200}
+        assert "connection" not in answers[-2][1]
+        assert answers[-1][1]["connection"] == "close"  # so that the client asks for the others again
+        assert await client.ended()
+
+
+async def trickle(client: Client, piece: bytes) -> None:
+    """Send a piece again and again, until the connection ends."""
+    with contextlib.suppress(ConnectionError):
+        while not client.reader.at_eof():
+            client.writer.write(piece)
+            await client.writer.drain()
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "told"),
+    [
+        (b"GET /", b"a", "The request line and headers were not complete after 0.4 seconds."),
+        (b"GET / HTTP/1.1\r\n", b"a:b\r\n", "The request line and headers were not complete after 0.4 seconds."),
+        (
+            b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n",
+            b"a",
+            "The request was not complete after 0.5 seconds, and came with fewer than 1000 bytes a second.",
+        ),
+        (
+            CHUNKED,
+            b"1\r\na\r\n",
+            "The request was not complete after 0.5 seconds, and came with fewer than 1000 bytes a second.",
+        ),
+    ],
+    ids=["line", "headers", "body", "chunks"],
+)
+async def test_a_request_that_trickles_is_ended(begin: bytes, piece: bytes, told: str) -> None:
+    async with serving(Bounds(head_s=0.4, body_s=0.5, body_rate=1000, silence_s=9)) as port:
+        client = await Client.of(port)
+        client.writer.write(begin)
+        sending = asyncio.create_task(trickle(client, piece))
+        status, headers, body = await client.answer()
+        assert (status, body) == (408, [408, told])
+        assert headers["connection"] == "close"
+        assert await client.ended()
+        await sending
+
+
+async def test_a_body_that_comes_fast_enough_is_served() -> None:
+    async with serving(Bounds(head_s=0.1, body_s=0.1, body_rate=1000, silence_s=9)) as port:
+        client = await Client.of(port)
+        client.writer.write(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n")
+        for _ in range(20):
+            client.writer.write(b"x" * 1000)
+            await asyncio.sleep(0.02)
+        assert (await client.answer())[0] == 200
+        client.writer.close()
+
+
+@pytest.mark.parametrize("piece", [b"1\r\na\r\n", b"ffff\r\n" + b"a" * 0xFFFF + b"\r\n"], ids=["slowly", "fast"])
+async def test_a_body_without_end_after_an_early_answer_is_ended(piece: bytes) -> None:
+    async with serving(Bounds(head_s=9, body_s=0.3, body_rate=1000)) as port:
+        client = await Client.of(port)
+        client.writer.write(CHUNKED.replace(b"/whole", b"/early"))
+        assert (await client.answer())[0] == 200
+        await trickle(client, piece)
+        assert await client.ended()
+
+
+async def test_empty_lines_do_not_keep_a_connection() -> None:
+    async with served(app, http_protocol(refuse), timeout_keep_alive=0) as port:
+        client = await Client.of(port)
+        client.writer.write(GET)
+        assert (await client.answer())[0] == 200
+        await trickle(client, b"\r\n")
+        assert await client.ended()
+
+
+async def test_connections_are_bounded() -> None:
+    async with serving(Bounds(connections=2)) as port:
+        first, second, third = [await Client.of(port) for _ in range(3)]
+        for client in (first, second):
+            client.writer.write(GET)
+            assert (await client.answer())[0] == 200
+        third.writer.write(GET)
+        status, headers, body = await third.answer()
+        assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
+        assert body == [
+            503,
+            "The gateway has as many connections as it takes (limits.max_connections); try again in a moment.",
+        ]
+        assert await third.ended()
+        first.writer.write(GET)  # those that were there are served on
+        assert (await first.answer())[0] == 200
+        second.writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert (await second.answer())[0] == 200
+        assert await second.ended()
+        assert (await exchange(port, GET))[0] == 200  # and there is room again
+        first.writer.close()
+
+
+async def test_clients_who_are_turned_away_are_bounded_too() -> None:
+    async with serving(Bounds(connections=1)) as port:
+        served_one = await Client.of(port)
+        served_one.writer.write(GET)
+        assert (await served_one.answer())[0] == 200
+        silent = [await Client.of(port) for _ in range(200)]
+        ended = [asyncio.create_task(client.ended()) for client in silent]
+        await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        assert all(await asyncio.gather(*ended))
+        served_one.writer.write(GET)
+        assert (await served_one.answer())[0] == 200
+        served_one.writer.close()
