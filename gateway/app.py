@@ -19,10 +19,11 @@ from starlette.exceptions import HTTPException
 
 from gateway import __version__
 from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
+from gateway.hangups import outlive_hangups
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.document import openapi_document
-from gateway.openai.errors import HANDLED, INVALID, OpenAIError, handle_defect, handle_http, handle_openai
+from gateway.openai.errors import HANDLED, INVALID, SERVER, OpenAIError, handle_defect, handle_http, handle_openai
 from gateway.openai.models.routes import models_router
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
@@ -34,12 +35,14 @@ from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.triton.backend import POLL_S, TritonBackend
 from gateway.triton.options import engine_options
 from gateway.web.access_log import AccessLogMiddleware
+from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
 from gateway.web.api_page import api_page_router
 from gateway.web.auth import AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
+from gateway.web.bounds import Bounds
 from gateway.web.hold import HoldMiddleware
 from gateway.web.http_protocol import http_protocol
-from gateway.web.listening import BACKLOG, listen, repeated
+from gateway.web.listening import BACKLOG, listen, repeated, room_for
 from gateway.web.operations import operations_router
 from gateway.web.request_id import RequestIdMiddleware
 
@@ -168,6 +171,13 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
         )
     else:
         _log.warning("no API keys are set (GATEWAY_API_KEYS): everyone who reaches this gateway may use it")
+    names = names_to_check(settings.server.host, settings.server.allowed_hosts, has_keys=bool(keys))
+    if names:
+        app.add_middleware(
+            AllowedHostsMiddleware,
+            names=names,
+            refuse=lambda message: OpenAIError(403, message, code="host_not_allowed").response(),
+        )
     app.add_middleware(AccessLogMiddleware, metrics=metrics)
     app.add_middleware(RequestIdMiddleware)
 
@@ -189,14 +199,13 @@ def serve(settings: Settings, source: SettingsSource | None = None, share: Share
 
 
 async def _serve(settings: Settings, source: SettingsSource | None, share: Share | None) -> None:
-    # Whenever SIGHUP comes, it is no reason to end; while the application runs it reloads.
-    signal.signal(signal.SIGHUP, lambda *_: None)
+    outlive_hangups()  # while the application runs they reload
     app = create_app(settings, source=source, share=share)
     config = uvicorn.Config(
         app,
         host=settings.server.host,
         port=settings.server.port,
-        http=http_protocol(lambda status, message: OpenAIError(status, message).body()),
+        http=http_protocol(_unread_error, _bounds(settings)),
         ws="none",
         lifespan="off",  # run here instead, so that a ConfigError arrives as one and not as a traceback in the log
         log_config=None,
@@ -212,6 +221,22 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
             signal.signal(number, lambda *_: None)
         server = _Server(config, app.state.registry, settings.server.shutdown_s, share)
         await server.serve(repeated(share.sockets if share else _listen(settings.server)))
+
+
+def _unread_error(status: int, message: str) -> bytes:
+    """What a client is told whose request no part of the application has seen."""
+    if status < 500:
+        return OpenAIError(status, message).body()
+    return OpenAIError(status, message, type=SERVER, code="service_unavailable").body()
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(
+        head_s=settings.timeouts.request_head_s,
+        body_s=settings.timeouts.request_body_s,
+        body_rate=settings.limits.min_body_bytes_per_s,
+        connections=room_for(settings.limits.max_connections),
+    )
 
 
 def _listen(settings: ServerSettings) -> list[socket.socket]:

@@ -15,6 +15,7 @@ from types import TracebackType
 import anyio.to_thread
 
 from gateway.config import ConfigError, Settings, SettingsSource
+from gateway.hangups import EarlyHangup
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -47,6 +48,8 @@ class Reloader:
         if threading.current_thread() is threading.main_thread():  # signals arrive nowhere else
             self._former_handler = signal.getsignal(signal.SIGHUP)
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
+            if isinstance(self._former_handler, EarlyHangup) and self._former_handler.came:
+                self._asked.set()  # the settings may have been read before it came
         return self
 
     async def __aexit__(

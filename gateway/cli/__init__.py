@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from typing import Annotated
+import sys
 
-import typer
-
-from gateway.cli.bench import bench
-from gateway.cli.check import check
-from gateway.cli.down import down
-from gateway.cli.repo import app as repo
-from gateway.cli.serve import serve
-from gateway.cli.up import up
-
-app = typer.Typer(
-    name="gateway",
-    help="OpenAI's API in front of Triton Inference Server and TensorRT-LLM.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(up)
-app.command()(down)
-app.command()(serve)
-app.command()(check)
-app.command()(bench)
-app.add_typer(repo, name="repo")
+from gateway.hangups import outlive_hangups
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"gateway {importlib.metadata.version('triton-openai-gateway')}")
-        raise typer.Exit
+def app() -> None:
+    """Run what the command line says."""
+    if sys.argv[1:2] == ["serve"]:
+        outlive_hangups()  # before the imports, which take a second
+    from gateway.cli.root import app as command_line  # noqa: PLC0415
 
-
-@app.callback()
-def _root(
-    _version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    """OpenAI's API in front of Triton Inference Server and TensorRT-LLM."""
+    command_line(prog_name="gateway")

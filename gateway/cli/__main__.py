@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from gateway.cli import app
 
-app(prog_name="gateway")
+app()

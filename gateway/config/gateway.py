@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from gateway.config.deployment import DeploymentSettings, taken_deployment_names
 from gateway.config.model import ModelSettings
 from gateway.config.section import Seconds, Section, split_commas
 
+_HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
 
 
@@ -22,6 +24,9 @@ class ServerSettings(Section):
         host: address to listen on.
         port: TCP port, 0 for a free one.
         api_keys: bearer keys that open the API; empty leaves it open to everyone who reaches it.
+        allowed_hosts: names, besides its own, by which clients may call a gateway; ``*.example.com`` stands for all
+            names below one, ``*`` alone for every name. Where it is empty, only a gateway without keys that listens on
+            loopback looks at names.
         log_level: least severe level that is logged.
         shutdown_s: seconds that running answers have to end after SIGTERM.
         reload_s: how often a process looks whether the settings file has changed; 0 never, then only SIGHUP reloads.
@@ -30,6 +35,7 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(default=9000, ge=0, le=65535)
     api_keys: tuple[SecretStr, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     shutdown_s: Seconds = Field(default=30.0, ge=0)
     reload_s: Seconds = Field(default=1.0, ge=0)
@@ -42,6 +48,16 @@ class ServerSettings(Section):
         if isinstance(value, str) and value and not keys:
             raise ValueError("holds no key, only commas")
         return keys
+
+    _split_hosts = field_validator("allowed_hosts", mode="before")(split_commas)
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name != "*" and not _HOST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no host name; write it without a scheme, a port or a path")
+        return value
 
     @field_validator("api_keys")
     @classmethod
@@ -56,15 +72,23 @@ class LimitSettings(Section):
 
     Attributes:
         max_body_bytes: largest request body in bytes.
+        max_connections: that are open at a time, in each process; further ones are answered 503.
+        min_body_bytes_per_s: of a body that is still coming after ``timeouts.request_body_s``.
     """
 
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
+    max_connections: int = Field(default=16384, ge=1)
+    min_body_bytes_per_s: int = Field(default=4096, ge=1)
 
 
 class TimeoutSettings(Section):
     """How long things may take, in seconds.
 
     Attributes:
+        request_head_s: from the first byte of a request, or from the connection, to the end of its headers; later is
+            408.
+        request_body_s: from the first byte of a request to its end, besides what ``limits.min_body_bytes_per_s`` adds;
+            later is 408.
         first_token_s: from the request to the engine's first response; later is 504.
         total_s: from the request to the end of the answer.
         headers_s: a stream's response headers go out after this even when the engine has not answered.
@@ -72,6 +96,8 @@ class TimeoutSettings(Section):
         discovery_s: how long a start or a reload waits for Triton before it goes on without it.
     """
 
+    request_head_s: Seconds = Field(default=60.0, gt=0)
+    request_body_s: Seconds = Field(default=60.0, gt=0)
     first_token_s: Seconds = Field(default=300.0, gt=0)
     total_s: Seconds = Field(default=1800.0, gt=0)
     headers_s: Seconds = Field(default=10.0, gt=0)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import resource
 import socket
 from collections.abc import Iterable
 from typing import Any, Final
 
+_log = logging.getLogger(__name__)
+
 BACKLOG: Final = 2048
+_OTHER_FILES: Final = 512  # beside connections: to Tritons, files that are read, clients who are turned away
 _AT_ONCE: Final = 8
 
 
@@ -49,6 +54,23 @@ def repeated(sockets: Iterable[socket.socket]) -> list[socket.socket]:
     for all of them. More than eight would delay the tokens of those who are there.
     """
     return [each if number == 0 else each.dup() for each in sockets for number in range(_AT_ONCE)]
+
+
+def room_for(connections: int) -> int:
+    """Connections that this process may have open at a time, having raised its limit of open files as far as it may.
+
+    Args:
+        connections: that it should be able to have.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft < wanted:
+        soft = min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < wanted:
+        connections = max(soft - _OTHER_FILES, soft // 2)
+        _log.warning("this process may open %d files: it takes %d connections at a time", soft, connections)
+    return connections
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import socket
 import sys
 from collections.abc import Sequence
 
 from gateway.deployment.gateway_process import end_with_supervisor
+from gateway.hangups import outlive_hangups
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -17,8 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     Args:
         arguments: its number, and the file descriptors that it inherits.
     """
-    # Until it reloads by them, hang-ups must not end it.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    outlive_hangups()
     end_with_supervisor()
     parser = argparse.ArgumentParser()
     parser.add_argument("--index", type=int, required=True)

@@ -43,20 +43,25 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             listening = [each.fileno() for each in sockets]
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gateway.workers.worker"),
-                *("--index", str(index), "--control", str(theirs.fileno())),
-                *("--listen", *map(str, listening)),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *listening),
-                # A terminal's Ctrl-C is for the supervisor, which tells the workers.
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    SUPERVISOR_VARIABLE: str(os.getpid()),
-                    "PROMETHEUS_MULTIPROC_DIR": str(metrics),
-                },
-            )
+            # Held back, a hang-up that is passed on to the worker waits until the worker can take it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "gateway.workers.worker"),
+                    *("--index", str(index), "--control", str(theirs.fileno())),
+                    *("--listen", *map(str, listening)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), *listening),
+                    # A terminal's Ctrl-C is for the supervisor, which tells the workers.
+                    start_new_session=True,
+                    env={
+                        **os.environ,
+                        SUPERVISOR_VARIABLE: str(os.getpid()),
+                        "PROMETHEUS_MULTIPROC_DIR": str(metrics),
+                    },
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         reader, writer = await asyncio.open_connection(sock=ours)
         return WorkerProcess(process, reader, writer)
 
