@@ -36,7 +36,9 @@ class GatewayProcess:
         base = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
         if TRANSPORT in os.environ and "GATEWAY_MODEL" in env:
             base[TRANSPORT] = os.environ[TRANSPORT]
-        self._env = base | {"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": str(self.port)} | env
+        # x: the host that requests by hand name.
+        own = {"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": str(self.port), "GATEWAY_ALLOWED_HOSTS": "x"}
+        self._env = base | own | env
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> GatewayProcess:
@@ -50,9 +52,37 @@ class GatewayProcess:
 
     def start(self, *, ready: bool = True, timeout: float = 60.0) -> None:
         """Start it and wait until it answers (``ready``: until its model does)."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen([GATEWAY, "serve"], env=self._env, stdout=log, stderr=log)
+        self.launch()
         self.wait("/health/ready" if ready else "/health/live", 200, timeout)
+
+    def launch(self, most_files: int | None = None) -> None:
+        """Start it and return at once.
+
+        Args:
+            most_files: that it may have open; None leaves that as it is here.
+        """
+        command = [str(GATEWAY), "serve"]
+        if most_files is not None:
+            command = ["sh", "-c", f'ulimit -n {most_files} && exec "$@"', "sh", *command]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
+
+    def answers(self) -> bool:
+        """Whether it takes connections; fails when it has ended."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()[-4000:]
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def maps(self) -> str:
+        """Files and libraries that it has in its memory."""
+        assert self._process is not None
+        return Path(f"/proc/{self._process.pid}/maps").read_text()
+
+    def files(self) -> int:
+        """How many files and connections it has open."""
+        assert self._process is not None
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     def wait(self, path: str, status: int, timeout: float = 60.0) -> httpx.Response:
         """Poll ``path`` until it answers ``status``; fails with the log when the process ends or time runs out."""

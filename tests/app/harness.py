@@ -81,7 +81,7 @@ async def gateway(
             url = await stack.enter_async_context(_server(app))
             transport: httpx.AsyncBaseTransport = httpx.AsyncHTTPTransport()
         else:
-            url = "http://gateway"
+            url = "http://localhost"
             transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, transport=transport, timeout=20))
         yield Gateway(client, engine, backend)

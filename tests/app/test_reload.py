@@ -19,6 +19,7 @@ import yaml
 from gateway.app import create_app
 from gateway.config import ModelSettings, SettingsSource
 from gateway.generation import GenerationRequest
+from gateway.hangups import outlive_hangups
 from tests.app.harness import USER, says
 from tests.app.scripted import Script, ScriptedBackend, ScriptedEngine, Step
 
@@ -89,7 +90,8 @@ async def running(tmp_path: Path, *models: dict[str, Any], script: Script | None
 
     app = create_app(source.load(), make, source)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(base_url="http://g", transport=transport) as client:
+    client = httpx.AsyncClient(base_url="http://localhost", transport=transport)
+    async with app.router.lifespan_context(app), client:
         gateway.client = client
         yield gateway
     assert all(backend.closed for _, backend in gateway.made)
@@ -182,3 +184,14 @@ async def test_sighup(folder: Path, tmp_path: Path) -> None:
         await gateway.chat("a")
         assert gateway.backends("a")[-1]._initial.requests[0].prompt.text == "<Hi>"  # type: ignore[union-attr]
         assert await closed(gateway, "b") == [False]
+
+
+async def test_sighup_before_it_was_up_makes_it_reload_once_it_is(folder: Path, tmp_path: Path) -> None:
+    former = signal.getsignal(signal.SIGHUP)
+    outlive_hangups()
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with running(tmp_path, model("a", folder)) as gateway:
+            await gateway.reloaded(applied=1)
+    finally:
+        signal.signal(signal.SIGHUP, former)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -63,6 +65,55 @@ def test_settings_that_cannot_be_served_end_it_with_one_sentence() -> None:
     (line,) = done.stdout.decode().splitlines()
     assert line.startswith("models[0].tokenizer (GATEWAY_TOKENIZER): ")
     assert b"Traceback" not in done.stderr
+
+
+def test_sighup_does_not_end_it_while_it_starts(process: GatewayProcess) -> None:
+    process.launch()
+    try:
+        until(lambda: "/site-packages/" in process.maps())  # it loads its first libraries
+        while not process.answers():
+            process.signal(signal.SIGHUP)
+        process.wait("/health/live", 200)
+    finally:
+        status = process.stop()
+    assert status == 0
+
+
+def test_connections_are_bounded(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    model = f"{{name: m, triton: {{url: 'localhost:1'}}, tokenizer: '{folder}', max_seq_len: 9}}"
+    file.write_text(f"limits: {{max_connections: 3}}\nmodels: [{model}]\n")
+    with contextlib.ExitStack() as stack:
+        process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
+        process.start(ready=False)
+        stack.callback(process.stop)
+        inside = [stack.enter_context(httpx.Client(base_url=process.url)) for _ in range(3)]
+        for client in inside:
+            assert client.get("/health/live").status_code == 200
+        refused = httpx.get(f"{process.url}/health/live")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        error = refused.json()["error"]
+        assert (error["type"], error["param"], error["code"]) == ("server_error", None, "service_unavailable")
+        assert inside[0].get("/health/live").status_code == 200
+        inside[1].close()
+        process.wait("/health/live", 200)
+    warnings = [line["message"] for line in map(json.loads, process.log_lines()) if line["level"] == "WARNING"]
+    assert "3 connections are open, further ones are answered 503" in warnings
+
+
+def test_a_process_that_may_open_few_files_takes_fewer_connections(process: GatewayProcess) -> None:
+    process.launch(most_files=600)
+    try:
+        process.wait("/health/live", 200)
+        with contextlib.ExitStack() as stack:
+            for _ in range(700):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", process.port)))
+            assert connection.fileno() > 700
+            assert process.files() < 500
+        process.wait("/health/live", 200)
+    finally:
+        process.stop()
+    assert any("this process may open 600 files: it takes 300 connections" in line for line in process.log_lines())
 
 
 def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 from pathlib import Path
@@ -405,6 +406,31 @@ async def test_content_types(folder: Path, content_type: str | None, status: int
         assert answer.status_code == status
         if status != 200:
             assert answer.json()["error"]["code"] == "unsupported_content_type"
+
+
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("br, gzip", 415), ("identity", 200), ("", 200)])
+async def test_compressed_bodies(folder: Path, coding: str, status: int) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/chat/completions", json=GOOD, headers={"content-encoding": coding})
+        assert answer.status_code == status
+        if status != 200:
+            error = answer.json()["error"]
+            assert (error["code"], answer.headers["accept-encoding"]) == ("unsupported_content_encoding", "identity")
+            assert error["message"] == (
+                f"Unsupported content encoding {coding!r}: send the body as it is, without 'Content-Encoding'."
+            )
+
+
+async def test_a_byte_order_mark_is_passed_over(folder: Path) -> None:
+    headers = {"content-type": "application/json"}
+    mark = codecs.BOM_UTF8
+    async with gateway(folder) as running:
+        body = json.dumps(GOOD).encode()
+        answer = await running.client.post("/v1/chat/completions", content=mark + body, headers=headers)
+        assert answer.status_code == 200
+        for content in (mark, mark + mark + body, codecs.BOM_UTF16 + body):
+            answer = await running.client.post("/v1/chat/completions", content=content, headers=headers)
+            assert answer.status_code == 400
 
 
 async def test_an_empty_body(folder: Path) -> None:

@@ -143,7 +143,7 @@ async def test_one_of_several_models_must_be_named(folder: Path) -> None:
     app = create_app(settings, backend_factory=lambda _: ScriptedBackend(None))
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(base_url="http://gateway", transport=httpx.ASGITransport(app=app)) as client,
+        httpx.AsyncClient(base_url="http://localhost", transport=httpx.ASGITransport(app=app)) as client,
     ):
         answer = await client.post("/tokenize", json={"prompt": "a"})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")

@@ -106,6 +106,21 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert answered() == {6 + sum(outcomes)}
 
 
+def test_sighup_ends_no_worker_while_it_starts(file: Path, tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(COUNT))
+    gateway.launch()
+    try:
+        until(lambda: len(worker_pids(gateway)) == COUNT)
+        begun = worker_pids(gateway)
+        while not all("/site-packages/" in Path(f"/proc/{pid}/maps").read_text() for pid in begun):
+            gateway.signal(signal.SIGHUP)  # until all of them load their first libraries
+        gateway.wait("/health/ready", 200)
+        assert worker_pids(gateway) == begun
+    finally:
+        assert gateway.stop() == 0
+    assert not [line for line in gateway.log_lines() if "replaced" in line]
+
+
 def test_a_reload_reaches_every_worker(shared: GatewayProcess, file: Path) -> None:
     gateway = shared
     text = file.read_text()

@@ -1,0 +1,132 @@
+"""Web pages of other sites, which can have a browser send requests to a gateway on the same machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import Settings
+from gateway.web.allowed_hosts import is_loopback
+from tests.app.harness import USER, gateway
+from tests.app.scripted import MODEL
+
+CHAT = "/v1/chat/completions"
+BODY = json.dumps({"model": MODEL, "messages": USER}).encode()
+REBOUND = "page.example:9000"
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/tokenize", "/detokenize", f"{CHAT}/render"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://page.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": "https://page.example", "content-type": ""},
+        {"origin": "https://page.example", "content-type": "text/plain"},
+        {"origin": "https://page.example", "content-type": "text/plain; application/json"},
+        {"origin": "https://page.example", "content-type": "application/x-www-form-urlencoded"},
+        {"origin": "https://page.example", "content-type": "multipart/form-data; boundary=application/json"},
+    ],
+)
+async def test_what_a_page_sends_without_asking_is_refused(folder: Path, path: str, headers: dict[str, str]) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post(path, content=BODY, headers=headers)
+        assert answer.status_code == 415
+        assert answer.json()["error"]["code"] == "unsupported_content_type"
+        assert running.engine.requests == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},  # curl --data-binary with an empty content type, and many scripts
+        {"sec-fetch-site": "none"},
+        {"origin": "https://page.example", "content-type": "application/json"},  # only after asking (CORS)
+        {"sec-fetch-site": "cross-site", "content-type": "application/json"},
+    ],
+)
+async def test_what_no_page_sends_without_asking_is_served(folder: Path, headers: dict[str, str]) -> None:
+    async with gateway(folder) as running:
+        assert (await running.client.post(CHAT, content=BODY, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LocalHost:9000",
+        "localhost.",
+        "app.localhost:9000",
+        "127.0.0.1:9000",
+        "127.9.9.9",
+        "[::1]:9000",
+        "192.168.0.7:9000",
+        "host.docker.internal:9000",
+        "",
+    ],
+)
+async def test_own_names_and_addresses_are_answered(folder: Path, host: str) -> None:
+    async with gateway(folder) as running:
+        assert (await running.client.get("/v1/models", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", [REBOUND, "localhost.page.example", "xlocalhost", "127.0.0.1.page.example", "[page]"])
+@pytest.mark.parametrize("path", ["/v1/models", CHAT, "/health/ready", "/metrics", "/docs", "/none"])
+async def test_a_name_that_may_be_anybodys_is_refused(folder: Path, path: str, host: str) -> None:
+    async with gateway(folder) as running:
+        method = "POST" if path == CHAT else "GET"
+        answer = await running.client.request(method, path, content=BODY, headers={"host": host})
+        assert answer.status_code == 403
+        error: dict[str, Any] = answer.json()["error"]
+        assert (error["type"], error["code"]) == ("invalid_request_error", "host_not_allowed")
+        assert "server.allowed_hosts" in error["message"]
+        assert answer.headers["x-request-id"]
+        assert running.engine.requests == []
+
+
+@pytest.mark.parametrize(
+    ("server", "host", "status"),
+    [
+        ({"host": "0.0.0.0"}, REBOUND, 200),
+        ({"host": ""}, REBOUND, 200),
+        ({"host": "::"}, REBOUND, 200),
+        ({"host": "localhost"}, REBOUND, 403),
+        ({"host": "::1"}, REBOUND, 403),
+        ({"host": "127.0.0.5"}, REBOUND, 403),
+        ({"allowed_hosts": ["page.example"]}, REBOUND, 200),
+        ({"allowed_hosts": "PAGE.example, other.example"}, REBOUND, 200),
+        ({"allowed_hosts": ["page.example"]}, "sub.page.example", 403),
+        ({"allowed_hosts": ["page.example"]}, "localhost", 200),
+        ({"allowed_hosts": ["*.page.example"]}, "sub.page.example", 200),
+        ({"allowed_hosts": ["*.page.example"]}, "page.example", 403),
+        ({"allowed_hosts": ["*"]}, REBOUND, 200),
+        ({"host": "0.0.0.0", "allowed_hosts": ["page.example"]}, "other.example", 403),
+        ({"api_keys": ["k"]}, REBOUND, 200),
+        ({"api_keys": ["k"], "allowed_hosts": ["other.example"]}, REBOUND, 403),
+    ],
+)
+async def test_where_names_are_looked_at_is_the_operators_choice(
+    folder: Path, server: dict[str, Any], host: str, status: int
+) -> None:
+    async with gateway(folder, server=server) as running:
+        answer = await running.client.get("/v1/models", headers={"host": host, "authorization": "Bearer k"})
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    "name", ["https://page.example", "page.example:9000", "page.example/v1", "a b", "", "*.", "a.*"]
+)
+def test_what_is_no_name_is_refused_in_the_settings(name: str) -> None:
+    models = [{"name": "m", "triton": {"url": "127.0.0.1:1"}}]
+    with pytest.raises(ValueError, match="is no host name"):
+        Settings.model_validate({"server": {"allowed_hosts": [name]}, "models": models})
+
+
+def test_loopback_is_what_only_this_machine_reaches() -> None:
+    assert is_loopback("localhost")
+    assert not is_loopback("192.0.2.1")
+    assert not is_loopback("a" * 70)  # cannot be a name
