@@ -100,13 +100,14 @@ class _BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None  # one for the connection: it looks now and then what is overdue
     _status, _message = 400, "The request is not valid HTTP/1.1."
     _last_words: bytes | None = None  # what the connection ends with, after the answers before it; nothing is read then
+    _said = False  # those words
     _ends = False  # with the next answer, or after a moment without one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._joining = JoiningTransport(transport)
         self._departure = Departure()
         super().connection_made(cast("asyncio.Transport", self._joining))
-        if len(self.connections) > self._bounds.connections:
+        if len(self.connections) - len(self._crowd.told) > self._bounds.connections:
             self._turn_away()
         else:
             self._begun = self.loop.time()
@@ -234,6 +235,8 @@ class _BoundedProtocol(HttpToolsProtocol):
             elif self.cycle.response_started:
                 self.transport.close()
             else:
+                self.cycle.disconnected = True  # to the application, which waits for the rest, it is as good as gone
+                self.cycle.message_event.set()
                 self._say_last_words()
         elif not self._open:
             self._say_last_words()
@@ -247,17 +250,29 @@ class _BoundedProtocol(HttpToolsProtocol):
         return head.encode() + body
 
     def _say_last_words(self) -> None:
-        self.transport.write(self._last_words or b"")
-        self.transport.close()
+        """Write them, and close the connection when its client has had the time to read them.
+
+        A client that is still sending would have the connection reset under it, and lose what it has not read.
+        """
+        if self._last_words is None or self._said:
+            return
+        self._said = True
+        if self._last_words:
+            self.transport.write(self._last_words)
+            self.transport.write_eof()
+        self.flow.pause_reading()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(_LINGER_S if self._last_words else 0, self.transport.close)
 
     def _turn_away(self) -> None:
         """Tell a client that there are too many, once it has sent something: before that some do not listen."""
-        self.connections.discard(self)
         now = self.loop.time()
         if now - self._crowd.warned > _WARN_S:
             self._crowd.warned = now
             _log.warning("%d connections are open, further ones are answered 503", self._bounds.connections)
         if len(self._crowd.told) >= _TOLD:
+            self.connections.discard(self)
             self._joining.transport.abort()
             return
         self._crowd.told.add(self)
