@@ -312,7 +312,7 @@ async def test_a_request_that_trickles_is_ended(begin: bytes, piece: bytes, told
 
 
 async def test_a_body_that_comes_fast_enough_is_served() -> None:
-    async with serving(Bounds(head_s=0.1, body_s=0.1, body_rate=1000, silence_s=9)) as port:
+    async with serving(Bounds(head_s=9, body_s=0.1, body_rate=1000, silence_s=9)) as port:
         client = await Client.of(port)
         client.writer.write(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n")
         for _ in range(20):
