@@ -35,6 +35,8 @@ class Turn:
         tools: those that may be called in this turn; named and allowed choices are already applied.
         choice: whether calls are forbidden, possible or demanded. A named choice is ``required`` with one tool.
         parallel: whether more than one call may be made.
+        single: whether the answer is one call and ends with it, as where a function is chosen by its name; then
+            ``parallel`` is off.
         response: structure wanted of the content; None: free text.
         guide_types: the kinds of guide that the engine takes; empty: no guided decoding.
     """
@@ -42,6 +44,7 @@ class Turn:
     tools: tuple[Tool, ...] = ()
     choice: Literal["none", "auto", "required"] = "none"
     parallel: bool = True
+    single: bool = False
     response: Guide | None = None
     guide_types: frozenset[str] = frozenset()
 

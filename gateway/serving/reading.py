@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import deque
 
 from gateway.families import CallArguments, CallStart, Content, Event, Parser, Reasoning
+from gateway.families.json_scanner import JsonScanner
 from gateway.generation import StopMatcher
 
+_WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
 _NEAR = 256  # how far arguments are looked for: a family may write them in another form than the model did
 
 
@@ -18,19 +20,23 @@ class AnswerReader:
     """A ``Reader`` for the assembler, and the place to take events from.
 
     Attributes:
-        matched: what ended the answer: a stop string in its content, or a text of ``end_at``.
+        matched: what ended the answer: a stop string in its content, or a text of ``end_at``; empty where it was to be
+            one call and that is whole.
         position: characters of the model's text before it.
         end: characters of the model's text up to and including it.
         reasoning_tokens: tokens so far whose text, or a part of it, is reasoning; None where tokens are not known.
     """
 
-    def __init__(self, parser: Parser, stops: tuple[str, ...] = (), *, include_stop: bool = False) -> None:
+    def __init__(
+        self, parser: Parser, stops: tuple[str, ...] = (), *, include_stop: bool = False, one_call: bool = False
+    ) -> None:
         """Read one answer.
 
         Args:
             parser: a fresh one.
             stops: stop strings.
             include_stop: whether the stop string that ended the answer is part of its content.
+            one_call: whether the answer ends with its first whole call.
         """
         self.matched: str | None = None
         self.position = 0
@@ -39,6 +45,7 @@ class AnswerReader:
         self._parser = parser
         self._stops = stops
         self._include_stop = include_stop
+        self._call_scanner = JsonScanner() if one_call else None
         self._search = _ContentSearch(stops)
         self._ends: StopMatcher | None = None
         self._events: list[Event] = []
@@ -63,10 +70,20 @@ class AnswerReader:
         if self._closed:
             return
         self._closed = True
-        if self.matched is None or self.matched not in self._stops:
+        if not self._ended:
             self._say(self._parser.finish(cut=cut), search=True)
-        if self.matched is None or self.matched not in self._stops:
+        if not self._ended:
             self._content(self._search.flush())
+
+    @property
+    def _ended(self) -> bool:
+        """Whether nothing that the parser may still say belongs to the answer."""
+        return self._has_call or (self.matched is not None and self.matched in self._stops)
+
+    @property
+    def _has_call(self) -> bool:
+        """Whether the answer was to be one call, and that is whole."""
+        return self._call_scanner is not None and self._call_scanner.complete
 
     def push(self, text: str) -> str:
         """Take more text; returns what of it is certain not to belong to a stop."""
@@ -106,13 +123,15 @@ class AnswerReader:
         self._raw += text
         self._say(self._parser.feed(text), search=search)
         whole = self._base + len(self._raw)
+        if self._has_call and search and self.matched is None:
+            self.matched, self.position, self.end = _WHOLE_CALL, whole, whole
         if self.matched is not None:
             return self._pass(self.end if self._include_stop else self.position)
         return self._pass(min(whole, self._search.held_from(whole)))
 
     def _say(self, events: list[Event], *, search: bool) -> None:
         for event in events:
-            if self.matched is not None and self.matched in self._stops:
+            if self._ended:
                 return
             if isinstance(event, Content):
                 start = self._locate(event.text, len(self._raw))
@@ -134,6 +153,8 @@ class AnswerReader:
             self._search = _ContentSearch(self._stops)
         else:
             self._locate(event.text, len(event.text) + _NEAR)
+            if self._call_scanner is not None:
+                self._call_scanner.scan(event.text, 0)
         self._events.append(event)
 
     def _content(self, text: str) -> None:

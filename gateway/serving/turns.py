@@ -53,7 +53,11 @@ class PreparedTurn:
     def reader(self, options: Options) -> AnswerReader:
         """A reader for one of its answers."""
         parser = self.family.parser(self.turn, self.preparation, self.prompt, eager=self.eager)
-        return AnswerReader(parser, options.stop, include_stop=options.include_stop_str_in_output)
+        # A guide ends such an answer by itself.
+        one_call = self.turn.single and not self.preparation.guided
+        return AnswerReader(
+            parser, options.stop, include_stop=options.include_stop_str_in_output, one_call=one_call
+        )
 
 
 def prepare(turn: Turn, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:

@@ -93,9 +93,11 @@ def test_required_calls_one_of_the_tools_of_a_real_model(client: OpenAI) -> None
 def test_named_calls_that_one(tiny: OpenAI, name: str) -> None:
     choice: Any = {"type": "function", "function": {"name": name}}
     asked: dict[str, Any] = {
-        "model": TINY, "messages": MESSAGES, "tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False,
-        "seed": 3, "max_tokens": 400,
+        "model": TINY, "messages": MESSAGES, "tools": TOOLS, "tool_choice": choice, "seed": 3, "max_tokens": 400,
     }  # fmt: skip
+    for other in tiny.chat.completions.create(n=8, temperature=2, **asked).choices:
+        assert len(other.message.tool_calls or []) == 1  # not one after the other until the limit
+        assert other.finish_reason == "stop"
     whole = tiny.chat.completions.create(**asked).choices[0]
     assert whole.finish_reason == "stop"  # as OpenAI has it where a function is named
     (call,) = whole.message.tool_calls or []

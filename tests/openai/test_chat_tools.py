@@ -115,6 +115,7 @@ async def test_a_demanded_call_is_guided(shows: Path, choice: Any, names: list[s
         items = schema["items"].get("anyOf", [schema["items"]])
         assert [item["properties"]["name"] for item in items] == [{"const": name} for name in names]
         assert all(item["properties"]["arguments"] == CITY for item in items)
+        assert schema.get("maxItems") == (1 if finish == "stop" else None)
         chunks = await streamed(running, tools=TOOLS, tool_choice=choice)
         found = accumulated(chunks)
         assert found["content"] is None
@@ -203,6 +204,9 @@ async def test_the_old_form(shows: Path) -> None:
     named = says(shows, guided_text(("time", {"city": "Rome"})))
     async with gateway(shows, named, features=GUIDED, max_seq_len=4096) as running:
         choice = (await whole(running, functions=functions, function_call={"name": "time"})).choices[0]
+        guide = running.engine.requests[-1].guide
+        assert guide is not None
+        assert json.loads(guide.text)["maxItems"] == 1
         assert choice.finish_reason == "stop"
         assert choice.message.function_call is not None
         assert choice.message.function_call.name == "time"
@@ -336,6 +340,61 @@ async def test_a_demand_without_guidance(shows: Path) -> None:
         assert choice.finish_reason == "tool_calls"
     async with gateway(shows, says(shows, "No."), features=UNGUIDED, **validate) as running:
         answer = await running.chat(tools=TOOLS, tool_choice="required")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "invalid_model_output")
+
+
+NAMED: list[dict[str, Any]] = [
+    {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}, "parallel_tool_calls": True},
+    {"functions": [each["function"] for each in TOOLS], "function_call": {"name": "time"}},
+]
+
+
+@pytest.mark.parametrize("asked", NAMED, ids=["tool_choice", "function_call"])
+@pytest.mark.parametrize("eager", [False, True], ids=["held", "eager"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_named_function_is_called_once_where_nothing_guides(
+    shows: Path, asked: dict[str, Any], *, eager: bool, stream: bool
+) -> None:
+    call = call_text("time", ROME)
+    shown = f"Now.{call}"[: len("Now.") + call.index("}}") + (1 if eager else 2)]  # the arguments are whole, or the call
+    ids = ByteIds(shows).of(f"Now.{call}\n{call}\nDone.")
+
+    def script(request: GenerationRequest) -> list[Any]:
+        """Two calls and more, and no end: only the gateway can end it."""
+        return [*(EngineChunk(ids=[index], logprobs=[-0.5]) for index in ids), asyncio.Event()]
+
+    settings: dict[str, Any] = {
+        "structured_output_without_guidance": "validate",
+        "tool_call_streaming": "eager" if eager else "whole",
+        "max_seq_len": 4096,
+    }
+    async with gateway(shows, script, features=UNGUIDED, **settings) as running:
+        body = {**asked, "n": 2, "logprobs": True, "max_tokens": 500, "stream": stream}
+        answer = await asyncio.wait_for(
+            running.chat(**body, **({"stream_options": {"include_usage": True}} if stream else {})), 60
+        )
+        assert answer.status_code == 200, answer.text
+        events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        answers = events if stream else [answer.json()]
+        assert answers[-1]["usage"]["completion_tokens"] == 2 * len(shown)
+        for index in range(2):
+            choices = [choice for each in answers for choice in each["choices"] if choice["index"] == index]
+            parts = [choice.get("delta") or choice.get("message") or {} for choice in choices]
+            functions = [part["function_call"] for part in parts if part.get("function_call")]
+            functions += [each["function"] for part in parts for each in part.get("tool_calls") or []]
+            assert [each["name"] for each in functions if each.get("name")] == ["time"]
+            assert "".join(each["arguments"] for each in functions) == ROME
+            assert "".join(part.get("content") or "" for part in parts) == "Now."
+            assert [choice["finish_reason"] for choice in choices if choice["finish_reason"]] == ["stop"]
+            entries = [each for choice in choices for each in (choice.get("logprobs") or {}).get("content") or []]
+            assert "".join(each["token"] for each in entries) == shown
+        assert len(running.engine.closed_early) == 2
+
+
+async def test_a_named_function_that_is_not_called_is_an_error(shows: Path) -> None:
+    validate = {"structured_output_without_guidance": "validate", "max_seq_len": 4096}
+    async with gateway(shows, says(shows, call_text("weather", ROME)), features=UNGUIDED, **validate) as running:
+        answer = await running.chat(max_tokens=500, **NAMED[0])
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "invalid_model_output")
 
 

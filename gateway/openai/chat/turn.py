@@ -131,7 +131,8 @@ def chat_turn(request: ChatCompletionRequest, model: ServedModel) -> ChatTurn | 
     turn = Turn(
         tools=_tools(offers, features, structured=form.guide is not None),
         choice=choice,
-        parallel=request.parallel_tool_calls and not offers.old,
+        parallel=request.parallel_tool_calls and not (offers.old or offers.named),
+        single=offers.named,
         response=form.guide,
         guide_types=features.guide_types,
     )
