@@ -63,6 +63,8 @@ class DeepseekParser(MarkedCallsParser):
         if fenced:
             yield from source.literal("json")
         yield from source.space()
+        if (yield from source.peek()) in {"{", '"'}:
+            self.end_header()
         if not (yield from read_arguments(source, call)) or not call.complete():
             return False
         if fenced:

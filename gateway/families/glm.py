@@ -11,19 +11,15 @@ https://huggingface.co/zai-org/GLM-4.5, https://huggingface.co/zai-org/GLM-4.6 a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from gateway.families.base import BaseFamily
 from gateway.families.emitter import Call
 from gateway.families.family import Parser, Turn
-from gateway.families.json_calls import dumps
 from gateway.families.markers import Markers
 from gateway.families.natively import read_name
 from gateway.families.parsing import FamilyParser
 from gateway.families.source import Steps
 from gateway.families.thinking import ThinkTags
-from gateway.families.typed_values import is_text, typed_json
+from gateway.families.typed_values import BareArguments
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -34,7 +30,7 @@ VALUE_END = "</arg_value>"
 TAGS = ThinkTags(instead=(OPEN,))
 MARKERS = Markers(OPEN, CLOSE, KEY, KEY_END, VALUE, VALUE_END, TAGS.open, TAGS.close)
 _KEY_OR_END = Markers(KEY, CLOSE)
-_VALUE_ENDS = Markers(VALUE_END)
+_VALUE_ENDS = Markers(VALUE_END, VALUE)  # the beginning of another value: this one was never closed
 
 
 class GlmParser(FamilyParser):
@@ -61,47 +57,37 @@ class GlmParser(FamilyParser):
         return call.started
 
     def _call(self, call: Call) -> Steps[bool]:
+        self.begin_header()
         yield from self.source.space()
         name = yield from read_name(self.source)
         yield from self.source.space()
         marker = yield from self.source.choice(_KEY_OR_END)
         if marker is None or not call.named(name):
             return False
-        call.arguments("{")
-        separator = ""
+        self.end_header()
+        arguments = BareArguments(call, self._parameters[name])
         while marker == KEY:
-            call.arguments(separator)
-            if not (yield from self._argument(call, self._parameters[name])):
+            if not (yield from self._argument(arguments)):
                 return False
-            separator = ", "
             yield from self.source.space()
             marker = yield from self.source.choice(_KEY_OR_END)
         if marker == CLOSE:
-            call.arguments("}")
+            arguments.end()
         return marker == CLOSE
 
-    def _argument(self, call: Call, parameters: Mapping[str, Any] | None) -> Steps[bool]:
-        """Read a key and its value; a value that is surely a string is passed on while it arrives."""
+    def _argument(self, arguments: BareArguments) -> Steps[bool]:
+        """Read a key and its value."""
         pieces: list[str] = []
         marker = yield from self.source.until(MARKERS, pieces.append)
         yield from self.source.space()
         if marker != KEY_END or not (yield from self.source.literal(VALUE)):
             return False
-        key = "".join(pieces).strip()
-        call.arguments(dumps(key) + ": ")
-        if is_text(parameters, key):
-            call.arguments('"')
-            closed = yield from self.source.until(_VALUE_ENDS, lambda text: call.arguments(dumps(text)[1:-1]))
-            if closed:
-                call.arguments('"')
-            return closed is not None
-        pieces = []
-        closed = yield from self.source.until(_VALUE_ENDS, pieces.append)
-        text = "".join(pieces)
-        self.source.examined += len(text)
-        if closed:
-            call.arguments(typed_json(parameters, key, text))
-        return closed is not None
+        if not arguments.begin("".join(pieces).strip()):
+            return False
+        if (yield from self.source.until(_VALUE_ENDS, arguments.more)) != VALUE_END:
+            return False
+        self.source.examined += arguments.close()
+        return True
 
 
 class GlmFamily(BaseFamily):

@@ -67,6 +67,8 @@ class GraniteParser(FamilyParser):
             yield from source.space()
             if (yield from source.literal(ANSWER)):
                 self.markers = _TAGGED_ANSWER[self.turn.calls]
+            else:
+                source.cut_in(ANSWER)
         else:
             self.emitter.content(space)
 

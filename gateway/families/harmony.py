@@ -30,7 +30,8 @@ RETURN = "<|return|>"
 MARKERS = Markers(START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN)
 FUNCTIONS = "functions."
 _NAMES = ("analysis", "commentary", "final")
-_BEGINNINGS = Markers(START, CHANNEL, "to=")
+_RECIPIENT_FOLLOWS = "to="
+_BEGINNINGS = Markers(START, CHANNEL, _RECIPIENT_FOLLOWS)
 _CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*([a-z]*)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
@@ -78,7 +79,8 @@ class HarmonyParser(FamilyParser):
             space = yield from self.source.space()
             marker = yield from self.source.choice(_BEGINNINGS)
             if marker is None:
-                self.emitter.content(space)
+                if not self.source.cut_in(_RECIPIENT_FOLLOWS):
+                    self.emitter.content(space)
             else:
                 marker = yield from self._message("" if marker == START else marker, call)
         else:
@@ -103,12 +105,13 @@ class HarmonyParser(FamilyParser):
             return (yield from self._body(header, call))
         # A header that was cut off is no text; anything else that a model writes here may be all there is.
         words = header.replace(CHANNEL, " ").split()
-        if not all(word == "assistant" or any(name.startswith(word) for name in _NAMES) for word in words):
+        if not (self.source.cut and marker is None or all(map(_of_header, words))):
             self.broken(call)
         return marker
 
     def _body(self, header: str, call: Call) -> Steps[str | None]:
-        """Read a message to its end; returns the marker there."""
+        """Read a message to its end; returns the marker there. Of a call that is none, the arguments are content."""
+        self.source.record()
         recipient = _RECIPIENT.search(header)
         if recipient and recipient[1] not in {"assistant", "user"}:
             if not (yield from self._call(call, recipient[1].removeprefix(FUNCTIONS))):
@@ -135,3 +138,8 @@ class HarmonyParser(FamilyParser):
             marker = yield from self.source.until(MARKERS, emit)
             if marker not in {CONSTRAIN, MESSAGE}:
                 return marker
+
+
+def _of_header(word: str) -> bool:
+    """Whether a word belongs to a header without a message: a role, a recipient, a channel or the beginning of one."""
+    return word == "assistant" or word.startswith(_RECIPIENT_FOLLOWS) or any(each.startswith(word) for each in _NAMES)

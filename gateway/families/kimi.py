@@ -39,7 +39,10 @@ class KimiParser(MarkedCallsParser):
         call_id = yield from source.run(NAME_CHARACTERS + ":", LONGEST_NAME)
         yield from source.space()
         name = call_id.rpartition(":")[0].removeprefix("functions.")
-        if not (yield from source.literal(ARGUMENTS)) or not call.named(name, call_id):
+        if not (yield from source.literal(ARGUMENTS)):
+            return False
+        self.end_header()
+        if not call.named(name, call_id):
             return False
         yield from source.space()
         return (yield from read_arguments(source, call)) and call.complete()

@@ -75,6 +75,15 @@ class Markers:
             node = node.fallback
         return self.root
 
+    def cut_off(self, text: str) -> str:
+        """A text that the token limit has cut, without the beginning of a marker at its end.
+
+        One character alone says nothing, nor does the beginning of a word: both stay.
+        """
+        begun = (marker[:length] for marker in self.texts for length in range(2, len(marker)) if not marker[0].isalpha())
+        longest = max((len(beginning) for beginning in begun if text.endswith(beginning)), default=0)
+        return text[: len(text) - longest]
+
     def step(self, node: Node, character: str) -> Node:
         """The state after one more character."""
         return node.follow.get(character) or self._longest_suffix(node.fallback, character)

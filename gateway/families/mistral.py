@@ -65,6 +65,7 @@ class MistralParser(FamilyParser):
     def _call(self, call: Call) -> Steps[bool]:
         """One call of the newer generation."""
         source = self.source
+        self.begin_header()
         name = yield from read_name(source)
         yield from source.space()
         call_id = None
@@ -75,6 +76,8 @@ class MistralParser(FamilyParser):
             return False
         yield from source.literal(ARGUMENTS)
         yield from source.space()
+        if (yield from source.peek()) in {"{", '"'}:
+            self.end_header()
         return (yield from read_arguments(source, call)) and call.complete()
 
 

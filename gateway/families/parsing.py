@@ -39,6 +39,7 @@ class FamilyParser(ABC):
         self.emitter = Emitter(turn, eager=eager)
         self.markers = markers or _NOTHING
         self.say_prose = self.emitter.content
+        self._header: int | None = 0
         self._steps = self._whole()
         next(self._steps, None)
 
@@ -94,7 +95,8 @@ class FamilyParser(ABC):
         if not opened:
             space = yield from self.source.space()
             if not (yield from self.source.literal(tags.open)):
-                self.emitter.content(space)
+                if not self.source.cut_in(tags.open):
+                    self.emitter.content(space)
                 return None
         found: str | None = None
         while (marker := (yield from self.source.until(self._inside(tags), self.emitter.reasoning))) is not None:
@@ -119,17 +121,33 @@ class FamilyParser(ABC):
     def begin_call(self) -> Call:
         """A call may begin here: what is read from now on can still become content, by ``broken``."""
         self.source.record()
+        self._header = 0
         return self.emitter.begin_call()
+
+    def begin_header(self) -> None:
+        """What is read of the call from here on is the format's, up to ``end_header``: no text for anyone."""
+        self._header = None
+
+    def end_header(self) -> None:
+        """The header of the call has been read."""
+        self._header = self.source.recorded_length
 
     def broken(self, call: Call) -> None:
         """What was read since ``begin_call`` is no call: it is content (inside reasoning: reasoning).
 
-        A call that has been said already stays as it is; nothing is said twice.
+        Of a call that the token limit has cut, the header is not shown, nor a marker that was cut itself. A call that
+        has been said already stays as it is; nothing is said twice.
         """
         raw = self.source.recorded()
         if not call.started:
             self.source.examined += len(raw)
-            self.say_prose(without(raw, self.markers.texts))
+            self.say_prose(self.without_format(raw))
+
+    def without_format(self, raw: str) -> str:
+        """The text of a broken call without what only belongs to the format."""
+        if self.source.cut:
+            raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
+        return without(raw, self.markers.texts)
 
     def _whole(self) -> Steps[None]:
         yield from self.run()
@@ -164,12 +182,16 @@ class MarkedCallsParser(FamilyParser):
         yield from self.think(self._tags, opened=self._opened)
         while (yield from self.content_until(self.opening)):
             call = self.begin_call()
+            self.begin_header()
             if not (yield from self.read_call(call)):
                 self.broken(call)
 
     @abstractmethod
     def read_call(self, call: Call) -> Steps[bool]:
-        """Read what follows the marker; whether it is a whole call of a known tool."""
+        """Read what follows the marker; whether it is a whole call of a known tool.
+
+        It says by ``end_header`` where the arguments begin.
+        """
 
 
 class ContentParser(FamilyParser):

@@ -14,45 +14,50 @@ https://huggingface.co/Qwen/Qwen3.5-35B-A3B. Models may leave ``<tool_call>`` ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
 
 from gateway.families.bare_values import bare_values
 from gateway.families.base import BaseFamily
 from gateway.families.emitter import Call
 from gateway.families.family import Parser, Tool, Turn
-from gateway.families.json_calls import dumps
 from gateway.families.markers import Markers
-from gateway.families.natively import read_name
+from gateway.families.natively import LONGEST_NAME, NAME_CHARACTERS, read_name
 from gateway.families.parsing import FamilyParser
 from gateway.families.source import Steps
 from gateway.families.structural import Format, constant, sequence, tag, triggered
 from gateway.families.thinking import ThinkTags
-from gateway.families.typed_values import is_text, typed_json
+from gateway.families.typed_values import BareArguments
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
 _FUNCTION = "<function="
 _PARAMETER = "<parameter="
-_VALUE_END = Markers("</parameter>")
+_VALUE_CLOSE = "</parameter>"
+_VALUE_END = Markers(_VALUE_CLOSE, _PARAMETER)
 _KEY_END = Markers(">", "<", "\n")
 _NEXT = Markers(_PARAMETER, "</function>", CLOSE)
+_TAGS = Markers(_VALUE_CLOSE, "</function>", _PARAMETER, _FUNCTION)
+_TAG = re.compile(r"<(?:function|parameter)=[^<>\n]*(?:>|\Z)|</(?:function|parameter)>")
 
 
 class Qwen3CoderParser(FamilyParser):
     """Parses ``<function=...>`` blocks, with or without the tags around them."""
 
-    def __init__(self, turn: Turn, *, eager: bool, markers: Markers, tags: ThinkTags | None, prompt: str) -> None:
+    def __init__(
+        self, turn: Turn, *, eager: bool, guided: bool, markers: Markers, tags: ThinkTags | None, prompt: str
+    ) -> None:
         """Parse one answer.
 
         Args:
             turn: names the tools.
             eager: whether calls are said while they form.
+            guided: whether a guide closes every value, so that all text before the closing tag is the value.
             markers: the tool tags, and the think tags where there are any.
             tags: around the reasoning; None: there is none.
             prompt: the rendered prompt.
         """
         self._tags = tags
+        self._guided = guided
         self._opened = tags is not None and tags.opened_by(prompt)
         self._parameters = {tool.name: tool.parameters for tool in turn.tools}
         self._seen = Markers(*markers.texts, _FUNCTION)
@@ -87,7 +92,7 @@ class Qwen3CoderParser(FamilyParser):
             call = self.begin_call()
             if not (yield from self._function(call)) or not call.complete():
                 if not call.started:
-                    self.say_prose(head)
+                    self.say_prose(head.removesuffix(_FUNCTION) if self.source.cut else head)
                 self.broken(call)
                 return called or call.started
             called = True
@@ -100,61 +105,43 @@ class Qwen3CoderParser(FamilyParser):
 
     def _function(self, call: Call) -> Steps[bool]:
         """Read a function behind ``<function=``."""
+        self.begin_header()
         name = yield from read_name(self.source)
         if not (yield from self.source.literal(">")) or not call.named(name):
             return False
-        call.arguments("{")
-        separator = ""
+        self.end_header()
+        arguments = BareArguments(call, self._parameters[name], line_end="\n")
         while True:
             yield from self.source.space()
             marker = yield from self.source.choice(_NEXT)
             if marker != _PARAMETER:
                 break
-            call.arguments(separator)
-            if not (yield from self._parameter(call, self._parameters[name])):
+            if not (yield from self._parameter(arguments)):
                 return False
-            separator = ", "
         if marker is not None:
-            call.arguments("}")
+            arguments.end()
         return marker is not None
 
-    def _parameter(self, call: Call, parameters: Mapping[str, Any] | None) -> Steps[bool]:
-        """Read a parameter behind ``<parameter=``; a value that is surely a string is passed on while it arrives."""
+    def _parameter(self, arguments: BareArguments) -> Steps[bool]:
+        """Read a parameter behind ``<parameter=``."""
         pieces: list[str] = []
-        if (yield from self.source.until(_KEY_END, pieces.append)) != ">":
+        if (yield from self.source.until(_KEY_END, pieces.append)) != ">" or not arguments.begin("".join(pieces)):
             return False
-        key = "".join(pieces)
-        call.arguments(f"{dumps(key)}: ")
         yield from self.source.literal("\n")
-        if is_text(parameters, key):
-            value = _Text(call)
-            call.arguments('"')
-            closed = yield from self.source.until(_VALUE_END, value.more)
-            if closed is not None:
-                call.arguments('"')
-            return closed is not None
-        pieces = []
-        closed = yield from self.source.until(_VALUE_END, pieces.append)
-        text = "".join(pieces)
-        self.source.examined += len(text)
-        if closed is not None:
-            call.arguments(typed_json(parameters, key, text.removesuffix("\n")))
-        return closed is not None
+        while (marker := (yield from self.source.until(_VALUE_END, arguments.more))) == _PARAMETER:
+            name = yield from self.source.run(NAME_CHARACTERS, LONGEST_NAME)
+            if not self._guided and name and (yield from self.source.literal(">")):
+                return False  # where this value ends nobody knows: its closing tag is missing
+            arguments.more(_PARAMETER + name)
+        if marker is not None:
+            self.source.examined += arguments.close()
+        return marker is not None
 
-
-class _Text:
-    """A string's text as it arrives, without the line end before the closing tag."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._held = ""
-
-    def more(self, text: str) -> None:
-        text = self._held + text
-        self._held = "\n" if text.endswith("\n") else ""
-        shown = text[: len(text) - len(self._held)]
-        if shown:
-            self._call.arguments(dumps(shown)[1:-1])
+    def without_format(self, raw: str) -> str:
+        """As of all families; but of a call that was cut, the tags of the function are left out as well."""
+        if self.source.cut:
+            raw = _TAG.sub("", _TAGS.cut_off(raw))
+        return super().without_format(raw)
 
 
 class Qwen3CoderFamily(BaseFamily):
@@ -166,7 +153,10 @@ class Qwen3CoderFamily(BaseFamily):
 
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
         """A parser of XML calls, and of reasoning before them."""
-        return Qwen3CoderParser(turn, eager=eager, markers=self.markers, tags=self.tags, prompt=prompt)
+        guided = self._natively(turn)
+        return Qwen3CoderParser(
+            turn, eager=eager, guided=guided, markers=self.markers, tags=self.tags, prompt=prompt
+        )
 
     def native_calls(self, turn: Turn, *, demanded: bool) -> Format | None:
         """Blocks as the templates write them, where every argument of every tool can be held to its schema."""

@@ -59,8 +59,15 @@ class Source:
         """Keep what is read from here on, for ``recorded``. A new record replaces an older one."""
         self._raw = []
 
+    @property
+    def recorded_length(self) -> int:
+        """Characters that were read since the record began."""
+        return sum(map(len, self._raw or ()))
+
     def recorded(self) -> str:
-        """End the record; returns what was read since it began."""
+        """End the record; returns what was read since it began, and of a cut answer all that is left."""
+        if self.cut:
+            self._consume(len(self._text))
         raw, self._raw = self._raw, None
         return "".join(raw or ())
 
@@ -145,12 +152,21 @@ class Source:
         self._consume(self._at + len(node.path))
         return node.marker
 
+    def cut_in(self, text: str) -> bool:
+        """Read the rest of an answer that the token limit has cut inside of ``text``; whether it was."""
+        rest = self._text[self._at :]
+        found = self.cut and 1 < len(rest) < len(text) and text.startswith(rest)
+        if found:
+            self._consume(len(self._text))
+        return found
+
     def until(self, markers: Markers, emit: Emit) -> Steps[str | None]:
         """Read up to and including the first marker.
 
         Args:
             markers: to look for.
-            emit: takes the text before it. An end of the text that may begin a marker is held back.
+            emit: takes the text before it. An end of the text that may begin a marker is held back, and dropped where
+                the token limit has cut the answer inside of one; see ``Markers.cut_off``.
 
         Returns:
             The marker; None when the text ended without one.
@@ -160,8 +176,9 @@ class Source:
             node = self._search(markers, node, emit)
             if node.marker is not None:
                 return node.marker
-        if node.path:
-            emit(node.path)
+        shown = markers.cut_off(node.path) if self.cut else node.path
+        if shown:
+            emit(shown)
         return None
 
     def json(self, scanner: JsonScanner, emit: Emit = ignore) -> Steps[bool]:

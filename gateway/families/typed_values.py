@@ -2,15 +2,81 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.families.emitter import Call
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import JsonScanner
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _SPACE = " \t\r\n"
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+class BareArguments:
+    """The arguments of one call, from bare text to JSON; what is surely a string is passed on while it arrives."""
+
+    def __init__(self, call: Call, parameters: Mapping[str, Any] | None, *, line_end: str = "") -> None:
+        """Begin the arguments.
+
+        Args:
+            call: takes the JSON text.
+            parameters: schema of the tool's arguments.
+            line_end: what the format writes between a value and its closing tag; it is no part of the value.
+        """
+        self._call = call
+        self._parameters = parameters
+        self._line_end = line_end
+        self._names: set[str] = set()
+        self._name = ""
+        self._pieces: list[str] | None = None
+        self._held = ""
+        call.arguments("{")
+
+    def begin(self, name: str) -> bool:
+        """Begin an argument.
+
+        Returns:
+            Whether it can be one: a name that has a value already says nothing that is certain, and one with space in
+            it, which the tool does not declare, is a tag that went wrong.
+        """
+        declared = (self._parameters or {}).get("properties")
+        known = isinstance(declared, Mapping) and name in declared
+        if name in self._names or not (known or name and not re.search(r"\s", name)):
+            return False
+        self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
+        self._names.add(name)
+        self._name, self._held = name, ""
+        self._pieces = None if is_text(self._parameters, name) else []
+        if self._pieces is None:
+            self._call.arguments('"')
+        return True
+
+    def more(self, text: str) -> None:
+        """Take more of its value."""
+        if self._pieces is not None:
+            self._pieces.append(text)
+            return
+        text = self._held + text
+        self._held = self._line_end if self._line_end and text.endswith(self._line_end) else ""
+        shown = text[: len(text) - len(self._held)]
+        if shown:
+            self._call.arguments(dumps(shown)[1:-1])
+
+    def close(self) -> int:
+        """End its value; returns the characters that were looked at once more."""
+        if self._pieces is None:
+            self._call.arguments('"')
+            return 0
+        text = "".join(self._pieces)
+        self._call.arguments(typed_json(self._parameters, self._name, text.removesuffix(self._line_end)))
+        return len(text)
+
+    def end(self) -> None:
+        """End the arguments."""
+        self._call.arguments("}")
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families import CallArguments, Content, Reasoning
-from tests.families.harness import Case, all_cases, case_ids, cut_at, tokens
+from gateway.families import CallArguments, CallStart, Content, Reasoning
+from tests.families.harness import Case, all_cases, case_ids, cut_at, parse, tokens
 from tests.tokens.build import FIXED
 
 CASES = all_cases()
@@ -51,6 +51,45 @@ def test_arguments_are_whole_and_no_marker_reaches_the_client(case: Case) -> Non
     for event in [*case.events, *case.eager_events]:
         if isinstance(event, (Content, Reasoning)):
             assert not [marker for marker in case.markers if marker in event.text]
+
+
+# What only the formats say; a call's own JSON or Python is text, if the call is none.
+CONTROL = {
+    "harmony": ("functions.", "to=", "commentary", "assistant", "constrain"),
+    "kimi": ("functions.", ":0"),
+    "deepseek_v3": ("function", "```json"),
+    "deepseek_v31": ("get_weather",),
+    "mistral_v11": ("[ARGS", "[CALL_ID"),
+    "qwen3_coder": ("<function=", "</function", "<parameter=", "</parameter"),
+    "qwen3_5": ("<function=", "</function", "<parameter=", "</parameter"),
+    "granite": ("<response", "</response"),
+}
+SOUND = [case for case in CASES if any(isinstance(event, CallArguments) for event in case.events)]
+
+
+@pytest.mark.parametrize("case", SOUND, ids=case_ids(SOUND))
+@pytest.mark.parametrize("eager", [False, True], ids=["held", "eager"])
+def test_an_output_that_is_cut_anywhere_shows_nothing_of_its_format(case: Case, eager: bool) -> None:
+    """Cut at every character: no marker, no beginning of one, and no header of a call."""
+    meant = "".join(event.text for event in case.events if not isinstance(event, CallStart))
+    control = [text for text in CONTROL.get(case.family.name, ()) if text not in meant]
+    begun = {marker[:end] for marker in case.markers for end in range(2, len(marker) + 1)}
+    for end in range(len(case.output)):
+        text = case.output[:end]
+        events = parse(case.parser(eager=eager), [text], cut=True)
+        for event in events:
+            if isinstance(event, (Content, Reasoning)):
+                assert not [marker for marker in case.markers if marker in event.text], text
+                assert not [beginning for beginning in begun if event.text.endswith(beginning)], text
+                assert not [part for part in control if part in event.text], text
+
+
+@FIXED
+@given(st.sampled_from(CASES), st.integers(0, 10_000), st.lists(st.integers(0, 10_000), max_size=12), st.booleans())
+def test_a_cut_output_means_the_same_in_any_chunks(case: Case, end: int, cuts: list[int], eager: bool) -> None:
+    text = case.output[: end % (len(case.output) + 1)]
+    whole = parse(case.parser(eager=eager), [text], cut=True)
+    assert parse(case.parser(eager=eager), cut_at(text, cuts), cut=True) == whole
 
 
 @each_case
