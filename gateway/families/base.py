@@ -24,7 +24,9 @@ class BaseFamily(ABC):
         markers: the tags, and those around its calls; none of them ever reaches a client of a turn with tools.
         stop: texts of special tokens that end the turn besides the model's end ids.
         signs: a template of this family holds all texts of one of these groups.
-        model_types: ``model_type`` or architectures of ``config.json``; they count where the template takes tools.
+        model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
+        older_types: those of the family that this one follows; they say it together with a sign.
+        shared_types: those that many families build on; they count where the template takes tools and tells no more.
     """
 
     name: str
@@ -33,6 +35,8 @@ class BaseFamily(ABC):
     stop: tuple[str, ...] = ()
     signs: tuple[tuple[str, ...], ...] = ()
     model_types: frozenset[str] = frozenset()
+    older_types: frozenset[str] = frozenset()
+    shared_types: frozenset[str] = frozenset()
 
     @property
     def reasons(self) -> bool:
@@ -47,9 +51,17 @@ class BaseFamily(ABC):
             model_type: of ``config.json``.
             template_source: its chat template, empty when it has none.
         """
-        if any(all(text in template_source for text in group) for group in self.signs):
-            return True
-        return "tools" in template_source and not self.model_types.isdisjoint([*architectures, model_type or ""])
+        return self.rank(architectures, model_type, template_source) > 0
+
+    def rank(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> int:
+        """How surely a model is of this family: 0 for not at all; arguments as of ``claims``."""
+        signed = any(all(text in template_source for text in group) for group in self.signs)
+        types = {*architectures, model_type}
+        if signed:
+            return 2 if (self.model_types | self.older_types).isdisjoint(types) else 4
+        if not self.model_types.isdisjoint(types):
+            return 3
+        return int("tools" in template_source and not self.shared_types.isdisjoint(types))
 
     @abstractmethod
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:

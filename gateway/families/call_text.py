@@ -18,6 +18,7 @@ from gateway.families.natively import NAME_CHARACTERS, read_name
 from gateway.families.parsing import FamilyParser
 from gateway.families.python_values import json_text, read_python_value
 from gateway.families.source import Steps
+from gateway.families.thinking import ThinkTags
 
 _LINES = ("\n{", "\n[")
 
@@ -26,7 +27,15 @@ class CallTextParser(FamilyParser):
     """Parses answers with such calls."""
 
     def __init__(
-        self, turn: Turn, *, eager: bool, before: str, after: str | None = None, ends: tuple[str, ...] = ()
+        self,
+        turn: Turn,
+        *,
+        eager: bool,
+        before: str,
+        after: str | None = None,
+        ends: tuple[str, ...] = (),
+        tags: ThinkTags | None = None,
+        prompt: str = "",
     ) -> None:
         """Parse one answer.
 
@@ -36,15 +45,22 @@ class CallTextParser(FamilyParser):
             before: the marker before calls.
             after: the marker after them, which may be missing.
             ends: markers at the end of an answer.
+            tags: around reasoning before the answer; None: there is none.
+            prompt: the rendered prompt.
         """
+        self._tags = tags
+        self._opened = tags is not None and tags.opened_by(prompt)
         after_markers = (after,) if after else ()
-        super().__init__(turn, eager=eager, markers=Markers(before, *after_markers, *ends))
+        markers = (before, *after_markers, *ends, *((tags.open, tags.close) if tags else ()))
+        super().__init__(turn, eager=eager, markers=Markers(*markers))
         self._before = before
-        self._seen = Markers(before, *after_markers, *ends, *_LINES)
+        self._seen = Markers(*markers, *_LINES)
         self._after = Markers(*after_markers, *ends)
 
     def run(self) -> Steps[None]:
-        """Read content and calls."""
+        """Read reasoning, then content and calls."""
+        if self._tags is not None and (yield from self.think(self._tags, opened=self._opened)) is not None:
+            yield from self._tagged()
         space = yield from self.source.space()
         if (yield from self.source.peek()) in {"{", "["}:
             yield from self._bare(space, (yield from self.source.take()))
@@ -121,6 +137,8 @@ class CallTextParser(FamilyParser):
                 return False
             yield from self.source.space()
             more = yield from self.source.literal(",")
+            yield from self.source.space()
+            more = more and (yield from self.source.peek()) != "]"
         closed = yield from self.source.literal("]")
         self._behind(calls[-1])
         return closed
@@ -134,25 +152,26 @@ class CallTextParser(FamilyParser):
         if not (yield from source.literal("(")) or not call.named(name):
             return False
         call.arguments("{")
-        first = True
+        names: set[str] = set()
         while True:
             yield from source.space()
             if (yield from source.literal(")")):
                 call.arguments("}")
                 return True
-            if not (yield from self._argument(call, first=first)):
+            if not (yield from self._argument(call, names)):
                 return False
-            first = False
             yield from source.space()
             if not (yield from source.literal(",")) and (yield from source.peek()) != ")":
                 return False
 
-    def _argument(self, call: Call, *, first: bool) -> Steps[bool]:
+    def _argument(self, call: Call, names: set[str]) -> Steps[bool]:
+        """One argument; as in Python, none of the ``names`` before it may come again."""
         name = yield from self.source.run(NAME_CHARACTERS)
         yield from self.source.space()
-        if not name or not (yield from self.source.literal("=")):
+        if not name or name in names or not (yield from self.source.literal("=")):
             return False
-        call.arguments(f'{"" if first else ", "}"{json_text(name)}": ')
+        call.arguments(f'{", " if names else ""}"{json_text(name)}": ')
+        names.add(name)
         return (yield from read_python_value(self.source, call.arguments))
 
     def _behind(self, call: Call) -> None:

@@ -80,7 +80,7 @@ class DeepseekFamily(BaseFamily):
     tags = ThinkTags(instead=(CALLS,))
     markers = Markers(CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, "<think>", "</think>")
     signs: tuple[tuple[str, ...], ...] = ((CALLS,),)
-    model_types = frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"})
+    shared_types = frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"})
 
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
         """A parser of both formats."""
@@ -106,8 +106,8 @@ class NewerDeepseekFamily(DeepseekFamily):
     """DeepSeek V3.1: calls without a fence."""
 
     name = "deepseek_v31"
-    signs = ((CALLS, "<｜Assistant｜></think>"),)
-    model_types = frozenset()
+    signs = ((CALLS, "<｜Assistant｜></think>"), (CALLS, "thinking is defined"))
+    shared_types = frozenset()
 
     def _head(self, name: str) -> str:
         return f"{name}{SEPARATOR}"

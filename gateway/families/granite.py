@@ -123,6 +123,7 @@ class NewerGraniteFamily(GraniteFamily):
     markers = Markers(*_CALLS)
     signs = (("<|start_of_role|>", OPEN),)
     model_types = frozenset({"granitemoehybrid", "GraniteMoeHybridForCausalLM"})
+    older_types = GraniteFamily.model_types
 
     def native_calls(self, turn: Turn, *, demanded: bool) -> Format | None:
         """Tagged calls as the template writes them."""

@@ -105,7 +105,7 @@ class HarmonyParser(FamilyParser):
             return (yield from self._body(header, call))
         # A header that was cut off is no text; anything else that a model writes here may be all there is.
         words = header.replace(CHANNEL, " ").split()
-        if not (self.source.cut and marker is None or all(map(_of_header, words))):
+        if not ((self.source.cut and marker is None) or all(map(_of_header, words))):
             self.broken(call)
         return marker
 

@@ -72,7 +72,7 @@ class HermesFamily(BaseFamily):
     name = "hermes"
     markers = Markers(OPEN, CLOSE)
     signs: tuple[tuple[str, ...], ...] = ((OPEN,),)
-    model_types = frozenset({"qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"})
+    shared_types = frozenset({"qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"})
 
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
         """A parser of ``<tool_call>`` blocks, and of reasoning before them."""
@@ -98,4 +98,4 @@ class QwenFamily(HermesFamily):
     tags = ThinkTags(between="\n\n", instead=(OPEN,))
     markers = Markers(OPEN, CLOSE, "<think>", "</think>")
     signs = ((OPEN, "<think>"),)
-    model_types = frozenset({"qwen3", "qwen3_moe", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"})
+    shared_types = frozenset({"qwen3", "qwen3_moe", "qwen3_next", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"})

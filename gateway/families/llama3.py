@@ -27,7 +27,7 @@ class Llama3Family(BaseFamily):
     markers = Markers(_TAG, _END_OF_MESSAGE)
     stop = (_END_OF_MESSAGE,)
     signs = ((_TAG,), ("<|start_header_id|>", '"parameters": '))
-    model_types = frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"})
+    shared_types = frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"})
 
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
         """A parser of JSON calls."""

@@ -80,7 +80,9 @@ class Markers:
 
         One character alone says nothing, nor does the beginning of a word: both stay.
         """
-        begun = (marker[:length] for marker in self.texts for length in range(2, len(marker)) if not marker[0].isalpha())
+        begun = (
+            marker[:length] for marker in self.texts for length in range(2, len(marker)) if not marker[0].isalpha()
+        )
         longest = max((len(beginning) for beginning in begun if text.endswith(beginning)), default=0)
         return text[: len(text) - longest]
 

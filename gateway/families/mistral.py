@@ -88,7 +88,7 @@ class MistralFamily(BaseFamily):
     tags = TAGS
     markers = MARKERS
     signs: tuple[tuple[str, ...], ...] = ((CALLS,), ("[AVAILABLE_TOOLS]",))
-    model_types = frozenset(
+    shared_types = frozenset(
         {"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"}
     )
 

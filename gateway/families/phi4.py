@@ -53,7 +53,7 @@ class Phi4Family(BaseFamily):
     name = "phi4"
     tags = TAGS
     markers = MARKERS
-    signs: tuple[tuple[str, ...], ...] = (("<|tool|>", "<|/tool|>"),)
+    signs: tuple[tuple[str, ...], ...] = (("<|tool|>", "<|/tool|>"), (WORD,))
     model_types = frozenset({"phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"})
 
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:

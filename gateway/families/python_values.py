@@ -1,7 +1,8 @@
 """Python literals, read as they arrive and said as JSON: ``{'a': [1, None]}`` becomes ``{"a": [1, null]}``.
 
-Literals: https://docs.python.org/3/reference/lexical_analysis.html#literals, as far as JSON has them. Tuples are
-arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too.
+Literals: https://docs.python.org/3/reference/lexical_analysis.html#literals, as far as JSON has them. Tuples and sets
+are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. What is none in Python, such as ``007``, is
+none here.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ _WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "fal
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DIGITS = "0123456789"
 _HEX = _DIGITS + "abcdefABCDEF"
-_NUMBER = re.compile(r"([+-]?)(0|[1-9][0-9_]*)?(\.[0-9_]*)?([eE][+-]?[0-9]+)?")
+_SOME = r"[0-9](?:_?[0-9])*"
+_INTEGER = re.compile(r"[+-]?(?:0(?:_?0)*|[1-9](?:_?[0-9])*)")
+_FLOAT = re.compile(rf"([+-]?)({_SOME})?(?:\.({_SOME})?)?([eE][+-]?{_SOME})?")
+_BASED = re.compile(r"([+-]?)0(?:[xX](?:_?[0-9a-fA-F])+|[oO](?:_?[0-7])+|[bB](?:_?[01])+)")
 _LONGEST_NUMBER = 400
 _ESCAPES = {
-    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0",
+    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a",
     "\\": "\\", "'": "'", '"': '"', "\n": "",
 }  # fmt: skip
 _CODES = {"x": 2, "u": 4, "U": 8}
+_OCTAL = "01234567"
+_QUOTES = frozenset("\"'")
+_OPENING = frozenset("[({")
 _ENDS = {end: Markers(end, "\\") for end in ('"', "'", '"""', "'''")}
 
 
@@ -47,21 +54,37 @@ def read_python_value(source: Source, emit: Emit, depth: int = 0) -> Steps[bool]
     """
     yield from source.space()
     first = yield from source.peek()
-    if first in {'"', "'"} and first:
+    if first in _QUOTES:
         return (yield from read_python_string(source, emit))
     if first in {"[", "(", "{"} and first:
-        return depth < MAX_DEPTH and (yield from _collection(source, emit, depth + 1))
+        read = {"[": _list, "(": _parenthesis, "{": _braces}[first]
+        yield from source.take()
+        return depth < MAX_DEPTH and (yield from read(source, emit, depth + 1))
     if first and first in _LETTERS:
-        word = _WORDS.get((yield from source.run(_LETTERS, 6)))
-        emit(word or "")
-        return word is not None
-    number = _number((yield from source.run(_DIGITS + "+-._eE", _LONGEST_NUMBER)))
+        return (yield from _word(source, emit))
+    number = _number((yield from source.run(_HEX + "+-._xXoO", _LONGEST_NUMBER)))
     emit(number)
     return bool(number)
 
 
-def read_python_string(source: Source, emit: Emit) -> Steps[bool]:
-    """Read a string with one or three quotes; a line end inside is taken as it is. Emits it as a JSON string."""
+def _word(source: Source, emit: Emit) -> Steps[bool]:
+    """Read a word, or a string behind ``r`` or ``u``; other prefixes make something that JSON cannot say."""
+    text = yield from source.run(_LETTERS, 6)
+    if text in {"r", "R", "u", "U"} and (yield from source.peek()) in _QUOTES:
+        return (yield from read_python_string(source, emit, raw=text in {"r", "R"}))
+    word = _WORDS.get(text)
+    emit(word or "")
+    return word is not None
+
+
+def read_python_string(source: Source, emit: Emit, *, raw: bool = False) -> Steps[bool]:
+    """Read a string with one or three quotes; a line end inside is taken as it is. Emits it as a JSON string.
+
+    Args:
+        source: at the quote.
+        emit: takes the JSON text.
+        raw: whether a backslash stands for itself.
+    """
     quote = yield from source.take()
     if (yield from source.literal(quote * 2)):
         quote *= 3
@@ -71,7 +94,7 @@ def read_python_string(source: Source, emit: Emit) -> Steps[bool]:
         if marker == quote:
             emit('"')
             return True
-        if marker is None or not (yield from _escape(source, emit)):
+        if marker is None or not (yield from (_kept(source, emit) if raw else _escape(source, emit))):
             return False
 
 
@@ -80,8 +103,20 @@ def _say(source: Source, emit: Emit, text: str) -> None:
     emit(json_text(text))
 
 
-def _escape(source: Source, emit: Emit) -> Steps[bool]:
+def _kept(source: Source, emit: Emit) -> Steps[bool]:
+    """Read what stands behind a backslash of a raw string, which stays, even before a quote."""
     character = yield from source.take()
+    emit(json_text("\\" + character))
+    return bool(character)
+
+
+def _escape(source: Source, emit: Emit) -> Steps[bool]:
+    if digits := (yield from source.run(_OCTAL, 3)):
+        emit(json_text(chr(int(digits, 8))))
+        return True
+    character = yield from source.take()
+    if character == "N":  # a character by its name
+        return False
     length = _CODES.get(character)
     if length is None:
         known = _ESCAPES.get(character)
@@ -98,42 +133,107 @@ def _escape(source: Source, emit: Emit) -> Steps[bool]:
 
 def _number(text: str) -> str:
     """A Python number as JSON's; empty when it is none."""
-    match = _NUMBER.fullmatch(text)
+    if _INTEGER.fullmatch(text) or _BASED.fullmatch(text):
+        return str(int(text, 0))
+    match = _FLOAT.fullmatch(text)
     if not match:
         return ""
-    sign, whole, fraction, exponent = (part or "" for part in match.groups())
-    fraction = fraction.replace("_", "")
-    if not whole and len(fraction) < 2:
+    sign, whole, fraction, exponent = (part.replace("_", "") if part else "" for part in match.groups())
+    if not (whole or fraction) or not ("." in text or exponent):
         return ""
-    decimals = fraction + "0" if fraction == "." else fraction
-    return ("-" if sign == "-" else "") + (whole.replace("_", "") or "0") + decimals + exponent
+    return (
+        ("-" if sign == "-" else "")
+        + (whole.lstrip("0") or "0")
+        + ("." + (fraction or "0") if "." in text else "")
+        + exponent
+    )
 
 
-def _collection(source: Source, emit: Emit, depth: int) -> Steps[bool]:
-    opening = yield from source.take()
-    closing = {"[": "]", "(": ")", "{": "}"}[opening]
-    emit("{" if opening == "{" else "[")
-    first = True
+def _list(source: Source, emit: Emit, depth: int) -> Steps[bool]:
+    emit("[")
+    return (yield from _elements(source, emit, "]", depth)) and _said(emit, "]")
+
+
+def _said(emit: Emit, text: str) -> bool:
+    emit(text)
+    return True
+
+
+def _elements(source: Source, emit: Emit, closing: str, depth: int, *, first: bool = True) -> Steps[bool]:
+    """Read values with commas between them, up to and including what closes them.
+
+    Args:
+        source: at a value, or behind one.
+        emit: takes the values with commas.
+        closing: the bracket.
+        depth: lists and dictionaries around the values.
+        first: whether there was none before.
+    """
     while True:
+        if not first:
+            yield from source.space()
+            comma = yield from source.literal(",")
         yield from source.space()
         if (yield from source.literal(closing)):
-            emit("}" if opening == "{" else "]")
             return True
         if not first:
+            if not comma:
+                return False
             emit(", ")
-        if opening == "{" and not (yield from _key(source, emit)):
-            return False
         if not (yield from read_python_value(source, emit, depth)):
             return False
         first = False
-        yield from source.space()
-        if not (yield from source.literal(",")) and (yield from source.peek()) != closing:
-            return False
 
 
-def _key(source: Source, emit: Emit) -> Steps[bool]:
-    if (yield from source.peek()) not in {'"', "'"} or not (yield from read_python_string(source, emit)):
+def _parenthesis(source: Source, emit: Emit, depth: int) -> Steps[bool]:
+    """Read a tuple, or a value that stands in parentheses for itself."""
+    yield from source.space()
+    if (yield from source.literal(")")):
+        return _said(emit, "[]")
+    pieces: list[str] = []
+    if not (yield from read_python_value(source, pieces.append, depth)):
         return False
     yield from source.space()
-    emit(": ")
-    return (yield from source.literal(":"))
+    value = "".join(pieces)
+    if (yield from source.literal(")")):
+        return _said(emit, value)
+    emit("[" + value)
+    return (yield from _elements(source, emit, ")", depth, first=False)) and _said(emit, "]")
+
+
+def _braces(source: Source, emit: Emit, depth: int) -> Steps[bool]:
+    """Read a dictionary with strings as keys, or a set of values that are no collections."""
+    yield from source.space()
+    if (yield from source.literal("}")):
+        return _said(emit, "{}")
+    pieces: list[str] = []
+    if (yield from source.peek()) in _OPENING or not (yield from read_python_value(source, pieces.append, depth)):
+        return False
+    yield from source.space()
+    first = "".join(pieces)
+    if (yield from source.peek()) == ":":
+        return first.startswith('"') and (yield from _dictionary(source, emit, "{" + first, depth))
+    emit("[" + first)
+    # So deep inside nothing but a value that is no collection is read, as Python has it.
+    return (yield from _elements(source, emit, "}", MAX_DEPTH, first=False)) and _said(emit, "]")
+
+
+def _dictionary(source: Source, emit: Emit, begun: str, depth: int) -> Steps[bool]:
+    """Read a dictionary behind its first key, which has been ``begun``."""
+    emit(begun)
+    while (yield from source.literal(":")):
+        emit(": ")
+        if not (yield from read_python_value(source, emit, depth)):
+            return False
+        yield from source.space()
+        comma = yield from source.literal(",")
+        yield from source.space()
+        if (yield from source.literal("}")):
+            return _said(emit, "}")
+        if not comma or (yield from source.peek()) not in _QUOTES:
+            return False
+        emit(", ")
+        if not (yield from read_python_string(source, emit)):
+            return False
+        yield from source.space()
+    return False

@@ -16,6 +16,7 @@ from gateway.families.base import BaseFamily
 from gateway.families.call_text import CallTextParser
 from gateway.families.family import Parser, Turn
 from gateway.families.markers import Markers
+from gateway.families.thinking import ThinkTags
 
 
 class PythonicFamily(BaseFamily):
@@ -32,17 +33,19 @@ class PythonicFamily(BaseFamily):
 
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
         """A parser of Python calls, and of JSON calls in their place."""
-        del prompt
-        return CallTextParser(turn, eager=eager, before=self.before, after=self.after, ends=self.stop)
+        return CallTextParser(
+            turn, eager=eager, before=self.before, after=self.after, ends=self.stop, tags=self.tags, prompt=prompt
+        )
 
 
 class Lfm2Family(PythonicFamily):
-    """LFM2: the same between markers of its own."""
+    """LFM2 and LFM2.5: the same between markers of its own, behind the reasoning of those that reason."""
 
     name = "lfm2"
     before = "<|tool_call_start|>"
     after = "<|tool_call_end|>"
-    markers = Markers(before, after)
+    tags = ThinkTags(instead=(before,))
+    markers = Markers(before, after, "<think>", "</think>")
     stop = ()
     signs = ((before,),)
     model_types = frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"})

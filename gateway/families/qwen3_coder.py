@@ -154,9 +154,7 @@ class Qwen3CoderFamily(BaseFamily):
     def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
         """A parser of XML calls, and of reasoning before them."""
         guided = self._natively(turn)
-        return Qwen3CoderParser(
-            turn, eager=eager, guided=guided, markers=self.markers, tags=self.tags, prompt=prompt
-        )
+        return Qwen3CoderParser(turn, eager=eager, guided=guided, markers=self.markers, tags=self.tags, prompt=prompt)
 
     def native_calls(self, turn: Turn, *, demanded: bool) -> Format | None:
         """Blocks as the templates write them, where every argument of every tool can be held to its schema."""
@@ -182,4 +180,4 @@ class Qwen35Family(Qwen3CoderFamily):
     tags = ThinkTags(between="\n\n", instead=(OPEN,))
     markers = Markers(OPEN, CLOSE, "<think>", "</think>")
     signs = ((OPEN, _FUNCTION, "<think>"),)
-    model_types = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_next"})
+    model_types = frozenset({"qwen3_5", "qwen3_5_moe"})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from gateway.families.base import BaseFamily
 from gateway.families.deepseek import DeepseekFamily, NewerDeepseekFamily
-from gateway.families.family import Family
+from gateway.families.events import CallArguments, CallStart
+from gateway.families.family import Family, Tool, Turn
 from gateway.families.glm import GlmFamily
 from gateway.families.gpt_oss import HarmonyFamily
 from gateway.families.granite import GraniteFamily, NewerGraniteFamily
@@ -34,14 +38,33 @@ class Claiming(Protocol):
         ...
 
 
+class WrittenCall(NamedTuple):
+    """A call to ``EXAMPLE`` with ``ARGUMENTS``, as a chat template writes it.
+
+    Attributes:
+        prompt: what the template writes before it.
+        text: what it writes for the call, and for nothing else.
+    """
+
+    prompt: str
+    text: str
+
+
+EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+ARGUMENTS = {"city": "Rome"}
+_CALL = (EXAMPLE.name, ARGUMENTS)
+_BARE = re.compile(r"\s*(\{|\[\s*\{|\[?" + EXAMPLE.name + r"\()")
+
+
 class UnknownFamilyError(LookupError):
     """A setting names a family that there is not."""
 
 
 PLAIN = PlainFamily()
+THINK = ThinkFamily()
 
-# The first that claims a model gets it: those with the more particular signs come first.
-_BUILT_IN: tuple[Family, ...] = (
+# Of those that claim a model equally well the first gets it: those with the more particular signs come first.
+_BUILT_IN: tuple[BaseFamily, ...] = (
     NewerMistralFamily(),
     MistralFamily(),
     KimiFamily(),
@@ -59,10 +82,9 @@ _BUILT_IN: tuple[Family, ...] = (
     PythonicFamily(),
     Lfm2Family(),
     Llama3Family(),
-    ThinkFamily(),
 )
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_BUILT_IN, PLAIN)}
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_BUILT_IN, THINK, PLAIN)}
 """The families of this package, by name."""
 
 
@@ -73,18 +95,25 @@ def installed() -> Mapping[str, Family]:
 
 
 def choose(
-    architectures: Sequence[str], model_type: str | None, template_source: str, override: str | None = None
+    architectures: Sequence[str],
+    model_type: str | None,
+    template_source: str,
+    override: str | None = None,
+    written: Sequence[WrittenCall] = (),
 ) -> Family:
     """The family of a model.
 
-    Its template says it best; without a sign there, its architecture does. A family that another package brings goes
-    before ours.
+    Its architecture says it best, where only one family has it; else its template, and then an architecture that many
+    build on. What the template writes for a call must be a call to the family: a sign in the template, such as
+    ``<tool_call>``, stands in formats that nobody here reads as well. A family that another package brings goes before
+    ours.
 
     Args:
         architectures: of the model's ``config.json``.
         model_type: of ``config.json``.
         template_source: its chat template, empty when it has none.
         override: the name of the family to take, from the settings.
+        written: what the template writes for ``EXAMPLE``, in each form in which it takes a call; none: not known.
 
     Raises:
         UnknownFamilyError: when there is no family of the name ``override``.
@@ -96,9 +125,34 @@ def choose(
             known = ", ".join(sorted({*FAMILIES, *others}))
             raise UnknownFamilyError(f"There is no model family {override!r}; there are: {known}.")
         return family
-    candidates = [family for family in (*others.values(), *_BUILT_IN) if isinstance(family, Claiming)]
     for evidence in (((), None), (architectures, model_type)):
-        for family in candidates:
-            if family.claims(*evidence, template_source):
+        for family in others.values():
+            if isinstance(family, Claiming) and family.claims(*evidence, template_source):
                 return family
-    return PLAIN
+    ranks = [(family.rank(architectures, model_type, template_source), family) for family in _BUILT_IN]
+    ranked = sorted((pair for pair in ranks if pair[0]), key=lambda pair: -pair[0])  # stable: of two the first
+    reasoning = THINK.claims((), None, template_source)
+    for rank, family in ranked:
+        if (family.reasons or not reasoning or rank > 1) and reads(family, written):
+            return family
+    return THINK if reasoning else PLAIN
+
+
+def reads(family: Family, written: Sequence[WrittenCall]) -> bool:
+    """Whether a family reads one of the written calls as the call that it is, or nothing is told by any of them.
+
+    A call that a template writes as bare JSON or Python tells nothing: some of them leave out the marker that they ask
+    the model to write.
+    """
+    telling = [each for each in written if not _BARE.match(each.text)]
+    return not telling or any(_read(family, each) == _CALL for each in telling)
+
+
+def _read(family: Family, written: WrittenCall) -> tuple[str, Any] | None:
+    """The first call that a family's parser finds."""
+    turn = Turn(tools=(EXAMPLE,), choice="auto")
+    parser = family.parser(turn, family.prepare(turn, written.prompt), written.prompt)
+    events = [*parser.feed(written.text), *parser.finish(cut=False)]
+    names = [event.name for event in events if isinstance(event, CallStart)]
+    text = "".join(event.text for event in events if isinstance(event, CallArguments) and event.index == 0)
+    return (names[0], json.loads(text)) if names else None

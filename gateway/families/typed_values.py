@@ -44,7 +44,7 @@ class BareArguments:
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
-        if name in self._names or not (known or name and not re.search(r"\s", name)):
+        if name in self._names or not (known or (name and not re.search(r"\s", name))):
             return False
         self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from gateway.config import ConfigError, ModelSettings
 from gateway.config.model import SamplingDefaults
 from gateway.families import Family
+from gateway.families.plain import PlainFamily
 from gateway.families.registry import UnknownFamilyError, choose
 from gateway.generation import EngineFeatures
 from gateway.generation.additions import LoraAdapter, PromptTable
@@ -18,6 +19,7 @@ from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_temp
 from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table
 from gateway.serving.adapter_fit import read_size
 from gateway.serving.defaults import sampling_defaults
+from gateway.serving.example_calls import written_calls
 from gateway.tokens import Tokenizer, TokenizerError
 
 _log = logging.getLogger(__name__)
@@ -105,7 +107,7 @@ def load_parts(
         end_texts=tuple(tokenizer.token_text(index) for index in tokenizer.eos_ids),
         tokenizer_source=folder,
         defaults=sampling_defaults(settings.defaults, folder, key),
-        family=_family(tokenizer, (tool_template or template).source, settings, key),
+        family=_family(tokenizer, tool_template or template, settings, key),
         tool_template=tool_template,
         lora=_lora(settings, folder, key),
         prompt_tables=_prompt_tables(settings, folder, key),
@@ -122,11 +124,22 @@ def _templates(tokenizer: Tokenizer, settings: ModelSettings, key: str) -> tuple
         raise ConfigError(f"{key}.template (GATEWAY_TEMPLATE): {error.message}") from None
 
 
-def _family(tokenizer: Tokenizer, template: str, settings: ModelSettings, key: str) -> Family:
+def _family(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSettings, key: str) -> Family:
+    written = [] if settings.family else written_calls(template)
     try:
-        return choose(tokenizer.architectures, tokenizer.model_type, template, settings.family)
+        family = choose(
+            tokenizer.architectures, tokenizer.model_type, template.source, settings.family, written=written
+        )
     except UnknownFamilyError as error:
         raise ConfigError(f"{key}.family: {error}") from None
+    if isinstance(family, PlainFamily) and written:
+        _log.warning(
+            "%s: its chat template writes calls in a form that no model family here reads, so they are made by demand"
+            " only (tool_choice), with guided decoding; set %s.family if its models write one of the known forms",
+            settings.name,
+            key,
+        )
+    return family
 
 
 def _lora(settings: ModelSettings, model: Path, key: str) -> LoraAdapter | None:

@@ -55,9 +55,7 @@ class PreparedTurn:
         parser = self.family.parser(self.turn, self.preparation, self.prompt, eager=self.eager)
         # A guide ends such an answer by itself.
         one_call = self.turn.single and not self.preparation.guided
-        return AnswerReader(
-            parser, options.stop, include_stop=options.include_stop_str_in_output, one_call=one_call
-        )
+        return AnswerReader(parser, options.stop, include_stop=options.include_stop_str_in_output, one_call=one_call)
 
 
 def prepare(turn: Turn, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:

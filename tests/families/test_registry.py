@@ -18,7 +18,10 @@ MODELS = {
     "qwen3": [
         ("{% if tools %}<tool_call>{% if enable_thinking is false %}<think>\n\n</think>", "Qwen3ForCausalLM", "qwen3")
     ],
-    "qwen3_coder": [("{% if tools %}<tool_call>\n<function=", "Qwen3MoeForCausalLM", "qwen3_moe")],
+    "qwen3_coder": [
+        ("{% if tools %}<tool_call>\n<function=", "Qwen3MoeForCausalLM", "qwen3_moe"),
+        ("{% if tools %}<tool_call>\n<function=", "Qwen3NextForCausalLM", "qwen3_next"),
+    ],
     "qwen3_5": [("{% if tools %}<tool_call>\n<function=<think>", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe")],
     "llama3_json": [
         ("{% if tools %}<|start_header_id|>{{ '<|python_tag|>' }}", "LlamaForCausalLM", "llama"),
@@ -28,7 +31,13 @@ MODELS = {
         ("{% if tools %}<|header_start|><|python_start|>", "Llama4ForConditionalGeneration", "llama4"),
         ("{% if tools %}<|start_header_id|>[func_name1(params_name1=", "LlamaForCausalLM", "llama"),
     ],
-    "lfm2": [("{% if tools %}<|tool_list_start|><|tool_call_start|>", "Lfm2ForCausalLM", "lfm2")],
+    "lfm2": [
+        ("{% if tools %}<|tool_list_start|><|tool_call_start|>", "Lfm2ForCausalLM", "lfm2"),
+        # LFM2.5 cuts reasoning out of earlier messages, and shows calls nowhere
+        ("{% if tools %}{{ content.split('</think>')[-1] }}<think>", "Lfm2ForCausalLM", "lfm2"),
+        ("{% if tools %}<|tool_list_start|>", "Lfm2MoeForCausalLM", "lfm2_moe"),
+    ],
+    "phi4": [("{% if tools %}functools[{{ tools }}", "Phi3ForCausalLM", "phi3")],
     "think": [("{{ content.split('</think>')[-1] }}", "Phi3ForCausalLM", "phi3")],
     "plain": [
         ("<|im_start|>{{ content }}", "LlamaForCausalLM", "llama"),

@@ -356,7 +356,9 @@ async def test_a_named_function_is_called_once_where_nothing_guides(
     shows: Path, asked: dict[str, Any], *, eager: bool, stream: bool
 ) -> None:
     call = call_text("time", ROME)
-    shown = f"Now.{call}"[: len("Now.") + call.index("}}") + (1 if eager else 2)]  # the arguments are whole, or the call
+    shown = f"Now.{call}"[
+        : len("Now.") + call.index("}}") + (1 if eager else 2)
+    ]  # the arguments are whole, or the call
     ids = ByteIds(shows).of(f"Now.{call}\n{call}\nDone.")
 
     def script(request: GenerationRequest) -> list[Any]:

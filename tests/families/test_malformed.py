@@ -1,0 +1,139 @@
+"""Calls that are not as they should be: the tables of docs/families.md, family by family."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.families import CallArguments, CallStart, Turn
+from gateway.families.registry import FAMILIES
+from tests.families.harness import parse, tool
+
+TOOLS = (
+    tool("f", {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}),
+    tool("g"),
+)
+GOOD = '{"name": "f", "arguments": {"a": "x"}}'
+# What stands before a JSON call, and between two of them, and behind the last.
+LISTED = {
+    "hermes": ("<tool_call>\n", "\n", "\n</tool_call>"),
+    "qwen3": ("<tool_call>\n", "\n", "\n</tool_call>"),
+    "granite4": ("<tool_call>[", ", ", "]</tool_call>"),
+    "granite": ("<|tool_call|>[", ", ", "]"),
+    "mistral": ("[TOOL_CALLS][", ", ", "]"),
+    "phi4": ("<|tool_call|>[", ", ", "]<|/tool_call|>"),
+    "llama3_json": ("<|python_tag|>", "; ", "<|eom_id|>"),
+}
+# What stands before and behind a call's JSON arguments, with its name.
+ARGUED = {
+    "mistral_v11": ("[TOOL_CALLS]%s[ARGS]", ""),
+    "deepseek_v3": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>%s\n```json\n",  # noqa: RUF001
+        "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",  # noqa: RUF001
+    ),
+    "deepseek_v31": ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>%s<｜tool▁sep｜>", "<｜tool▁call▁end｜>"),  # noqa: RUF001
+    "kimi": (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>",
+        "<|tool_call_end|><|tool_calls_section_end|>",
+    ),
+    "harmony": ("<|channel|>commentary to=functions.%s <|constrain|>json<|message|>", "<|call|>"),
+}
+
+
+def calls(family: str, text: str) -> list[tuple[str, str]]:
+    """Names and arguments of the calls that a family reads in a text that ended by itself."""
+    turn = Turn(tools=TOOLS, choice="auto")
+    prompt = "<|start|>assistant" if family == "harmony" else ""
+    chosen = FAMILIES[family]
+    events = parse(chosen.parser(turn, chosen.prepare(turn, prompt), prompt), [text])
+    found = {event.index: (event.name, "") for event in events if isinstance(event, CallStart)}
+    for event in events:
+        if isinstance(event, CallArguments):
+            name, arguments = found[event.index]
+            found[event.index] = (name, arguments + event.text)
+    return list(found.values())
+
+
+F = ("f", '{"a": "x"}')
+
+
+@pytest.mark.parametrize("family", LISTED)
+def test_json_calls(family: str) -> None:
+    before, between, after = LISTED[family]
+    assert calls(family, before + GOOD + after) == [F]
+    assert calls(family, before + GOOD) == [F]
+    assert calls(family, before + GOOD[:-1]) == []
+    assert calls(family, before + GOOD.replace('"', "'") + after) == []
+    assert calls(family, before + GOOD.replace('"x"', "NaN") + after) == []
+    assert calls(family, before + GOOD.replace('"f"', '"h"') + after) == []
+    assert calls(family, before + '{"arguments": {}}' + after) == []
+    assert calls(family, before + '{"name": "f", "name": "g", "arguments": {}}' + after) == []
+    assert calls(family, before + '{"name": "f", "arguments": {}, "arguments": {}}' + after) == []
+    assert calls(family, before + '{"name": "f", "arguments": {"n": 1, "n": 2}}' + after) == [("f", '{"n": 1, "n": 2}')]
+    assert calls(family, before + r'{"name": "f", "arguments": "{\"a\": \"x\"}"}' + after) == [F]
+    assert calls(family, before + '{"name": "f", "arguments": [1]}' + after) == []
+    broken = '{"name": "h", "arguments": {}}'
+    several = calls(family, before + between.join([GOOD, broken, GOOD]) + after)
+    assert several == ([] if family == "llama3_json" else [F])
+
+
+@pytest.mark.parametrize("family", ARGUED)
+def test_json_arguments(family: str) -> None:
+    head, after = ARGUED[family]
+    before = head % "f"
+    assert calls(family, before + F[1] + after) == [F]
+    assert calls(family, before + F[1]) == [F]
+    assert calls(family, before + F[1][:-1]) == []
+    assert calls(family, before + "{'a': 'x'}" + after) == []
+    assert calls(family, head % "h" + F[1] + after) == []
+    assert calls(family, before + '{"n": 1, "n": 2}' + after) == [("f", '{"n": 1, "n": 2}')]
+    assert calls(family, before + r'"{\"a\": \"x\"}"' + after) == [F]
+    assert calls(family, before + "[1]" + after) == []
+
+
+OPEN = {"qwen3_coder": "<tool_call>\n<function=f>\n", "glm": "<tool_call>f\n"}
+CLOSE = {"qwen3_coder": "</function>\n</tool_call>", "glm": "</tool_call>"}
+
+
+def argument(family: str, name: str, value: str) -> str:
+    if family == "glm":
+        return f"<arg_key>{name}</arg_key>\n<arg_value>{value}</arg_value>\n"
+    return f"<parameter={name}>\n{value}\n</parameter>\n"
+
+
+@pytest.mark.parametrize("family", OPEN)
+def test_bare_values(family: str) -> None:
+    head, end = OPEN[family], CLOSE[family]
+    a, n = argument(family, "a", "x"), argument(family, "n", "3")
+    assert calls(family, head + a + n + end) == [("f", '{"a": "x", "n": 3}')]
+    assert calls(family, head + a) == []
+    unclosed = a.replace("</parameter>\n", "").replace("</arg_value>", "")
+    assert calls(family, head + unclosed + end) == []
+    assert calls(family, head + unclosed + n + end) == []
+    assert calls(family, head + unclosed + end + head + a + end) == []
+    assert calls(family, head + a + a + end) == []
+    assert calls(family, head + argument(family, "", "x") + end) == []
+    assert calls(family, head + argument(family, "b", "x") + end) == [("f", '{"b": "x"}')]
+    assert calls(family, head + argument(family, "b: 1", "x") + end) == []
+    assert calls(family, head + argument(family, "n", "many") + end) == [("f", '{"n": "many"}')]
+    assert calls(family, head.replace("f", "h") + a + end + head + a + end) == [F]
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "after"),
+    [
+        ("pythonic", "<|python_start|>", "<|python_end|>"),
+        ("lfm2", "<|tool_call_start|>", "<|tool_call_end|>"),
+    ],
+)
+def test_python_calls(family: str, before: str, after: str) -> None:
+    assert calls(family, f"{before}[f(a='x')]{after}") == [F]
+    assert calls(family, f"{before}[f(a='x')]") == [F]
+    assert calls(family, f"{before}[f(a='x'){after}") == []
+    assert calls(family, f"{before}[f(a='x'{after}") == []
+    assert calls(family, f"{before}[f(a='x){after}") == []
+    assert calls(family, f"{before}[f(a='x', a='y')]{after}") == []
+    assert calls(family, f"{before}[f(='x')]{after}") == []
+    assert calls(family, f"{before}[f('x')]{after}") == []
+    assert calls(family, f"{before}[f(b='x')]{after}") == [("f", '{"b": "x"}')]
+    assert calls(family, f"{before}[f(n='many')]{after}") == [("f", '{"n": "many"}')]
+    assert calls(family, f"{before}[f(a='x'), h(), f(a='x')]{after}") == []
