@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from gateway.families.base import BaseFamily
 from gateway.families.deepseek import DeepseekFamily, NewerDeepseekFamily
@@ -52,7 +52,6 @@ class WrittenCall(NamedTuple):
 
 EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 ARGUMENTS = {"city": "Rome"}
-_CALL = (EXAMPLE.name, ARGUMENTS)
 _BARE = re.compile(r"\s*(\{|\[\s*\{|\[?" + EXAMPLE.name + r"\()")
 
 
@@ -99,7 +98,7 @@ def choose(
     model_type: str | None,
     template_source: str,
     override: str | None = None,
-    written: Sequence[WrittenCall] = (),
+    written: WrittenCall | None = None,
 ) -> Family:
     """The family of a model.
 
@@ -113,7 +112,7 @@ def choose(
         model_type: of ``config.json``.
         template_source: its chat template, empty when it has none.
         override: the name of the family to take, from the settings.
-        written: what the template writes for ``EXAMPLE``, in each form in which it takes a call; none: not known.
+        written: what the template writes for a call to ``EXAMPLE``; None: it shows none, or that is not known.
 
     Raises:
         UnknownFamilyError: when there is no family of the name ``override``.
@@ -133,26 +132,21 @@ def choose(
     ranked = sorted((pair for pair in ranks if pair[0]), key=lambda pair: -pair[0])  # stable: of two the first
     reasoning = THINK.claims((), None, template_source)
     for rank, family in ranked:
-        if (family.reasons or not reasoning or rank > 1) and reads(family, written):
+        if (family.reasons or not reasoning or rank > 1) and (written is None or reads(family, written)):
             return family
     return THINK if reasoning else PLAIN
 
 
-def reads(family: Family, written: Sequence[WrittenCall]) -> bool:
-    """Whether a family reads one of the written calls as the call that it is, or nothing is told by any of them.
+def reads(family: Family, written: WrittenCall) -> bool:
+    """Whether a family reads a written call as the call that it is, or that tells nothing.
 
-    A call that a template writes as bare JSON or Python tells nothing: some of them leave out the marker that they ask
-    the model to write.
+    Bare JSON or Python tells nothing: some templates leave out the marker that they ask the model to write.
     """
-    telling = [each for each in written if not _BARE.match(each.text)]
-    return not telling or any(_read(family, each) == _CALL for each in telling)
-
-
-def _read(family: Family, written: WrittenCall) -> tuple[str, Any] | None:
-    """The first call that a family's parser finds."""
+    if _BARE.match(written.text):
+        return True
     turn = Turn(tools=(EXAMPLE,), choice="auto")
     parser = family.parser(turn, family.prepare(turn, written.prompt), written.prompt)
     events = [*parser.feed(written.text), *parser.finish(cut=False)]
     names = [event.name for event in events if isinstance(event, CallStart)]
     text = "".join(event.text for event in events if isinstance(event, CallArguments) and event.index == 0)
-    return (names[0], json.loads(text)) if names else None
+    return names == [EXAMPLE.name] and json.loads(text) == ARGUMENTS

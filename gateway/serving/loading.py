@@ -19,7 +19,7 @@ from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_temp
 from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table
 from gateway.serving.adapter_fit import read_size
 from gateway.serving.defaults import sampling_defaults
-from gateway.serving.example_calls import written_calls
+from gateway.serving.example_calls import written_call
 from gateway.tokens import Tokenizer, TokenizerError
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def _templates(tokenizer: Tokenizer, settings: ModelSettings, key: str) -> tuple
 
 
 def _family(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSettings, key: str) -> Family:
-    written = [] if settings.family else written_calls(template)
+    written = None if settings.family else written_call(template)
     try:
         family = choose(
             tokenizer.architectures, tokenizer.model_type, template.source, settings.family, written=written

@@ -242,7 +242,7 @@ async def test_ids_of_nine_where_the_template_takes_no_others(tmp_path: Path) ->
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "content": "x", "tool_call_id": call["id"]},
     ]
-    async with gateway(own, says(own, TWO), features=UNGUIDED, max_seq_len=4096) as running:
+    async with gateway(own, says(own, TWO), features=UNGUIDED, max_seq_len=4096, family="hermes") as running:
         message = (await whole(running, tools=TOOLS, messages=history)).choices[0].message
         assert all(len(each.id) == 9 and each.id.isalnum() for each in message.tool_calls or [])
         text = running.engine.requests[0].prompt.text

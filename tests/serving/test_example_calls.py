@@ -9,7 +9,7 @@ import pytest
 
 from gateway.families.registry import choose
 from gateway.prompt import ChatTemplate
-from gateway.serving.example_calls import written_calls
+from gateway.serving.example_calls import written_call
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 from tests.openai.tools_harness import TOOLS, UNGUIDED
@@ -59,7 +59,7 @@ OWN = {
 
 def family(source: str, architecture: str = "") -> str:
     template = ChatTemplate(source, byte_level())
-    return choose([architecture], None, source, written=written_calls(template)).name
+    return choose([architecture], None, source, written=written_call(template)).name
 
 
 @pytest.mark.parametrize("call", FOREIGN.values(), ids=list(FOREIGN))
@@ -98,7 +98,7 @@ def test_what_is_written_goes_before_an_architecture() -> None:
 )
 def test_the_templates_of_this_repository(file: str, name: str) -> None:
     source = (TEMPLATES / f"{file}.jinja").read_text(encoding="utf-8")
-    written = written_calls(ChatTemplate(source, byte_level()))
+    written = written_call(ChatTemplate(source, byte_level()))
     assert written
     assert choose([], None, source, written=written).name == name
 
