@@ -7,9 +7,9 @@ engine groups its tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NoReturn
 
-from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind
+from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind, MalformedOutputError
 from gateway.generation.logprobs import EntryQueue, TokenLogprob, make_entry
 from gateway.generation.pieces import Piece, Predicted, Usage
 from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
@@ -42,6 +42,7 @@ class SequenceAssembler:
         stopped: a stop string matched or an end or stop id came: nothing more will be shown but by ``finish``.
         stop_reason: the stop string or stop id that ended the answer; None when something else did.
         surplus_tokens: ids that arrived after the end of the answer, which nobody will see.
+        failure: why the engine gave the answer up; None while it has not. It counts unless ``stopped`` came first.
         finish_reason: why the sequence ended; valid after ``finish``.
         token_ids: the ids that ``usage`` counts, in order, where they are kept. Ids of a stop string's beginning are in
             it as they come, so after ``stopped`` it may have lost some at its end.
@@ -70,8 +71,11 @@ class SequenceAssembler:
         "_request",
         "_stop_ids",
         "_stops",
+        "_takes_tokens",
         "_textual",
         "_tokenizer",
+        "_vocab_size",
+        "failure",
         "finish_reason",
         "prompt_logprobs",
         "prompt_top_logprobs",
@@ -113,7 +117,9 @@ class SequenceAssembler:
         self._queue = EntryQueue() if request.logprobs else None
         self._keep = keep_token_ids
         watched = request.stop or request.logprobs or request.stop_ids or request.min_tokens or request.draft
-        self._plain = not (watched or keep_token_ids) and reader is None
+        # Neither stop strings nor log-probs, and not ended: one question for each token.
+        self._takes_tokens = self._plain = not (watched or keep_token_ids) and reader is None
+        self._vocab_size = max(tokenizer.vocab_size, request.vocab_size or 0)
         self._extras = request.cached_tokens or request.prompt_logprobs is not None
         self._cached_tokens: int | None = None
         self._predicted = 0  # tokens of the draft that the answer begins with
@@ -124,6 +130,7 @@ class SequenceAssembler:
         self._prompt_tokens: int | None = None
         self._engine_finish: EngineFinish | None = None
         self._finished = False
+        self.failure: EngineError | None = None
         self.finish_reason: Literal["stop", "length"] = "stop"
         self.stop_reason: str | int | None = None
         self.token_ids: list[int] = []
@@ -136,8 +143,8 @@ class SequenceAssembler:
         """Take the next chunk; returns what it lets the client see, None when that is nothing.
 
         Raises:
-            EngineError: when the engine's log-probs do not fit its tokens, its tokens are more than were asked for or
-                none at all, or someone else cancelled the request.
+            EngineError: when the engine's log-probs do not fit its tokens, or its tokens are more than were asked for
+                or none at all.
         """
         if chunk.prompt_tokens is not None and self._prompt_tokens is None:
             self._prompt_tokens = chunk.prompt_tokens
@@ -154,10 +161,8 @@ class SequenceAssembler:
             piece = self._feed_plain(chunk.ids)
         else:
             piece = self._feed_watched(chunk)
-        if chunk.finish_reason is not None and not self.stopped:
-            if chunk.finish_reason == "cancelled":
-                raise EngineError(ErrorKind.CANCELLED, "The request was cancelled in the engine.")
-            self._engine_finish = chunk.finish_reason
+        if chunk.finish_reason is not None or chunk.failure is not None:
+            self._engine_finish, self.failure = chunk.finish_reason, chunk.failure
         return piece
 
     def feed_token(self, index: int) -> str | None:
@@ -166,7 +171,9 @@ class SequenceAssembler:
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
         """
-        if not self._plain or self.stopped or index in self._end_ids or index < 0 or self._completion >= self._most:
+        if not self._takes_tokens or index in self._end_ids or not 0 <= index < self._vocab_size:
+            return None
+        if self._completion >= self._most:
             return None
         self._completion += 1
         return self._push(index)
@@ -175,11 +182,14 @@ class SequenceAssembler:
         """End the sequence; returns what was held back: a beginning of a stop string, or an unfinished character.
 
         Raises:
+            EngineError: when the engine gave the answer up before anything ended it.
             RuntimeError: when called twice.
         """
         if self._finished:
             raise RuntimeError("finish() was called twice")
         self._finished = True
+        if self.failure is not None and not self.stopped:
+            self._give_up()
         text = ""
         if self._stops.matched is None:
             text = self._search(self._detokenizer.flush())
@@ -217,11 +227,19 @@ class SequenceAssembler:
     def _check(self, ids: Sequence[int]) -> None:
         """Refuse what no engine in its senses sends: it would be taken for an answer, or never end."""
         if self._completion + len(ids) > self._most:
-            raise EngineError(
-                ErrorKind.INTERNAL, f"The engine sent more than the {self._most} tokens it was asked for."
-            )
-        if min(ids) < 0:
-            raise EngineError(ErrorKind.INTERNAL, "The engine sent an id that no token has.")
+            asked = f"The engine sent more than the {self._most} tokens it was asked for."
+            raise MalformedOutputError(f"{len(ids)} tokens after {self._completion}", asked)
+        if min(ids) < 0 or max(ids) >= self._vocab_size:
+            detail = f"ids from {min(ids)} to {max(ids)} of a vocabulary of {self._vocab_size}"
+            raise MalformedOutputError(detail, "The engine sent an id that no token has.")
+
+    def _give_up(self) -> NoReturn:
+        """Raise what ended the answer, and keep nothing of it: its frames lead back here."""
+        failure, self.failure = self.failure, None
+        try:
+            raise failure  # type: ignore[misc] # asked before
+        finally:
+            del failure
 
     def _take_extras(self, chunk: EngineChunk) -> None:
         if chunk.cached_tokens is not None:
@@ -353,12 +371,12 @@ class SequenceAssembler:
 
     def _end(self, surplus: int) -> None:
         """An end id came: the answer is over before it, and ``surplus`` ids follow it in its chunk."""
-        self.stopped = True
+        self.stopped, self._takes_tokens = True, False
         self.surplus_tokens += surplus
 
     def _settle_match(self) -> None:
         """A stop string matched: tokens that begin after it and still waited for their text do not count."""
-        self.stopped = True
+        self.stopped, self._takes_tokens = True, False
         late = sum(start >= self._stops.end for start in self._recent)
         if late:
             self._completion -= late
@@ -379,6 +397,6 @@ class SequenceAssembler:
         """The rule of contract section 2.9, with the engine's own word where it has one."""
         if self.stopped:
             return "stop"
-        if self._engine_finish is not None and self._engine_finish != "cancelled":
+        if self._engine_finish is not None:
             return self._engine_finish
         return "length" if self.usage.completion_tokens >= self._request.max_tokens else "stop"

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 
-EngineFinish = Literal["stop", "length", "cancelled"]
+EngineFinish = Literal["stop", "length"]
+"""Why an engine may say that an answer is whole; whatever else it says is a failure."""
 
 
 @dataclass(slots=True)
@@ -21,7 +22,8 @@ class EngineChunk:
         text: new text, only from a text-only dialect; None wherever ids are given.
         logprobs: natural-log probability of each id of this chunk, same length as ids; None when not asked for.
         top_logprobs: for each id of this chunk its alternatives as (token id, log-prob), best first.
-        finish_reason: the engine's own word for why it ended, only on the last chunk and only where it has one.
+        finish_reason: why the answer ended, where the engine says so: on the last chunk with ids or after it.
+        failure: why the engine gave the answer up, in place of a finish reason. What came before it is no whole answer.
         prompt_tokens: prompt length as the engine counted it, where it says so.
         output_tokens: tokens in this chunk as the engine counted them, where it says so (text-only dialects).
         final: True on the last chunk of the request.
@@ -36,6 +38,7 @@ class EngineChunk:
     logprobs: Sequence[float] | None = None
     top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
     finish_reason: EngineFinish | None = None
+    failure: EngineError | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     final: bool = False
@@ -191,6 +194,13 @@ class EngineError(Exception):
         self.kind = kind
         self.message = message
         self.detail = detail
+
+
+class MalformedOutputError(EngineError):
+    """An answer of the engine that is none: its outputs are not what the contract or the request says."""
+
+    def __init__(self, detail: str, message: str = "The engine's answer could not be read: it is malformed.") -> None:
+        super().__init__(ErrorKind.INTERNAL, message, detail)
 
 
 class GuideRefusedError(EngineError):

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.generation.engine import EngineError, ErrorKind
+from gateway.generation.engine import MalformedOutputError
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _Bytes = bytes  # the dataclass below has a field of that name
@@ -53,7 +53,7 @@ def make_entry(
     """The entry of a token that is about to be pushed into ``detokenizer``.
 
     Raises:
-        EngineError: when a log-prob is not a number.
+        MalformedOutputError: when a log-prob is not a number.
     """
     data = detokenizer.contribution(index)
     name = token_form(data) if data or not tokenizer.is_special(index) else tokenizer.token_text(index)
@@ -65,13 +65,13 @@ def make_entry(
 
 
 def finite(value: float) -> float:
-    """A log-prob as JSON can tell it: at least ``LOWEST``.
+    """A log-prob as JSON can tell it: a number, at least ``LOWEST``.
 
     Raises:
-        EngineError: it is not a number.
+        MalformedOutputError: it is none.
     """
-    if math.isnan(value):
-        raise EngineError(ErrorKind.INTERNAL, "The engine returned a log-probability that is not a number.")
+    if not value < math.inf:  # nor is what is not a number
+        raise MalformedOutputError(str(value), "The engine returned a log-probability that is not a number.")
     return max(float(value), LOWEST)
 
 

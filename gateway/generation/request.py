@@ -98,8 +98,8 @@ class GenerationRequest:
         include_stop: whether the stop string or stop id that ended the answer is part of its text.
         prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
         cached_tokens: whether the number of prompt tokens found in the KV cache is wanted, where the engine has it.
-        vocab_size: width of the model's logits by its own folder, for a dense logit bias where the engine does not say
-            its width; None when nobody knows.
+        vocab_size: width of the model's logits, by the engine or else by the model's own folder: no id is above it;
+            None when nobody knows.
         guide: what the answer is held to; None leaves it free.
         lora: the adapter that is added to the model.
         prompt_table: virtual tokens that go before the prompt.

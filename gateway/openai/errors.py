@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.generation import EngineError, ErrorKind
-from gateway.generation.engine import AdapterRefusedError, GuideRefusedError
+from gateway.generation.engine import AdapterRefusedError, GuideRefusedError, MalformedOutputError
 from gateway.prompt import TemplateError
 from gateway.serving.errors import RefusedError
 from gateway.web.disconnect import ClientDisconnectedError
@@ -92,7 +92,9 @@ def from_engine(error: EngineError, guide: str | None = None) -> OpenAIError:
         _log.log(level, "engine failure: %s", error.message, extra={"detail": error.detail[:2000]})
     if isinstance(error, GuideRefusedError):
         return OpenAIError(status, error.message, type=kind, param=guide, code="invalid_value", headers=headers)
-    if isinstance(error, AdapterRefusedError):
+    if isinstance(error, MalformedOutputError):
+        code = "invalid_engine_output"
+    elif isinstance(error, AdapterRefusedError):
         code, headers = "adapter_unusable", {"x-should-retry": "false"}
     return OpenAIError(status, error.message, type=kind, code=code, headers=headers)
 

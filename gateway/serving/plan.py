@@ -87,7 +87,7 @@ def _first(
         include_stop=options.include_stop_str_in_output,
         prompt_logprobs=options.prompt_logprobs,
         cached_tokens=True,
-        vocab_size=parts.tokenizer.logits_size,
+        vocab_size=features.vocab_size or parts.tokenizer.logits_size,
         guide=options.guide,
         prompt_table=table,
         draft=predicted,

@@ -334,8 +334,8 @@ class RunningGeneration:
             self._ready.append(piece)
         elif self._responded and not ended:
             return None
-        if not self._responded:
-            self._responded = True
+        if not self._responded:  # what the engine gives up before it has said anything is an error with its true status
+            self._responded = piece is not None or self.assembler.failure is None
         if ended:
             self._take_end()
         self._wake()

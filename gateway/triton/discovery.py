@@ -171,8 +171,9 @@ async def _ask(engine: Engine, **more: Any) -> EngineError | None:
         **{"max_tokens": 1, **more},
     )
     try:
-        async for _ in engine.generate(request):
-            pass
+        async for chunk in engine.generate(request):
+            if chunk.failure is not None:
+                return chunk.failure
     except EngineError as error:
         if error.kind is ErrorKind.UNAVAILABLE:
             raise

@@ -13,8 +13,10 @@ from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRefusedError,
     EngineError,
+    EngineFinish,
     ErrorKind,
     GuideRefusedError,
+    MalformedOutputError,
 )
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
@@ -156,6 +158,40 @@ def engine_error(status: str | None, text: str) -> EngineError:
             return EngineError(rule.kind, rule.message, detail)
     kind, message = _BY_STATUS.get(status or "", (ErrorKind.INTERNAL, "The engine failed to process the request."))
     return EngineError(kind, message, detail)
+
+
+# Why an engine says that it has ended, by TensorRT-LLM's LLM API and by its executor's own names (contract 2.9).
+_WHOLE: dict[str, EngineFinish] = {"stop": "stop", "end_id": "stop", "stop_words": "stop", "length": "length"}
+_GIVEN_UP = {
+    "timeout": (ErrorKind.TIMEOUT, "The engine gave the answer up: it took too long."),
+    "timed_out": (ErrorKind.TIMEOUT, "The engine gave the answer up: it took too long."),
+    "cancelled": (ErrorKind.CANCELLED, "The request was cancelled in the engine."),
+}
+_NOT_YET = {"none", "not_finished"}
+
+
+def read_finish(word: bytes, *, final: bool) -> tuple[EngineFinish | None, EngineError | None]:
+    """Map the word by which an engine says that an answer has ended.
+
+    Args:
+        word: the engine's; in any case of letters, empty when it has none.
+        final: whether it came with the last response.
+
+    Returns:
+        Why the answer is whole, or why it is not; neither where the word says nothing. One that is not known is
+        nothing to take for a whole answer.
+    """
+    name = word.decode("utf-8", "replace").strip().lower()
+    if name in _WHOLE:
+        return _WHOLE[name], None
+    if not name or (name in _NOT_YET and not final):
+        return None, None
+    detail = f"finish reason {name[:100]!r}"
+    if name in _GIVEN_UP:
+        return None, EngineError(*_GIVEN_UP[name], detail)
+    return None, MalformedOutputError(
+        detail, "The engine ended its answer for a reason that the gateway does not know."
+    )
 
 
 def no_final_response() -> EngineError:

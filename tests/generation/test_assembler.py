@@ -20,9 +20,11 @@ from gateway.generation import (
     TokenLogprob,
     Usage,
 )
+from gateway.generation.engine import MalformedOutputError
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 
+GIVEN_UP = EngineError(ErrorKind.CANCELLED, "cancelled")
 PROMPT = Prompt("p", (1, 2, 3))
 TOKENIZERS = st.sampled_from(all_exact())
 TEXT = st.text(alphabet="ab thé你😀\n", min_size=1, max_size=25)
@@ -118,7 +120,7 @@ def test_tokens_after_a_match_are_surplus_and_unseen() -> None:
     assert piece is not None
     assert piece.text == "ab"
     assert assembler.stopped
-    assert assembler.feed(chunk(raw_bytes(b"efX"), final=True, finish_reason="cancelled")) is None
+    assert assembler.feed(chunk(raw_bytes(b"efX"), final=True, failure=GIVEN_UP)) is None
     assert assembler.finish() is None
     assert (assembler.surplus_tokens, assembler.usage, assembler.finish_reason) == (5, Usage(3, 3), "stop")
 
@@ -144,9 +146,24 @@ def test_the_reason_is_the_engines_or_follows_from_the_count(engine: Any, limit:
 
 def test_a_request_that_someone_cancelled_has_no_reason() -> None:
     assembler = SequenceAssembler(request(), byte_level())
+    assert assembler.feed(chunk(raw_bytes(b"ab"))) == Piece("ab")
+    assert assembler.feed(chunk(raw_bytes(b"c"), final=True, failure=GIVEN_UP)) == Piece("c"), "what it said is shown"
     with pytest.raises(EngineError) as failure:
-        assembler.feed(EngineChunk(final=True, finish_reason="cancelled"))
+        assembler.finish()
     assert failure.value.kind is ErrorKind.CANCELLED
+    assert assembler.usage.completion_tokens == 3
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("index", [-1, 2**31 - 1])
+def test_an_id_that_no_token_has_is_no_answer(index: int, watched: bool) -> None:
+    tokenizer = byte_level()
+    assembler = SequenceAssembler(request(stop=("zz",) if watched else ()), tokenizer)
+    assert assembler.feed_token(index) is None
+    with pytest.raises(MalformedOutputError):
+        assembler.feed(EngineChunk([*raw_bytes(b"a"), index]))
+    padding = SequenceAssembler(request(vocab_size=tokenizer.vocab_size + 8), tokenizer)
+    assert padding.feed(EngineChunk([*raw_bytes(b"a"), tokenizer.vocab_size + 7])) == Piece("a")
 
 
 def test_an_unfinished_character_at_the_end_is_a_replacement_character() -> None:

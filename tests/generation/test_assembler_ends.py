@@ -226,7 +226,7 @@ def test_predicted_tokens_are_accepted_where_the_answer_begins_with_them(
 ) -> None:
     ids = letters(text)
     draft = (*ids[:kept], *letters(other))
-    asked = request(draft=draft, draft_limit=1, stop=stop, end_ids=(500,))
+    asked = request(draft=draft, draft_limit=1, stop=stop, end_ids=(500,), vocab_size=501)
     assembler = SequenceAssembler(asked, byte_level(), keep_token_ids=True)
     edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids) + 1]
     for start, end in pairwise(edges):

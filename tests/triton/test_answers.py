@@ -19,6 +19,12 @@ def infer(message: Any) -> Any:
     return message.infer_response
 
 
+def table(tensor: tuple[str, list[int], bytes], rows: int) -> tuple[str, list[int], bytes]:
+    """The same values in rows."""
+    datatype, shape, raw = tensor
+    return datatype, [1, rows, shape[-1] // rows], raw
+
+
 def test_one_token_several_and_none() -> None:
     reader = TokenReader(ask())
     assert list(reader.read(infer(tokens(7)), final=False).ids) == [7]
@@ -72,18 +78,53 @@ def test_alternatives_per_token() -> None:
         1,
         2,
         output_log_probs=floats(-1, -2),
-        top_log_probs_ids=ints(1, 5, 6, 2),
-        top_log_probs=floats(-1, -3, -0.5, -2),
+        top_log_probs_ids=table(ints(1, 5, 6, 2), 2),
+        top_log_probs=table(floats(-1, -3, -0.5, -2), 2),
     )
     chunk = TokenReader(ask(logprobs=True, top_logprobs=2)).read(infer(message), final=False)
     assert chunk.top_logprobs == [[(1, -1), (5, -3)], [(6, -0.5), (2, -2)]]
 
 
-@pytest.mark.parametrize(("word", "reason"), [(b"stop", "stop"), (b"length", "length"), (b"None", None), (b"", None)])
-def test_finish_reason_of_the_engine(word: bytes, reason: str | None) -> None:
+@pytest.mark.parametrize("reader", [TokenReader, lambda _: TextReader()], ids=["tokens", "text"])
+@pytest.mark.parametrize(
+    ("word", "meaning"),
+    [
+        (b"stop", "stop"),
+        (b"STOP", "stop"),
+        (b"end_id", "stop"),
+        (b"stop_words", "stop"),
+        (b"length", "length"),
+        (b"", None),
+        (b"timeout", ErrorKind.TIMEOUT),
+        (b"TIMED_OUT", ErrorKind.TIMEOUT),
+        (b"cancelled", ErrorKind.CANCELLED),
+        (b"None", ErrorKind.INTERNAL),  # it has ended and says that it has not
+        (b"not_finished", ErrorKind.INTERNAL),
+        (b"content_filter", ErrorKind.INTERNAL),
+        (b"\xff\xfe", ErrorKind.INTERNAL),
+    ],
+)
+def test_only_reasons_that_are_known_make_a_whole_answer(reader: Any, word: bytes, meaning: Any) -> None:
+    chunk = reader(ask()).read(
+        infer(tokens(1, final=True, text_output=string(b"a"), finish_reason=string(word))), final=True
+    )
+    kind = None if chunk.failure is None else chunk.failure.kind
+    assert (chunk.finish_reason or kind) == meaning
+
+
+@pytest.mark.parametrize("word", [b"None", b"not_finished", b""])
+def test_a_response_before_the_last_may_say_that_it_is_not(word: bytes) -> None:
+    chunk = TokenReader(ask()).read(infer(tokens(1, finish_reason=string(word))), final=False)
+    assert (chunk.finish_reason, chunk.failure) == (None, None)
+
+
+def test_an_end_may_be_told_before_or_after_the_last_token() -> None:
+    before = TokenReader(ask()).read(infer(tokens(1, finish_reason=string(b"timed_out"))), final=False)
+    assert before.failure is not None
     reader = TokenReader(ask())
-    assert reader.read(infer(tokens(1, finish_reason=string(b"stop"))), final=False).finish_reason is None
-    assert reader.read(infer(tokens(final=True, finish_reason=string(word))), final=True).finish_reason == reason
+    reader.read(infer(tokens(1)), final=False)
+    after = reader.read(infer(response(final=True, finish_reason=string(b"length"))), final=True)
+    assert after.finish_reason == "length"
 
 
 def test_counts_of_the_server() -> None:
@@ -159,8 +200,8 @@ def test_log_probs_of_the_prompt_come_once() -> None:
     message = tokens(
         1,
         prompt_log_probs=floats(-1, -2),
-        prompt_top_log_probs_ids=ints(6, 9, 7, 8),
-        prompt_top_log_probs=floats(-1, -3, -2, -4),
+        prompt_top_log_probs_ids=table(ints(6, 9, 7, 8), 2),
+        prompt_top_log_probs=table(floats(-1, -3, -2, -4), 2),
     )
     reader = TokenReader(asked)
     chunk = reader.read(infer(message), final=False)

@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind
+from gateway.generation.engine import EngineChunk, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.logits import log_probs, read_rows
+from gateway.triton.dialects.outputs import Outputs
 from gateway.triton.dialects.returns import uses_logits
 from gateway.triton.dialects.template import TemplateShelf, TokenTemplate
-from gateway.triton.errors import no_final_response
+from gateway.triton.errors import no_final_response, read_finish
 
 if sys.byteorder != "little":
     raise ImportError("tensors on the wire are little-endian, and so must this machine be")
 
-_FINISHES = {b"stop": "stop", b"length": "length", b"cancelled": "cancelled"}
-
-
-def _int32(raw: bytes) -> int:
-    return int.from_bytes(raw[:4], "little", signed=True)
-
-
-def _first_string(raw: bytes) -> bytes:
-    return raw[4 : 4 + int.from_bytes(raw[:4], "little")]
-
-
-def _finish(raw: bytes | None) -> EngineFinish | None:
-    return cast("EngineFinish | None", _FINISHES.get(_first_string(raw).lower())) if raw else None
-
-
-def _outputs(response: service_pb2.ModelInferResponse) -> dict[str, bytes]:
-    return dict(zip([output.name for output in response.outputs], response.raw_output_contents, strict=False))
-
-
-def _plain_ids(response: service_pb2.ModelInferResponse) -> tuple[int, ...] | None:
-    """The ids of a response that has one id and nothing else to look at; None of any other: most have just that."""
-    outputs = response.outputs
-    if len(outputs) != 2 or outputs[0].name != "output_ids" or outputs[1].name != "sequence_length":
-        return None
-    raw_ids, raw_length = response.raw_output_contents
-    return (_int32(raw_ids),) if len(raw_ids) == 4 and raw_length == _ONE else None
-
-
 _DEFAULT = Abilities()
 _ONE = b"\x01\0\0\0"
+_OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
+_OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
+_OF_PROMPT = ("prompt_log_probs", "prompt_top_log_probs_ids", "prompt_top_log_probs")
 
 
 class TokenReader:
@@ -69,6 +45,7 @@ class TokenReader:
         "_cached",
         "_logits",
         "_logprobs",
+        "_outputs",
         "_plain",
         "_prompt_missing",
         "_request",
@@ -88,6 +65,7 @@ class TokenReader:
         self._logits = uses_logits(request, abilities)
         self._cached = request.cached_tokens and abilities.cached_tokens is not None
         self._prompt_missing = request.prompt_logprobs is not None and len(request.prompt.ids) > 1
+        self._outputs = _outputs(self._wanted(), request.beam_width)
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
         self.template = TokenTemplate() if shelf is None or not self._plain else shelf.template(request.id)
         self._seen = 0
@@ -104,34 +82,47 @@ class TokenReader:
             message: what it was parsed from, where ``template`` is to know those like it.
 
         Raises:
-            EngineError: the request ended without any data, or log-probs that were asked for are missing.
+            MalformedOutputError: its outputs are not what the contract says, or log-probs that were asked for are
+                missing.
+            EngineError: the request ended without any data.
         """
-        if self._plain and not final:
-            ids = _plain_ids(response)
-            if ids is not None:
-                self.answered = True
-                if message is not None:
-                    self.template.learn(message, response.raw_output_contents[0])
-                return EngineChunk(ids)
-        return self._read(response, final=final)
+        outputs = self._outputs.read(response)
+        if self._plain and not final and self._outputs.single and outputs["sequence_length"] == _ONE:
+            self.answered = True
+            raw = outputs["output_ids"]
+            if message is not None:
+                self.template.learn(message, raw)
+            return EngineChunk(_ids(raw, 1))
+        return self._read(response, outputs, final=final)
 
-    def _read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
+    def _wanted(self) -> tuple[str, ...]:
+        """Names of the outputs that are read."""
+        wanted = _OF_TOKENS
+        if self._logprobs and not self._logits:
+            wanted += ("output_log_probs", "top_log_probs_ids", "top_log_probs")[: 3 if self._top_logprobs else 1]
+        if self._prompt_missing and self._abilities.prompt_logprobs != "logits":
+            wanted += _OF_PROMPT
+        if self._cached:
+            wanted += ("num_cached_tokens", "kv_cache_reused_blocks")
+        return wanted
+
+    def _read(self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], *, final: bool) -> EngineChunk:
         """Any response but the plain ones, which are most."""
-        outputs = _outputs(response)
+        chunk = EngineChunk(final=final)
+        word = self._outputs.string(outputs, "finish_reason")
+        if word:
+            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
         raw_ids = outputs.get("output_ids")
         if raw_ids is None:
-            if final and not self.answered:
+            if len(outputs.get("text_output", b"")) > 4:
+                raise MalformedOutputError("text_output without output_ids")
+            if final and not self.answered and chunk.failure is None:
                 raise no_final_response()
-            return EngineChunk(final=final)
+            return chunk
         self.answered = True
-        if len(raw_ids) % 4:
-            raise EngineError(ErrorKind.INTERNAL, "The engine's answer could not be read: its ids are cut off.")
-        raw_length = outputs.get("sequence_length")
-        count = min(_int32(raw_length), len(raw_ids) // 4) if raw_length else len(raw_ids) // 4
-        chunk = EngineChunk(ids=_ids(raw_ids, count), final=final)
-        raw_prompt = outputs.get("num_input_tokens")
-        if raw_prompt:
-            chunk.prompt_tokens = _int32(raw_prompt)
+        count = _count(outputs["sequence_length"], self._outputs.forms["output_ids"].shape[-1])
+        chunk.ids = _ids(raw_ids, count)
+        chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
         if self._prompt_missing:
             self._read_prompt(response, outputs, chunk)
         if final:
@@ -147,24 +138,40 @@ class TokenReader:
         return chunk
 
     def _read_end(self, outputs: dict[str, bytes], chunk: EngineChunk) -> None:
-        chunk.finish_reason = _finish(outputs.get("finish_reason"))
-        if self._prompt_missing and chunk.finish_reason != "cancelled":
+        if self._prompt_missing and chunk.failure is None:
             raise _missing("log-probs of the prompt")
         if self._cached:
             chunk.cached_tokens = self._cached_tokens(outputs)
 
     def _new_logprobs(self, raw: bytes | None, count: int) -> Sequence[float]:
         # The list is cumulative when streaming, and may have an entry more or fewer at its end (contract section 2.5).
-        values = memoryview(raw or b"")[4 * self._seen : 4 * (self._seen + count)].cast("f").tolist()
-        if len(values) != count:
+        end = self._seen + count
+        if not raw or self._outputs.forms["output_log_probs"].shape[-1] < end:
             raise _missing("log-probs")
+        values: Sequence[float] = memoryview(raw)[4 * self._seen : 4 * end].cast("f").tolist()
         return values
 
     def _alternatives(self, outputs: dict[str, bytes], count: int) -> Sequence[Sequence[tuple[int, float]]]:
-        found = _table(outputs.get("top_log_probs_ids"), outputs.get("top_log_probs"), count, self._top_logprobs)
+        found = self._table(outputs, "top_log_probs", count, self._top_logprobs)
         if found is None:
             raise _missing("alternatives")
         return found
+
+    def _table(
+        self, outputs: Mapping[str, bytes], name: str, rows: int, wanted: int
+    ) -> Sequence[Sequence[tuple[int, float]]] | None:
+        """Alternatives by row, ``wanted`` of each at most; None when there are none, or not ``rows`` of them."""
+        raw_ids, raw_values = outputs.get(f"{name}_ids"), outputs.get(name)
+        if not raw_ids or not raw_values:
+            return None
+        shape = self._outputs.forms[name].shape
+        if shape != self._outputs.forms[f"{name}_ids"].shape or shape[-2:-1] != (rows,):
+            return None
+        ids, width, vocab = _ids(raw_ids, len(raw_ids) // 4), shape[-1], self._vocab_size()
+        if len(ids) != rows * width or min(ids) < 0 or (vocab is not None and max(ids) >= vocab):
+            raise MalformedOutputError(f"{name}_ids {shape} from {min(ids)} to {max(ids)} of a vocabulary of {vocab}")
+        pairs = list(zip(ids, memoryview(raw_values).cast("f").tolist(), strict=True))
+        return [pairs[start : start + min(width, wanted)] for start in range(0, len(pairs), width)]
 
     def _read_logits(self, response: service_pb2.ModelInferResponse, chunk: EngineChunk) -> None:
         rows = read_rows(response, "generation_logits")
@@ -188,14 +195,12 @@ class TokenReader:
             raw = outputs.get("prompt_log_probs")
             if raw is None:
                 return
-            values = memoryview(raw).cast("f").tolist()
+            values: Sequence[float] = memoryview(raw).cast("f").tolist()
             if len(values) != len(ids) - 1:
                 raise _missing("log-probs of every prompt token")
             chunk.prompt_logprobs = values
             if wanted:
-                found = _table(
-                    outputs.get("prompt_top_log_probs_ids"), outputs.get("prompt_top_log_probs"), len(values), wanted
-                )
+                found = self._table(outputs, "prompt_top_log_probs", len(values), wanted)
                 chunk.prompt_top_logprobs = found
                 if found is None:
                     raise _missing("alternatives of the prompt")
@@ -206,63 +211,67 @@ class TokenReader:
 
     def _cached_tokens(self, outputs: dict[str, bytes]) -> int | None:
         prompt = len(self._request.prompt.ids)
-        exact = outputs.get("num_cached_tokens")
-        if exact:
-            return max(0, min(_int32(exact), prompt))
-        blocks = outputs.get("kv_cache_reused_blocks")
-        if self._abilities.cached_tokens != "blocks" or not blocks:
+        exact = self._outputs.number(outputs, "num_cached_tokens")
+        if exact is not None:
+            return min(exact, prompt)
+        blocks = self._outputs.number(outputs, "kv_cache_reused_blocks")
+        if self._abilities.cached_tokens != "blocks" or blocks is None:
             return None
         # Whole blocks: what was reused of a partly filled one is not told, and not guessed.
-        return max(0, min(_int32(blocks) * self._abilities.tokens_per_block, prompt))
+        return min(blocks * self._abilities.tokens_per_block, prompt)
 
 
 class TextReader:
     """Reads the responses of one request that carry text only."""
 
-    __slots__ = ("_answered",)
+    __slots__ = ("_answered", "_outputs")
 
     def __init__(self) -> None:
         self._answered = False
+        self._outputs = _outputs(_OF_TEXT, 1)
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
         """Turn a response into a chunk: its new text, and the counts that the server gives.
 
         Raises:
+            MalformedOutputError: its outputs are not what the contract says.
             EngineError: the request ended without any data.
         """
-        outputs = _outputs(response)
-        raw = outputs.get("text_output")
-        if raw is None:
-            if final and not self._answered:
+        outputs = self._outputs.read(response)
+        chunk = EngineChunk(text="", final=final)
+        word = self._outputs.string(outputs, "finish_reason")
+        if word:
+            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
+        text = self._outputs.string(outputs, "text_output")
+        if text is None:
+            if final and not self._answered and chunk.failure is None:
                 raise no_final_response()
-            return EngineChunk(text="", final=final)
+            return chunk
         self._answered = True
-        chunk = EngineChunk(text=_first_string(raw).decode("utf-8", "replace"), final=final)
-        prompt, generated = outputs.get("num_input_tokens"), outputs.get("num_output_tokens")
-        chunk.prompt_tokens = _int32(prompt) if prompt else None
-        chunk.output_tokens = _int32(generated) if generated else None
-        chunk.finish_reason = _finish(outputs.get("finish_reason")) if final else None
+        chunk.text = text.decode("utf-8", "replace")
+        chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
+        chunk.output_tokens = self._outputs.number(outputs, "num_output_tokens")
         return chunk
+
+
+# Shared by the requests that want the same: a response is read in one go, and its form is that of many.
+_outputs = functools.lru_cache(maxsize=64)(Outputs)
 
 
 def _ids(raw: bytes, count: int) -> tuple[int, ...]:
     if count == 1:
-        return (_int32(raw),)
+        return (int.from_bytes(raw[:4], "little", signed=True),)
     return tuple(memoryview(raw)[: 4 * count].cast("i"))
 
 
-def _table(
-    raw_ids: bytes | None, raw_values: bytes | None, rows: int, wanted: int
-) -> Sequence[Sequence[tuple[int, float]]] | None:
-    """Alternatives by row, ``wanted`` of each at most; None when the tensors do not fit."""
-    ids = _ids(raw_ids or b"", len(raw_ids or b"") // 4)
-    values: Sequence[float] = memoryview(raw_values or b"").cast("f").tolist()
-    if not ids or len(ids) != len(values) or len(ids) % rows:
-        return None
-    width = len(ids) // rows
-    pairs = list(zip(ids, values, strict=True))
-    return [pairs[start : start + min(width, wanted)] for start in range(0, len(pairs), width)]
+def _count(raw: bytes, longest: int) -> int:
+    """The length of the first beam, which is the best; those of the others must be as possible."""
+    lengths = _ids(raw, len(raw) // 4)
+    if min(lengths) < 0 or max(lengths) > longest:
+        raise MalformedOutputError(f"sequence_length is {list(lengths)[:8]} of output_ids with {longest}")
+    return lengths[0]
 
 
-def _missing(what: str) -> EngineError:
-    return EngineError(ErrorKind.INTERNAL, f"The engine did not return the {what} that were asked for.")
+def _missing(what: str) -> MalformedOutputError:
+    message = f"The engine did not return the {what} that were asked for."
+    return MalformedOutputError(message, message)

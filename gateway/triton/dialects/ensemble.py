@@ -86,7 +86,7 @@ class EnsembleEngine:
             while not pump.final:
                 response = await pump.read()
                 chunk = reader.read(response, final=pump.final)
-                if chunk.ids or chunk.text is not None or chunk.final:
+                if chunk.ids or chunk.text is not None or chunk.final or chunk.failure or chunk.finish_reason:
                     yield chunk
         except EngineError as error:
             gone = error.kind is ErrorKind.UNAVAILABLE

@@ -6,6 +6,7 @@ the way of ordinary tokens uses it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineError, ErrorKind
+from gateway.generation.engine import MalformedOutputError
 
 _TYPES: dict[str, Any] = {"FP32": np.dtype("<f4"), "FP16": np.dtype("<f2")}
 
@@ -24,14 +25,18 @@ def read_rows(response: service_pb2.ModelInferResponse, name: str) -> NDArray[An
     """The logits of an output as rows, [positions, vocabulary]; None when the response does not hold it.
 
     The dimensions before the last hold one beam's positions, in whatever order the engine puts the beam.
+
+    Raises:
+        MalformedOutputError: they are of another type, or not as many as their shape says.
     """
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=False):
         if output.name == name:
             if output.datatype not in _TYPES or not output.shape:
                 raise _broken(f"{name} has type {output.datatype} and shape {list(output.shape)}")
-            values = np.frombuffer(raw, _TYPES[output.datatype])
-            width = int(output.shape[-1])
-            return values.reshape(-1, width) if width and values.size else None
+            size, width = _TYPES[output.datatype].itemsize, int(output.shape[-1])
+            if min(output.shape) < 0 or math.prod(output.shape) * size != len(raw):
+                raise _broken(f"{name} has shape {list(output.shape)} and {len(raw)} bytes")
+            return np.frombuffer(raw, _TYPES[output.datatype]).reshape(-1, width) if raw else None
     return None
 
 
@@ -47,17 +52,18 @@ def log_probs(
         vocab_size: width of the vocabulary without padding; None takes all.
 
     Raises:
-        EngineError: the rows do not fit.
+        MalformedOutputError: the rows do not fit.
     """
-    width = min(rows.shape[1], vocab_size or rows.shape[1])
-    if rows.shape[0] < len(chosen) or any(not 0 <= token < width for token in chosen):
+    width = vocab_size or rows.shape[1]
+    if rows.shape[0] < len(chosen) or rows.shape[1] < width or any(not 0 <= token < width for token in chosen):
         raise _broken(f"logits {rows.shape} for {len(chosen)} tokens of a vocabulary of {vocab_size}")
     values: list[float] = []
     best: list[Alternatives] = []
     for row, token in zip(rows, chosen, strict=False):
         scores = row[:width].astype(np.float64)
         peak = scores.max()
-        scores -= peak + np.log(np.exp(scores - peak).sum())
+        with np.errstate(invalid="ignore"):  # what is no number is refused by whoever makes an entry of it
+            scores -= peak + np.log(np.exp(scores - peak).sum())
         values.append(float(scores[token]))
         best.append(_best(scores, alternatives))
     return values, best
@@ -71,5 +77,5 @@ def _best(scores: NDArray[np.float64], count: int) -> Alternatives:
     return [(int(index), float(scores[index])) for index in order]
 
 
-def _broken(detail: str) -> EngineError:
-    return EngineError(ErrorKind.INTERNAL, "The engine returned logits that do not fit its tokens.", detail)
+def _broken(detail: str) -> MalformedOutputError:
+    return MalformedOutputError(detail, "The engine returned logits that do not fit its tokens.")

@@ -85,7 +85,7 @@ class TokensEngine:
                     continue
                 response = await stream.parse(message)
                 chunk = reader.read(response, final=stream.final, message=message)
-                if chunk.ids or chunk.final:
+                if chunk.ids or chunk.final or chunk.failure or chunk.finish_reason:
                     yield chunk
         except EngineError as error:
             self._connection.report(error)

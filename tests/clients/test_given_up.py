@@ -1,0 +1,76 @@
+"""Answers that the engine gives up in their middle, end to end: no client may take the part for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.scripted_engine.replay import ScriptedServer, turn
+from tests.stack import GatewayProcess
+
+MODEL = "scripted"
+TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+GIVEN_UP = pytest.mark.parametrize(
+    ("word", "status", "code"),
+    [
+        ("timed_out", 504, "timeout"),
+        ("timeout", 504, "timeout"),
+        ("cancelled", 503, "request_cancelled"),
+        ("preempted", 500, "invalid_engine_output"),
+    ],
+)
+
+
+@pytest.fixture(scope="module", params=["tokens", "ensemble"])
+def client(
+    request: pytest.FixtureRequest, scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OpenAI]:
+    folder = tmp_path_factory.mktemp("given-up")
+    (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    with GatewayProcess(
+        folder / "log",
+        GATEWAY_MODEL=MODEL,
+        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
+        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
+        GATEWAY_TEMPLATE=str(folder / "template.jinja"),
+        GATEWAY_MAX_SEQ_LEN="8192",
+        GATEWAY_PATH=request.param,
+    ) as process:
+        yield OpenAI(base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60)
+
+
+@GIVEN_UP
+def test_an_answer_that_is_given_up_is_an_error(
+    client: OpenAI, scripted_triton: ScriptedServer, word: str, status: int, code: str
+) -> None:
+    scripted_triton.play(turn("say", text="half an ans", finish=word))
+    with pytest.raises(openai.APIStatusError) as error:
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "say"}])
+    assert (error.value.status_code, error.value.code) == (status, code)
+    assert "preempted" not in error.value.message
+
+
+@GIVEN_UP
+def test_a_stream_that_is_given_up_ends_with_an_error_after_its_text(
+    client: OpenAI, scripted_triton: ScriptedServer, word: str, status: int, code: str
+) -> None:
+    del status
+    scripted_triton.play(turn("say", text="half an ans", finish=word))
+    stream = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "say"}], stream=True)
+    choices = []
+    with pytest.raises(openai.APIError) as error:
+        choices.extend(chunk.choices[0] for chunk in stream)
+    assert "".join(choice.delta.content or "" for choice in choices) == "half an ans"
+    assert {choice.finish_reason for choice in choices} == {None}
+    assert error.value.code == code
+
+
+def test_a_stop_string_before_the_end_makes_the_answer_whole(client: OpenAI, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn("say", text="whole. half", finish="timed_out", chunk=64))
+    answer = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "say"}], stop=["."]
+    ).choices[0]
+    assert (answer.message.content, answer.finish_reason) == ("whole", "stop")

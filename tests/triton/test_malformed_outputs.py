@@ -1,0 +1,258 @@
+"""Recorded answers of the real Triton, spoiled: what comes of them is the answer or an error, never another answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import functools
+import json
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_triton import ask, stock_config, tokens
+from tritonclient.grpc import service_pb2
+
+from gateway.generation import GenerationRequest, Prompt, SequenceAssembler
+from gateway.generation.engine import EngineError, EngineFeatures, MalformedOutputError
+from gateway.triton.abilities import Abilities
+from gateway.triton.dialects.answers import TextReader, TokenReader
+from gateway.triton.dialects.connection import Connection
+from gateway.triton.dialects.ensemble import EnsembleEngine
+from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.model_view import ModelView
+from tests.tokens.build import byte_level
+
+RECORDED = {
+    name: [base64.b64decode(message) for message in messages]
+    for name, messages in json.loads(Path(__file__).with_name("recorded_responses.json").read_text()).items()
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "logprobs": {"logprobs": True},
+    "alternatives": {"logprobs": True, "top_logprobs": 3},
+    "prompt": {"logprobs": True, "prompt_logprobs": 2},
+}
+DATATYPES = ("BOOL", "UINT8", "INT8", "INT64", "UINT32", "FP16", "BF16", "FP64", "FP32", "INT32", "BYTES", "")
+IDS = {"output_ids", "top_log_probs_ids", "prompt_top_log_probs_ids"}
+FLOATS = {"output_log_probs", "top_log_probs", "prompt_log_probs", "prompt_top_log_probs"}
+
+
+class Call:
+    """An answer that has come already."""
+
+    def __init__(self, messages: list[bytes]) -> None:
+        self.tap = None
+        self._messages = list(messages)
+
+    async def read(self) -> bytes | None:
+        return self._messages.pop(0) if self._messages else None
+
+    def cancel(self) -> None:
+        self._messages.clear()
+
+
+class Replay:
+    """A transport that answers every request with the same messages."""
+
+    def __init__(self, messages: list[bytes]) -> None:
+        self._messages = messages
+
+    def infer(self, _request: Any, *, timeout: float) -> Call:
+        del timeout
+        return Call(self._messages)
+
+
+def request(case: str) -> GenerationRequest:
+    prompt = Prompt("In the beginning", tuple(range(5, 16)))
+    return ask(prompt=prompt, max_tokens=4, end_ids=(), end_texts=(), vocab_size=byte_level().vocab_size, **ASKED[case])
+
+
+async def answer(path: str, case: str, messages: list[bytes]) -> Any:
+    """All that a client would get to see of it."""
+    asked = request(case)
+    features = EngineFeatures(path, "", "m", token_ids=True, prompt_ids=True, logprobs=True)  # type: ignore[arg-type]
+    connection = Connection(Replay(messages))  # type: ignore[arg-type]
+    if path == "tokens":
+        model = ModelView.of(stock_config("tensorrt_llm"))
+        chunks = TokensEngine(connection, model, features, Abilities()).generate(asked)
+    else:
+        model = ModelView.of(stock_config("ensemble"))
+        chunks = EnsembleEngine(
+            connection, model, features, Abilities(), engine=None, adds_special_tokens=True
+        ).generate(asked)
+    assembler = SequenceAssembler(asked, byte_level())
+    pieces, ids = [], []
+    try:
+        async for chunk in chunks:
+            ids += chunk.ids
+            pieces.append(assembler.feed(chunk))
+        pieces.append(assembler.finish())
+    finally:
+        await chunks.aclose()
+    entries = [entry for piece in pieces if piece for entry in piece.logprobs]
+    prompt = assembler.prompt_entries() if asked.prompt_logprobs else None
+    text = "".join(piece.text for piece in pieces if piece)
+    return ids, text, entries, prompt, assembler.usage, assembler.finish_reason
+
+
+@functools.cache
+def recorded_answer(name: str) -> Any:
+    path, case = name.split()
+    return asyncio.run(answer(path, case, RECORDED[name]))
+
+
+def spoil_datatype(response: Any, place: int, pick: random.Random) -> None:
+    response.outputs[place].datatype = pick.choice(DATATYPES)
+
+
+def spoil_shape(response: Any, place: int, pick: random.Random) -> None:
+    shape = response.outputs[place].shape
+    if shape and pick.random() < 0.7:
+        shape[pick.randrange(len(shape))] += pick.choice((-3, -1, 1, 2, 2**31))
+    elif pick.random() < 0.5:
+        shape.append(pick.choice((-1, 0, 1, 2)))
+    else:
+        values = list(shape)
+        pick.shuffle(values)
+        del shape[:]
+        shape.extend(values[: pick.randrange(len(values) + 1)])
+
+
+def spoil_length(response: Any, place: int, pick: random.Random) -> None:
+    raw = response.raw_output_contents[place]
+    response.raw_output_contents[place] = pick.choice((b"", raw[:-1], raw + b"\0", raw + b"\1\0\0\0", raw + raw))
+
+
+def spoil_number(response: Any, place: int, pick: random.Random) -> None:
+    response.raw_output_contents.pop() if pick.random() < 0.5 else response.raw_output_contents.append(b"\1\0\0\0")
+
+
+def spoil_name(response: Any, place: int, pick: random.Random) -> None:
+    response.outputs[place].name = pick.choice(["", "other", *(output.name for output in response.outputs)])
+
+
+def drop(response: Any, place: int, _pick: random.Random) -> None:
+    del response.outputs[place], response.raw_output_contents[place]
+
+
+def repeat(response: Any, place: int, _pick: random.Random) -> None:
+    response.outputs.append(response.outputs[place])
+    response.raw_output_contents.append(response.raw_output_contents[place])
+
+
+def shuffle(response: Any, _place: int, pick: random.Random) -> None:
+    pairs = list(zip(response.outputs, response.raw_output_contents, strict=True))
+    pairs = [(type(output).FromString(output.SerializeToString()), raw) for output, raw in pairs]
+    pick.shuffle(pairs)
+    del response.outputs[:], response.raw_output_contents[:]
+    response.outputs.extend(output for output, _ in pairs)
+    response.raw_output_contents.extend(raw for _, raw in pairs)
+
+
+def spoil_value(response: Any, place: int, pick: random.Random) -> None:
+    """A value that no engine in its senses sends."""
+    name, raw = response.outputs[place].name, bytearray(response.raw_output_contents[place])
+    if name in IDS:
+        value = struct.pack("<i", pick.choice((-1, -(2**31), byte_level().vocab_size, 2**31 - 1)))
+    elif name in FLOATS:
+        value = struct.pack("<f", pick.choice((float("nan"), float("inf"))))
+    elif name == "finish_reason":
+        word = pick.choice((b"timeout", b"TIMED_OUT", b"cancelled", b"None", b"error", b"\xff"))
+        value = raw = bytearray(struct.pack("<I", len(word)) + word)  # type: ignore[assignment]
+    else:
+        too_long = (2**31 - 1,) if name == "sequence_length" else ()
+        value = struct.pack("<i", pick.choice((-1, -(2**31), *too_long)))
+    start = 4 * pick.randrange(max(len(raw) // 4, 1)) if name in IDS | FLOATS else 0
+    raw[start : start + len(value)] = value
+    response.raw_output_contents[place] = bytes(raw)
+
+
+SPOILS: list[Callable[[Any, int, random.Random], None]] = [
+    spoil_datatype, spoil_shape, spoil_length, spoil_number, spoil_name, drop, repeat, shuffle, spoil_value,
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(RECORDED)), st.sampled_from(SPOILS), st.integers(0, 3), st.randoms(use_true_random=False))
+def test_a_spoiled_answer_is_an_error_or_the_same(name: str, spoil: Any, which: int, pick: random.Random) -> None:
+    path, case = name.split()
+    messages = list(RECORDED[name])
+    spoiled = service_pb2.ModelStreamInferResponse.FromString(messages[which])
+    spoil(spoiled.infer_response, pick.randrange(len(spoiled.infer_response.outputs)), pick)
+    messages[which] = spoiled.SerializeToString()
+    with contextlib.suppress(EngineError):  # anything else would be a traceback in the log
+        assert asyncio.run(answer(path, case, messages)) == recorded_answer(name)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(sorted(RECORDED)), st.integers(0, 3), st.randoms(use_true_random=False))
+def test_no_bytes_are_more_than_an_error(name: str, which: int, pick: random.Random) -> None:
+    path, case = name.split()
+    messages = list(RECORDED[name])
+    data = bytearray(messages[which])
+    for _ in range(pick.choice((1, 1, 2, 8))):
+        data[pick.randrange(len(data))] = pick.randrange(256)
+    messages[which] = bytes(data[: pick.choice((len(data), pick.randrange(len(data) + 1)))])
+    with contextlib.suppress(EngineError):
+        asyncio.run(answer(path, case, messages))
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_the_recorded_answers_are_answers(name: str) -> None:
+    case = name.split()[1]
+    ids, _, entries, prompt, usage, reason = recorded_answer(name)
+    assert (len(ids), usage.prompt_tokens, usage.completion_tokens, reason) == (4, 11, 4, "length")
+    assert len(entries) == (4 if ASKED[case] else 0)
+    assert len(prompt or ()) == (11 if case == "prompt" else 0)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        pytest.param({"output_ids": ("FP32", [1, 1, 1], b"\1\0\0\0")}, id="a datatype"),
+        pytest.param({"sequence_length": ("INT32", [1, 2], b"\1\0\0\0\1\0\0\0")}, id="more lengths than beams"),
+        pytest.param({"sequence_length": ("INT32", [1, 1], struct.pack("<i", -1))}, id="a negative length"),
+        pytest.param({"sequence_length": ("INT32", [1, 1], struct.pack("<i", 2))}, id="a length beyond the ids"),
+        pytest.param({"output_ids": ("INT32", [1, 2, 1], b"\1\0\0\0" * 2)}, id="two beams"),
+        pytest.param({"output_log_probs": ("BYTES", [1, 1, 1], b"\0\0\0\0")}, id="bytes for floats"),
+        pytest.param({"output_log_probs": ("FP32", [1, 2, 1], b"\0\0\0\0" * 2)}, id="log-probs of two beams"),
+        pytest.param({"num_input_tokens": ("INT32", [1, 1], struct.pack("<i", -5))}, id="a negative count"),
+    ],
+)
+def test_what_is_not_as_the_contract_says_is_named_in_the_log_alone(outputs: Any) -> None:
+    message = tokens(7, output_log_probs=("FP32", [1, 1, 1], b"\0\0\0\0")).infer_response
+    for place in reversed([place for place, output in enumerate(message.outputs) if output.name in outputs]):
+        drop(message, place, random.Random())
+    for name, (datatype, shape, raw) in outputs.items():
+        message.outputs.add(name=name, datatype=datatype, shape=shape)
+        message.raw_output_contents.append(raw)
+    with pytest.raises(MalformedOutputError) as error:
+        TokenReader(ask(logprobs=True)).read(message, final=False)
+    (name,) = outputs
+    assert name in error.value.detail
+    assert name not in error.value.message
+
+
+def test_contents_that_are_too_few_are_no_answer() -> None:
+    message = tokens(7).infer_response
+    message.raw_output_contents.pop()
+    with pytest.raises(MalformedOutputError):
+        TokenReader(ask()).read(message, final=False)
+    with pytest.raises(MalformedOutputError):
+        TextReader().read(message, final=False)
+
+
+def test_a_response_without_outputs_after_a_malformed_one_is_read() -> None:
+    """What is known of the forms of outputs is shared by requests."""
+    spoiled = tokens(7, output_log_probs=("INT32", [1, 1, 1], b"\0\0\0\0")).infer_response
+    with pytest.raises(MalformedOutputError):
+        TokenReader(ask(logprobs=True)).read(spoiled, final=False)
+    reader = TokenReader(ask(logprobs=True))
+    assert not reader.read(service_pb2.ModelInferResponse(), final=False).ids
