@@ -19,6 +19,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_MAX_CONNECTIONS": ("limits", "max_connections"),
     "GATEWAY_FIRST_TOKEN_TIMEOUT_S": ("timeouts", "first_token_s"),
     "GATEWAY_TOTAL_TIMEOUT_S": ("timeouts", "total_s"),
+    "GATEWAY_BETWEEN_TOKENS_TIMEOUT_S": ("timeouts", "between_tokens_s"),
     "GATEWAY_MODEL": ("model", "name"),
     "GATEWAY_MODEL_ALIASES": ("model", "aliases"),
     "GATEWAY_TRITON_URL": ("model", "triton", "url"),

@@ -91,6 +91,7 @@ class TimeoutSettings(Section):
             later is 408.
         first_token_s: from the request to the engine's first response; later is 504.
         total_s: from the request to the end of the answer.
+        between_tokens_s: from one response of the engine to the next; a longer silence ends the answer with an error.
         headers_s: a stream's response headers go out after this even when the engine has not answered.
         keepalive_s: silence after which a stream sends an SSE comment.
         discovery_s: how long a start or a reload waits for Triton before it goes on without it.
@@ -100,6 +101,7 @@ class TimeoutSettings(Section):
     request_body_s: Seconds = Field(default=60.0, gt=0)
     first_token_s: Seconds = Field(default=300.0, gt=0)
     total_s: Seconds = Field(default=1800.0, gt=0)
+    between_tokens_s: Seconds = Field(default=60.0, gt=0)
     headers_s: Seconds = Field(default=10.0, gt=0)
     keepalive_s: Seconds = Field(default=15.0, gt=0)
     discovery_s: Seconds = Field(default=5.0, ge=0)

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+_LATE_S = 0.5  # a timer that comes so late was held up, and so was whatever the engine has sent
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds a generation may take, counted from the arrival of its request.
+    """Seconds a generation may take.
 
     Attributes:
-        first_token_s: to the engine's first response; of a generation that had to wait for others of its answer, from
-            its own beginning.
-        total_s: to the end of the answer.
+        first_token_s: to the engine's first response, from the arrival of the request; of a generation that had to wait
+            for others of its answer, from its own beginning.
+        total_s: to the end of the answer, from the arrival of the request.
+        between_tokens_s: from one response of the engine to the next, while it is read.
     """
 
     first_token_s: float
     total_s: float
+    between_tokens_s: float = math.inf
 
 
 class DeadlineTimer:
-    """Watches both deadlines of one generation by one timer: most answers begin in time, and none is set for nothing.
+    """Watches the deadlines of one generation by one timer: most answers end before it, and tokens do not touch it.
 
     Args:
         deadlines: to keep.
         elapsed: seconds that have passed since the request arrived.
         waited: those of them that do not count for the first response.
-        responded: tells whether it came.
+        heard: tells ``time.perf_counter()`` at the engine's latest response, None before the first.
         expire: called once with one sentence, when a deadline has passed.
     """
 
-    __slots__ = ("_deadlines", "_end", "_expire", "_loop", "_responded", "_timer")
+    __slots__ = ("_deadlines", "_end", "_expire", "_first", "_heard", "_loop", "_timer", "_when")
 
     def __init__(
         self,
@@ -40,26 +46,38 @@ class DeadlineTimer:
         *,
         elapsed: float,
         waited: float,
-        responded: Callable[[], bool],
+        heard: Callable[[], float | None],
         expire: Callable[[str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._deadlines = deadlines
-        self._responded = responded
+        self._heard = heard
         self._expire = expire
         now = self._loop.time()
         self._end = now + max(0.0, deadlines.total_s - elapsed)
-        first = now + max(0.0, deadlines.first_token_s - elapsed + waited)
-        self._timer = self._loop.call_at(min(first, self._end), self._on_time, first)
+        self._first = now + max(0.0, deadlines.first_token_s - elapsed + waited)
+        self._look_at(min(self._first, now + deadlines.between_tokens_s))
 
     def stop(self) -> None:
         """Watch no more."""
         self._timer.cancel()
 
-    def _on_time(self, first: float) -> None:
-        if first <= self._end and not self._responded():
-            self._expire(f"The model did not answer within {self._deadlines.first_token_s:g} seconds.")
-        elif first < self._end:
-            self._timer = self._loop.call_at(self._end, self._on_time, self._end)
+    def _look_at(self, when: float) -> None:
+        self._when = min(when, self._end)
+        self._timer = self._loop.call_at(self._when, self._on_time)
+
+    def _on_time(self) -> None:
+        deadlines, heard = self._deadlines, self._heard()
+        now = max(self._loop.time(), self._when)
+        if heard is None and now >= self._first and self._first <= self._end:
+            self._expire(f"The model did not answer within {deadlines.first_token_s:g} seconds.")
+        elif now >= self._end:
+            self._expire(f"The model did not finish its answer within {deadlines.total_s:g} seconds.")
+        elif heard is None:
+            self._look_at(self._first)
+        elif (left := heard + deadlines.between_tokens_s - time.perf_counter()) > 0:
+            self._look_at(now + left)
+        elif now - self._when > _LATE_S:
+            self._look_at(now + _LATE_S)
         else:
-            self._expire(f"The model did not finish its answer within {self._deadlines.total_s:g} seconds.")
+            self._expire(f"The model stopped in its answer: nothing came for {deadlines.between_tokens_s:g} seconds.")

@@ -60,7 +60,7 @@ class ServedModel:
         self.metrics = metrics.for_model(settings.name)
         self._key = key
         self._timeouts = timeouts
-        self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s)
+        self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities: Mapping[str, Capability] = {}

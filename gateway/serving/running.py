@@ -76,7 +76,8 @@ class RunningGeneration:
         self._metrics = metrics
         self._arrived = arrived
         self._behind = False
-        self._last = 0.0
+        self._last = 0.0  # when tokens came
+        self._resumed = 0.0  # when the engine was last heard without tokens, or read again after a pause
         self._ready: list[Piece] = []
         self._responded = False
         self._finished = False
@@ -101,7 +102,7 @@ class RunningGeneration:
             self._deadlines,
             elapsed=elapsed,
             waited=elapsed if self._behind else 0.0,
-            responded=lambda: self._responded,
+            heard=self._last_heard,
             expire=self._expire,
         )
         self._metrics.in_flight.inc()
@@ -273,12 +274,19 @@ class RunningGeneration:
             await chunks.aclose()
 
     async def _hold(self, room: Awaitable[object]) -> None:
-        """Leave the engine unread until there is room."""
+        """Leave the engine unread until there is room; what it has sent meanwhile is not late."""
         self._holding = True
         try:
             await room
         finally:
             self._holding = False
+            self._resumed = time.perf_counter()
+
+    def _last_heard(self) -> float | None:
+        """When the engine last had something to say, for its deadlines; None before its first response."""
+        if not self._responded:
+            return None
+        return time.perf_counter() if self._holding else max(self._last, self._resumed)
 
     def _take_cancel(self, cancel: Callable[[], None]) -> None:
         self._cancel_request = cancel
@@ -359,6 +367,7 @@ class RunningGeneration:
     def _observe(self, tokens: int) -> None:
         """Note that ``tokens`` came together, in one response."""
         if not tokens:
+            self._resumed = time.perf_counter()
             return
         now = time.perf_counter()
         if self.ttft_s is None:

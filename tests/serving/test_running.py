@@ -359,6 +359,79 @@ async def test_a_request_that_waits_for_its_engine_is_cancelled_there(folder: Pa
     assert setup.value("gateway_requests_in_flight") == 0
 
 
+STALLED = Deadlines(first_token_s=60, total_s=60, between_tokens_s=0.05)
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+async def test_an_engine_that_stalls_is_given_up_and_no_other_is(folder: Path, forwarded: bool) -> None:
+    setup = Setup(folder, lambda _: [], STALLED)
+    engine = setup.engine = CancellableEngine(lambda _: [], TOKENS)
+    gate = asyncio.Event()
+    late = ScriptedEngine(lambda _: [gate, *chunks(ByteIds(folder).of("late"))], TOKENS)  # its first response is
+    async with setup.start() as generation, setup.start(late) as other:
+        assert await generation.pieces()
+        with pytest.raises(EngineError) as error:
+            await generation.pieces(forward=(lambda _: None) if forwarded else None)
+        assert error.value.kind is ErrorKind.TIMEOUT
+        await asyncio.wait_for(engine.left.wait(), 5)
+        assert not engine.interrupted
+        gate.set()
+        assert await text_of(other) == "late"
+    assert setup.value("gateway_engine_failures_total", kind="timeout") == 1
+    assert setup.value("gateway_completion_tokens_total") == 5
+    assert setup.value("gateway_requests_in_flight") == 0
+
+
+@pytest.mark.parametrize("how", ["forwarded", "collected"])
+async def test_a_client_that_is_slow_is_no_engine_that_stalls(
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_READY", 1)
+    setup = Setup(folder, lambda _: chunks(ByteIds(folder).of("abcd")), STALLED)
+    slow = 3 * STALLED.between_tokens_s
+    shown = ""
+
+    def forward(pieces: Sequence[Piece | str]) -> Callable[[], Awaitable[object]]:
+        nonlocal shown
+        shown += "".join(map(shown_by, pieces))
+        return lambda: asyncio.sleep(slow)
+
+    async with setup.start() as generation:
+        while (pieces := await generation.pieces(forward=forward if how == "forwarded" else None)) is not None:
+            shown += "".join(piece.text for piece in pieces)
+            await asyncio.sleep(slow)
+    assert shown == "abcd"
+
+
+async def test_an_engine_whose_text_is_held_back_does_not_stall(folder: Path) -> None:
+    """What counts is when the engine says something, and not when the client hears of it."""
+    ids = ByteIds(folder).of("0123456789")
+
+    class Slow(ScriptedEngine):
+        async def generate(self, _: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+            for index in ids:
+                await asyncio.sleep(0.1)
+                yield EngineChunk([index])
+            yield EngineChunk(final=True)
+
+    deadlines = Deadlines(first_token_s=60, total_s=60, between_tokens_s=0.7)
+    setup = Setup(folder, lambda _: [], deadlines, stop=("0123456789!",))
+    async with setup.start(Slow(lambda _: [])) as generation:
+        assert await text_of(generation) == "0123456789"
+
+
+async def test_a_gateway_that_was_held_up_does_not_blame_the_engine(folder: Path) -> None:
+    gate = asyncio.Event()
+    ids = ByteIds(folder).of("ab")
+    deadlines = Deadlines(first_token_s=60, total_s=60, between_tokens_s=0.2)
+    setup = Setup(folder, lambda _: [EngineChunk([ids[0]]), gate, EngineChunk([ids[1]], final=True)], deadlines)
+    async with setup.start() as generation:
+        assert await generation.pieces()
+        time.sleep(1)  # noqa: ASYNC251 - as whatever holds the event loop
+        asyncio.get_running_loop().call_later(0.001, gate.set)  # what came in the meantime is read after the timers
+        assert await text_of(generation) == "b"
+
+
 async def test_leaving_while_a_client_has_no_room_ends_the_request(folder: Path) -> None:
     ids = ByteIds(folder).of("abc")
     gate, waiting = asyncio.Event(), asyncio.Event()
