@@ -32,7 +32,7 @@ from gateway.serving.registry import Registry
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.triton_metrics import TritonMetrics
-from gateway.triton.backend import POLL_S, TritonBackend
+from gateway.triton.backend import POLL_S, HealthChecks, TritonBackend
 from gateway.triton.options import engine_options
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
@@ -123,8 +123,15 @@ def create_app(
     ]
     relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
     show_reasons = not settings.server.api_keys
-    readiness = (lambda: share.readiness(registry.readiness())) if share else registry.readiness
-    app.include_router(operations_router(readiness, metrics.render, relayed, show_reasons=show_reasons))
+
+    def readiness() -> Mapping[str, str | None]:
+        own = registry.readiness()
+        return share.readiness(own) if share else own
+
+    def rendered() -> tuple[bytes, str]:
+        return metrics.render(readiness())
+
+    app.include_router(operations_router(readiness, rendered, relayed, show_reasons=show_reasons))
     app.include_router(api_page_router())
     app.add_middleware(HoldMiddleware, hold=registry.request)
     _add_middleware(app, settings, metrics)
@@ -147,7 +154,7 @@ def _triton_backend(settings: Settings, share: Share | None) -> BackendFactory:
             request_timeout=settings.timeouts.total_s + 60,
             options=engine_options(model),
             transport=model.triton.transport,
-            poll_s=share.poll_s if share else POLL_S,
+            health=HealthChecks(share.poll_s if share else POLL_S, model.triton.health_failures),
         )
 
     return make

@@ -24,12 +24,15 @@ class TritonSettings(Section):
         metrics_url: where it gives its metrics, such as ``http://triton:8002/metrics``; they are relayed by the
             gateway's own. None relays none.
         transport: what carries the requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
+        health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
+            and a model that is gone do it at once.
     """
 
     url: str = Field(min_length=1)
     model: str = Field(default="ensemble", min_length=1)
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
     transport: Literal["grpcio", "h2"] = "grpcio"
+    health_failures: int = Field(default=3, ge=1, le=100)
 
     @field_validator("url")
     @classmethod

@@ -29,9 +29,11 @@ class Backend(Protocol):
     Attributes:
         on_discovered: called, perhaps in a thread, with the features before each time it becomes ready; a ValueError
             that it raises keeps the backend from becoming ready, with the error's text as the reason.
+        last_token: asked when a health check fails: ``time.perf_counter()`` when tokens last came from the engine.
     """
 
     on_discovered: Callable[[EngineFeatures], None] | None
+    last_token: Callable[[], float] | None
 
     @property
     def engine(self) -> Engine:

@@ -132,6 +132,7 @@ class ServedModel:
         """
         self._loop = asyncio.get_running_loop()
         self.backend.on_discovered = self._discovered
+        self.backend.last_token = lambda: max((each.last_token for each in self._generations), default=0.0)
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
         await self.backend.start()

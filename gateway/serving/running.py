@@ -181,6 +181,11 @@ class RunningGeneration:
         return None if given is None else PromptLogprobs(given, self.assembler.prompt_top_logprobs)
 
     @property
+    def last_token(self) -> float:
+        """``time.perf_counter()`` when tokens last came; 0 before."""
+        return self._last
+
+    @property
     def has_responded(self) -> bool:
         """Whether the engine's first response came."""
         return self._responded

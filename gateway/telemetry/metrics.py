@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from gateway.generation.engine import ErrorKind
 from gateway.telemetry.batched import BatchedHistogram
@@ -134,11 +136,29 @@ class Metrics:
         self._reloads.labels("applied" if ok else "refused").inc()
         self._reload_ok.set(1 if ok else 0)
 
-    def render(self) -> tuple[bytes, str]:
-        """All metrics as Prometheus text, and its content type."""
-        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-        if not folder:
-            return generate_latest(self.registry), CONTENT_TYPE_LATEST
-        together = CollectorRegistry()
-        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]
-        return generate_latest(together), CONTENT_TYPE_LATEST
+    def render(self, readiness: Mapping[str, str | None]) -> tuple[bytes, str]:
+        """All metrics as Prometheus text, and its content type.
+
+        Args:
+            readiness: for each served model why it is not ready, None when it is; of all processes together.
+        """
+        now = CollectorRegistry()
+        now.register(_Readiness(readiness))
+        counted, folder = self.registry, os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        if folder:
+            counted = CollectorRegistry()
+            MultiProcessCollector(counted, folder)  # type: ignore[no-untyped-call]
+        return generate_latest(counted) + generate_latest(now), CONTENT_TYPE_LATEST
+
+
+class _Readiness(Collector):
+    """Which models are ready as a metric: no process counts it, so that none can leave a stale one."""
+
+    def __init__(self, readiness: Mapping[str, str | None]) -> None:
+        self._readiness = readiness
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        ready = GaugeMetricFamily("gateway_model_ready", "1 when the model can be served.", labels=["model"])
+        for model, reason in self._readiness.items():
+            ready.add_metric([model], float(reason is None))
+        yield ready

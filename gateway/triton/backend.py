@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +29,7 @@ POLL_S = 2.0
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
 _DRAIN_S = 5.0
+_DOUBT_S = 0.5  # between checks while one has failed
 
 Hook = Callable[[EngineFeatures], None]
 
@@ -51,6 +53,22 @@ class BackendStatus:
     features: EngineFeatures | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HealthChecks:
+    """How a model that is ready is watched.
+
+    Attributes:
+        poll_s: seconds between health checks.
+        failures: checks in a row that must fail before requests are refused; until then they are tried.
+    """
+
+    poll_s: float = POLL_S
+    failures: int = 3
+
+
+_HEALTH = HealthChecks()
+
+
 class TritonBackend:
     """Keeps one configured Triton model usable: starts without Triton, survives its restarts.
 
@@ -63,7 +81,11 @@ class TritonBackend:
         request_timeout: seconds that a request may take in all; a backstop.
         options: what the operator says of the engine beyond its configuration in Triton.
         transport: what carries the requests; health and configuration always travel by grpcio.
-        poll_s: seconds between health checks while it is ready.
+        health: how it is watched while it is ready.
+
+    Attributes:
+        last_token: tells ``time.perf_counter()`` when tokens last came from the engine; None where nobody knows. An
+            engine that generates lives, however slow its health checks are.
     """
 
     def __init__(
@@ -76,7 +98,7 @@ class TritonBackend:
         request_timeout: float = 3600.0,
         options: EngineOptions | None = None,
         transport: TransportName = "grpcio",
-        poll_s: float = POLL_S,
+        health: HealthChecks = _HEALTH,
     ) -> None:
         self.url = url
         self.model = model
@@ -85,7 +107,8 @@ class TritonBackend:
         self._request_timeout = request_timeout
         self._options = options or EngineOptions()
         self._transport_name = transport
-        self._poll_s = poll_s
+        self._health = health
+        self.last_token: Callable[[], float] | None = None
         self._transport: Transport | None = None
         self._background = BackgroundTasks()
         self._engine: Engine | None = None
@@ -200,17 +223,35 @@ class TritonBackend:
         return discovered
 
     async def _until_lost(self, client: TritonClient, models: tuple[str, ...]) -> str:
-        """Watch until requests can no longer be served; says why."""
+        """Watch until requests can no longer be served; says why.
+
+        A lost or refused connection and a model that is said to be gone are certain. A check that fails otherwise, late
+        mostly, says little: a loaded server is slow. Only several in a row count, and none while tokens come.
+        """
+        failures = 0
         while True:
-            await self._pause(self._poll_s)
+            since = time.perf_counter()
+            await self._pause(min(self._health.poll_s, _DOUBT_S) if failures else self._health.poll_s)
             if self._connection_lost:
                 return f"the connection to Triton at {self.url} was lost"
             try:
                 missing = await self._first_unready(client, models)
             except EngineError as error:
-                return f"{error.message.rstrip('.')} ({self.url})"
+                failures = 0 if self._generates(since) else failures + 1
+                if error.kind is ErrorKind.UNAVAILABLE or failures >= self._health.failures:
+                    return f"{error.message.rstrip('.')} ({self.url})"
+                if failures:
+                    _LOG.warning("health check %d of %d failed", failures, self._health.failures, extra=self._whose())
+                continue
+            failures = 0
             if missing is not None:
                 return f"model {missing!r} is no longer ready in Triton at {self.url}"
+
+    def _generates(self, since: float) -> bool:
+        return self.last_token is not None and self.last_token() > since
+
+    def _whose(self) -> dict[str, str]:
+        return {"triton": self.url, "model": self.model}
 
     async def _first_unready(self, client: TritonClient, models: tuple[str, ...]) -> str | None:
         # By name: another project's Triton may answer at the same address.
@@ -258,7 +299,7 @@ class TritonBackend:
 
     def _lose(self, reason: str) -> None:
         if self._engine is not None or reason != self._reason:
-            _LOG.warning("engine not ready: %s", reason, extra={"triton": self.url, "model": self.model})
+            _LOG.warning("engine not ready: %s", reason, extra=self._whose())
         self._engine = None
         self._reason = reason
         self._ready.clear()

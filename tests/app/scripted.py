@@ -112,6 +112,7 @@ class ScriptedBackend:
 
     def __init__(self, engine: Engine | None) -> None:
         self.on_discovered: Callable[[EngineFeatures], None] | None = None
+        self.last_token: Callable[[], float] | None = None
         self.closed = False
         self._initial = engine
         self._engine: Engine | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from pythonjsonlogger.json import JsonFormatter
 
 from gateway.app import create_app
 from gateway.config import ConfigError, Settings
-from gateway.generation import EngineError, ErrorKind
+from gateway.generation import EngineChunk, EngineError, ErrorKind
 from gateway.telemetry.logs import logging_config
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import (
     MAX_SEQ_LEN,
     MODEL,
     TOKENS,
+    ByteIds,
     ScriptedBackend,
     ScriptedEngine,
     settings_for,
@@ -61,13 +63,29 @@ async def test_health_tells_live_from_ready(folder: Path) -> None:
             answer = await running.client.get(path)
             assert answer.status_code == 503
             assert answer.json()["models"][MODEL] == {"ready": False, "reason": "Triton has not been reached yet."}
+        assert f'gateway_model_ready{{model="{MODEL}"}} 0.0' in (await running.client.get("/metrics")).text
         described = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]
         assert (described["ready"], described["path"]) == (False, None)
         running.backend.arrive(running.engine)
+        assert f'gateway_model_ready{{model="{MODEL}"}} 1.0' in (await running.client.get("/metrics")).text
         assert (await running.client.get("/health/ready")).json() == {
             "status": "ready",
             "models": {MODEL: {"ready": True}},
         }
+
+
+async def test_tokens_that_come_are_evidence_for_health_checks(folder: Path) -> None:
+    gate = asyncio.Event()
+    script = [EngineChunk(ids=ByteIds(folder).of("a")), gate, EngineChunk(final=True)]
+    async with gateway(folder, lambda _: script) as running:
+        last_token = running.backend.last_token
+        assert last_token is not None
+        before = time.perf_counter()
+        answer = asyncio.create_task(running.chat())
+        while last_token() < before:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0)
+        gate.set()
+        assert (await answer).status_code == 200
 
 
 async def test_health_keeps_reasons_to_itself_where_the_api_asks_for_keys(folder: Path) -> None:

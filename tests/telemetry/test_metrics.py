@@ -15,7 +15,7 @@ def test_names_of_ignored_parameters_are_bounded_and_plain() -> None:
         metrics.count_ignored("m", f"name_{index}")
     metrics.count_ignored("m", "name_0")
     metrics.count_ignored("m", 'evil"} 1\n')
-    text, content_type = metrics.render()
+    text, content_type = metrics.render({})
     families = {family.name: family for family in text_string_to_metric_families(text.decode())}
     counts = {
         sample.labels["parameter"]: sample.value
@@ -30,14 +30,14 @@ def test_names_of_ignored_parameters_are_bounded_and_plain() -> None:
 def test_a_served_model_shows_at_zero() -> None:
     metrics = Metrics()
     metrics.for_model("m")
-    text = metrics.render()[0].decode()
+    text = metrics.render({})[0].decode()
     assert 'gateway_requests_in_flight{model="m"} 0.0' in text
     assert 'gateway_engine_failures_total{kind="timeout",model="m"} 0.0' in text
 
 
 def test_the_page_lists_every_metric() -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-    families = text_string_to_metric_families(Metrics().render()[0].decode())
+    families = text_string_to_metric_families(Metrics().render({})[0].decode())
     names = [f"{family.name}_total" if family.type == "counter" else family.name for family in families]
     own = [name for name in names if not name.endswith("_created")]  # prometheus_client's, of each counter
     assert len(own) > 10

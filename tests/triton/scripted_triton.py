@@ -96,6 +96,8 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         requests: every inference request received.
         metadata: their metadata.
         cancelled: ids of requests that ended by the client's cancellation.
+        checks: health checks so far.
+        slow_checks: how many of the next ones are never answered.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         self.cancelled: list[str] = []
+        self.checks = self.slow_checks = 0
         self._changed = asyncio.Condition()
         self._server: Any = None
         self._settings: dict[str, Any] = server
@@ -150,6 +153,10 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         return service_pb2.ServerReadyResponse(ready=True)
 
     async def ModelReady(self, request: Any, _context: Any) -> Any:  # noqa: N802
+        self.checks += 1
+        if self.slow_checks > 0:
+            self.slow_checks -= 1
+            await asyncio.Event().wait()
         return service_pb2.ModelReadyResponse(ready=request.name in self.configs)
 
     async def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802

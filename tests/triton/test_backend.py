@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,8 @@ from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
+from gateway.triton import client as client_module
+from gateway.triton.backend import HealthChecks
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -68,7 +71,7 @@ async def test_it_notices_a_restart_and_discovers_anew(unused_port: int) -> None
 
 async def test_an_unloaded_model_is_noticed_at_once_by_the_request_that_misses_it() -> None:
     # The health poll comes too late for this test.
-    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", poll_s=600) as backend:
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", health=HealthChecks(600)) as backend:
         await backend.wait_ready(10)
         del server.configs["tensorrt_llm"]
         server.script = lambda *_: play(
@@ -87,6 +90,55 @@ async def test_a_step_that_goes_away_is_noticed_by_the_health_poll() -> None:
         del server.configs["postprocessing"]
         await until(lambda: not backend.status.ready)
         assert "postprocessing" in backend.status.reason
+
+
+async def test_checks_that_are_late_refuse_requests_only_after_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "DEADLINE_S", 0.1)
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", health=HealthChecks(0.1)) as backend:
+        await backend.wait_ready(10)
+        server.slow_checks = 2
+        await until(lambda: not server.slow_checks)
+        assert backend.status.ready
+        assert await generate(backend) == [7]
+        before = server.checks
+        await until(lambda: server.checks > before + 8)  # two rounds of answers
+        server.slow_checks = 2
+        await until(lambda: not server.slow_checks)
+        assert backend.status.ready, "they were not in a row with those before"
+        server.slow_checks = 100
+        await until(lambda: not backend.status.ready)
+        assert "in time" in backend.status.reason
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        server.slow_checks = 0
+        await backend.wait_ready(10)
+        assert await generate(backend) == [7]
+
+
+async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "DEADLINE_S", 0.1)
+    async with (
+        ScriptedTriton() as server,
+        TritonBackend(server.url, "ensemble", health=HealthChecks(0.1, 2)) as backend,
+    ):
+        await backend.wait_ready(10)
+        backend.last_token = time.perf_counter
+        server.slow_checks = 100
+        await until(lambda: server.slow_checks <= 94)
+        assert backend.status.ready
+        backend.last_token = lambda: 0.0
+        await until(lambda: not backend.status.ready)
+
+
+async def test_a_server_that_is_gone_needs_no_second_check() -> None:
+    async with (
+        ScriptedTriton() as server,
+        TritonBackend(server.url, "ensemble", health=HealthChecks(600, 100)) as backend,
+    ):
+        await backend.wait_ready(10)
+        await server.stop()
+        await until(lambda: not backend.status.ready)
 
 
 async def test_the_hook_sees_features_and_may_refuse() -> None:
