@@ -236,7 +236,7 @@ class _SentencePieceStream:
 class _WindowStream:
     """The decode of a window that ends now, minus the decode of the same window up to the last complete text."""
 
-    __slots__ = ("_hidden", "_read", "_tokenizer", "_window", "characters", "unfinished")
+    __slots__ = ("_asked", "_given", "_hidden", "_read", "_tokenizer", "_window", "characters", "unfinished")
 
     _LONGEST = 64  # tokens held at most; what is U+FFFD after so many is no unfinished character
 
@@ -245,21 +245,41 @@ class _WindowStream:
         self._hidden = hidden
         self._window: list[int] = []
         self._read = 0  # ids of the window whose text was given out
+        self._asked: dict[int, bytes] = {}  # contributions to this place that were asked for
+        self._given = b""  # those of the tokens whose text is held
         self.characters = 0
         self.unfinished = False
 
     def contribution(self, index: int) -> bytes:
         if index < 0 or self._hidden(index):
             return b""
+        known = self._asked.get(index)
+        if known is None:
+            known = self._asked[index] = self._contribution(index)
+        return known
+
+    def _contribution(self, index: int) -> bytes:
+        """The rest of the text that the token completes; its own bytes where it completes none, if these fit."""
         old, new = self._texts([*self._window, index])
         added = new[len(old) :]
-        return self._tokenizer.token_bytes(index) if self.unfinished or _REPLACEMENT in added else added.encode()
+        held = added.endswith(_REPLACEMENT) and len(self._window) + 1 - self._read < self._LONGEST
+        if not held and added.encode().startswith(self._given):
+            return added.encode()[len(self._given) :]
+        own = self._tokenizer.token_bytes(index)
+        # What does not fit, or is not known, is left to the token that completes the text. How many replacement
+        # characters stand for an unfinished one, each decoder says differently.
+        read = (self._given + own).decode("utf-8", "replace")
+        fits = read.rstrip(_REPLACEMENT) == added.rstrip(_REPLACEMENT) and _REPLACEMENT.encode() not in own
+        return own if fits or not held else b""
 
     def push(self, index: int) -> str:
         if index < 0 or self._hidden(index):
             return ""
         self._window.append(index)
-        return self._take(hold=len(self._window) - self._read < self._LONGEST)
+        text = self._take(hold=len(self._window) - self._read < self._LONGEST)
+        self._given = b"" if text else self._given + self._asked.get(index, b"")
+        self._asked.clear()
+        return text
 
     def flush(self) -> str:
         return self._take(hold=False)

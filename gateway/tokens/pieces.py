@@ -40,6 +40,12 @@ def byte_token(token: str) -> int | None:
     return int(match[1], 16) if match else None
 
 
+def spelled_bytes(token: str) -> bytes:
+    """Bytes that a token's spelling stands for, in whichever of the two ways it is spelled."""
+    byte = byte_token(token)
+    return byte_level_bytes(token) if byte is None else bytes([byte])
+
+
 @dataclass(frozen=True, slots=True)
 class ByteLevelDecoder:
     """Tokens are bytes; the text is their concatenation, read as UTF-8."""

@@ -12,7 +12,7 @@ import tokenizers
 
 from gateway.tokens.errors import TokenizerError
 from gateway.tokens.folder import FolderMetadata, read_folder
-from gateway.tokens.pieces import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify
+from gateway.tokens.pieces import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
 
 _END_KEY = "eos_token_id"
 
@@ -265,11 +265,11 @@ class Tokenizer:
         if isinstance(self.decoder, ByteLevelDecoder):
             return byte_level_bytes(token)
         if self.decoder is None:
-            return (
-                token.encode()
-                if index in self._added_ids
-                else self._backend.decode([index], skip_special_tokens=False).encode()
-            )
+            if index in self._added_ids:
+                return token.encode()
+            text: str = self._backend.decode([index], skip_special_tokens=False)
+            spelled = spelled_bytes(token)  # tells what is behind a replacement character
+            return spelled if "\ufffd" in text and spelled.decode("utf-8", "replace") == text else text.encode()
         byte = byte_token(token) if self.decoder.byte_fallback else None
         return self.decoder.text(token, first=False).encode() if byte is None else bytes([byte])
 

@@ -175,6 +175,53 @@ def gemma() -> Tokenizer:
     return _wrapped(backend, "<eos>")
 
 
+def _followed_by_window(source: Tokenizer, *steps: Any, end: str) -> Tokenizer:
+    """A tokenizer with a decoder that does the same in steps that are not recognised."""
+    backend = tokenizers.Tokenizer.from_str(source._backend.to_str())
+    backend.decoder = decoders.Sequence(list(steps))
+    return _wrapped(backend, end)
+
+
+def bytes_and_fuse() -> Tokenizer:
+    """Byte level with a further step: what its tokens are, only their spelling tells."""
+    return _followed_by_window(gpt2(), decoders.ByteLevel(), decoders.Fuse(), end="<|endoftext|>")
+
+
+def bytes_before_spaces() -> Tokenizer:
+    """Byte tokens are read before spaces are, the other way round than in any published model."""
+    steps = [decoders.ByteFallback(), decoders.Replace("▁", " "), decoders.Fuse()]
+    return _followed_by_window(gemma(), *steps, end="<eos>")
+
+
+def suffixes() -> Tokenizer:
+    """OpenAI's first GPT: words end with a suffix that becomes a space."""
+    backend = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix="</w>")
+    special = _special("<unk>", "</s>")
+    backend.train_from_iterator(
+        _LINES,
+        trainers.BpeTrainer(vocab_size=400, special_tokens=special, end_of_word_suffix="</w>", show_progress=False),
+    )
+    return _wrapped(backend)
+
+
+def word_pieces() -> Tokenizer:
+    """BERT: spaces between words, which are not in any token."""
+    backend = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(cleanup=False)
+    special = _special("[UNK]", "</s>")
+    trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
+    backend.train_from_iterator(_LINES, trainer)
+    return _wrapped(backend)
+
+
+WINDOWS: dict[str, Callable[[], Tokenizer]] = {
+    make.__name__: functools.cache(make) for make in (bytes_and_fuse, bytes_before_spaces, suffixes, word_pieces)
+}
+"""Those whose decoders are followed by decoding a window."""
+
 FAMILIES: dict[str, Callable[[], Tokenizer]] = {
     make.__name__: functools.cache(make) for make in (gpt2, smollm, llama3, qwen, tekken, mistral_v1, mistral_v3, gemma)
 }

@@ -12,7 +12,7 @@ from gateway.generation import EngineChunk, GenerationRequest, Prompt, SequenceA
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 from gateway.tokens.pieces import ByteLevelDecoder, SentencePieceDecoder
 from tests.tokens.build import FIXED
-from tests.tokens.families import FAMILIES
+from tests.tokens.families import FAMILIES, WINDOWS
 
 FAMILY = pytest.mark.parametrize("family", FAMILIES)
 QUICK = settings(FIXED, max_examples=50)
@@ -39,7 +39,9 @@ def adversarial_ids(draw: st.DrawFn, tokenizer: Tokenizer) -> list[int]:
 
 def streamed(tokenizer: Tokenizer, ids: list[int], cuts: list[int], *, skip: bool, watched: bool) -> list[str]:
     """The text of each event when the ids come in chunks cut at ``cuts``."""
-    request = GenerationRequest("r", Prompt("", (1,)), 10**6, stop=("\U0010fffe never",) if watched else ())
+    stop = ("\U0010fffe never",) if watched else ()
+    # As wide as any engine's logits: ids beyond the vocabulary leave no text.
+    request = GenerationRequest("r", Prompt("", (1,)), 10**6, stop=stop, vocab_size=tokenizer.vocab_size + 3)
     assembler = SequenceAssembler(request, tokenizer, skip_special_tokens=skip)
     edges = [0, *sorted(cut % (len(ids) + 1) for cut in cuts), len(ids)]
     pieces = [assembler.feed(EngineChunk(ids=ids[start:end])) for start, end in pairwise(edges)]
@@ -98,6 +100,43 @@ def test_texts_come_back(family: str, text: str) -> None:
 )
 def test_no_family_is_followed_as_a_black_box(family: str, decoder: type) -> None:
     assert isinstance(FAMILIES[family]().decoder, decoder)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *WINDOWS])
+@QUICK
+@given(data=st.data())
+def test_bytes_of_entries_concatenate_to_the_text(family: str, data: st.DataObject) -> None:
+    """For every kind of decoder, whatever else was asked of the places in between."""
+    tokenizer = (FAMILIES | WINDOWS)[family]()
+    ids = data.draw(adversarial_ids(tokenizer))
+    asked = GenerationRequest("r", Prompt("", (1,)), 10**6, logprobs=True, top_logprobs=1, vocab_size=2**31 - 1)
+    assembler = SequenceAssembler(asked, tokenizer)
+    fed = [assembler.feed(EngineChunk([index], logprobs=[-0.5], top_logprobs=[[(ids[0], -0.5)]])) for index in ids]
+    pieces = [piece for piece in [*fed, assembler.finish()] if piece is not None]
+    text = "".join(piece.text for piece in pieces)
+    joined = b"".join(entry.bytes for piece in pieces for entry in piece.logprobs)
+    if "\ufffd" not in text:
+        assert joined.decode() == text
+    assert sum(len(piece.logprobs) for piece in pieces) == len(ids)
+
+
+@pytest.mark.parametrize("family", WINDOWS)
+def test_other_decoders_are_followed_by_a_window(family: str) -> None:
+    assert WINDOWS[family]().decoder is None
+
+
+@pytest.mark.parametrize("family", ["bytes_and_fuse", "bytes_before_spaces"])
+def test_each_byte_of_a_character_is_that_of_its_token(family: str) -> None:
+    tokenizer = WINDOWS[family]()
+    ids = tokenizer.encode("🜚")
+    detokenizer = IncrementalDetokenizer(tokenizer)
+    data = []
+    for index in ids:
+        data.append(detokenizer.contribution(index))
+        detokenizer.push(index)
+    assert len(ids) > 1
+    assert all(data)
+    assert b"".join(data) == "🜚".encode()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "smollm", "llama3", "tekken", "gemma"])
