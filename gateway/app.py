@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import logging.config
@@ -16,6 +17,8 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.errors import ServerErrorMiddleware
 
 from gateway import __version__
 from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
@@ -23,7 +26,16 @@ from gateway.hangups import outlive_hangups
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.document import openapi_document
-from gateway.openai.errors import HANDLED, INVALID, SERVER, OpenAIError, handle_defect, handle_http, handle_openai
+from gateway.openai.errors import (
+    EXPOSED_HEADERS,
+    HANDLED,
+    INVALID,
+    SERVER,
+    OpenAIError,
+    handle_defect,
+    handle_http,
+    handle_openai,
+)
 from gateway.openai.models.routes import models_router
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
@@ -44,6 +56,7 @@ from gateway.web.hold import HoldMiddleware
 from gateway.web.http_protocol import http_protocol
 from gateway.web.listening import BACKLOG, listen, repeated, room_for
 from gateway.web.operations import operations_router
+from gateway.web.paths import widen
 from gateway.web.request_id import RequestIdMiddleware
 
 _log = logging.getLogger(__name__)
@@ -104,23 +117,14 @@ def create_app(
         title="Triton OpenAI gateway",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's pages load their viewers from elsewhere; see api_page_router
-        redoc_url=None,
+        openapi_url=None,  # FastAPI sees neither bodies nor answers, and its page needs others; see api_page_router
         redirect_slashes=False,
         exception_handlers={
             **dict.fromkeys(HANDLED, handle_openai),
             HTTPException: handle_http,
-            Exception: handle_defect,
         },
     )
     app.state.registry = registry
-    # In the application's own table, and before all else: an included router is a table of its own, looked at twice.
-    app.router.routes[:0] = [
-        *chat_router(registry, settings.timeouts, metrics).routes,
-        *completions_router(registry, settings.timeouts, metrics).routes,
-        *tokens_router(registry, metrics).routes,
-        *models_router(registry).routes,
-    ]
     relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
     show_reasons = not settings.server.api_keys
 
@@ -131,11 +135,19 @@ def create_app(
     def rendered() -> tuple[bytes, str]:
         return metrics.render(readiness())
 
-    app.include_router(operations_router(readiness, rendered, relayed, show_reasons=show_reasons))
-    app.include_router(api_page_router())
+    # In the application's own table, and before all else: an included router is a table of its own, looked at twice.
+    app.router.routes[:0] = [
+        *chat_router(registry, settings.timeouts, metrics).routes,
+        *completions_router(registry, settings.timeouts, metrics).routes,
+        *tokens_router(registry, metrics).routes,
+        *models_router(registry).routes,
+        *operations_router(readiness, rendered, relayed, __version__, show_reasons=show_reasons).routes,
+    ]
+    document = functools.cache(lambda: openapi_document(app, keys=bool(settings.server.api_keys)))
+    app.router.routes += api_page_router(document).routes
+    widen(app.router.routes)
     app.add_middleware(HoldMiddleware, hold=registry.request)
     _add_middleware(app, settings, metrics)
-    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app
 
 
@@ -178,6 +190,16 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
         )
     else:
         _log.warning("no API keys are set (GATEWAY_API_KEYS): everyone who reaches this gateway may use it")
+    app.add_middleware(ServerErrorMiddleware, handler=handle_defect)  # inside of what adds headers to all answers
+    if settings.server.cors.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.server.cors.origins,
+            allow_methods=("GET", "HEAD", "POST"),
+            allow_headers=("*",),
+            allow_private_network=True,  # a page that may ask may do so wherever the gateway stands
+            expose_headers=EXPOSED_HEADERS,
+        )
     names = names_to_check(settings.server.host, settings.server.allowed_hosts, has_keys=bool(keys))
     if names:
         app.add_middleware(

@@ -17,6 +17,40 @@ _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
 
 
+class CorsSettings(Section):
+    """Which web pages may read the gateway's answers (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
+
+    Attributes:
+        origins: of those pages, such as ``https://app.example``, or ``*`` for all; empty: none.
+    """
+
+    origins: tuple[str, ...] = ()
+
+    @field_validator("origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return split_commas(value)
+
+    @field_validator("origins")
+    @classmethod
+    def _as_browsers_write_them(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each if each == "*" else _origin(each) for each in value)
+
+
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
+_DEFAULT_PORTS = {("http", ":80"), ("https", ":443")}
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers send it: in lower case, and without a port that is the scheme's own."""
+    found = _ORIGIN.fullmatch(text.lower())
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no origin; write scheme://host or scheme://host:port, with nothing behind it, or *"
+        )
+    return found[0].removesuffix(found[2]) if (found[1], found[2]) in _DEFAULT_PORTS else found[0]
+
+
 class ServerSettings(Section):
     """Where the gateway listens and who may ask.
 
@@ -30,6 +64,7 @@ class ServerSettings(Section):
         log_level: least severe level that is logged.
         shutdown_s: seconds that running answers have to end after SIGTERM.
         reload_s: how often a process looks whether the settings file has changed; 0 never, then only SIGHUP reloads.
+        cors: which web pages may ask.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +74,7 @@ class ServerSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     shutdown_s: Seconds = Field(default=30.0, ge=0)
     reload_s: Seconds = Field(default=1.0, ge=0)
+    cors: CorsSettings = CorsSettings()
 
     @field_validator("api_keys", mode="before")
     @classmethod

@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.status import HTTP_200_OK
 
 from gateway.openai.generation import GenerationFields
 from gateway.openai.parameters import Ignored
@@ -18,22 +17,6 @@ from gateway.web.record import RequestRecord
 from gateway.web.sse import EventStream
 
 _CLIENT_GONE = 499  # nobody reads it; the access log shows it
-
-
-def responses(success: str) -> dict[int | str, dict[str, Any]]:
-    """What the API page says of a route's answers.
-
-    Args:
-        success: what the answer 200 is.
-    """
-    return {
-        HTTP_200_OK: {"description": success, "content": {"application/json": {}, "text/event-stream": {}}},
-        400: {"description": "The request is wrong; `param` names what."},
-        404: {"description": "No such model."},
-        429: {"description": "The engine's queue is full."},
-        503: {"description": "The model is loading or Triton is away."},
-        504: {"description": "The engine did not answer in time."},
-    }
 
 
 def note_checked(asked: GenerationFields, ignored: Ignored, model: ServedModel, metrics: Metrics) -> None:

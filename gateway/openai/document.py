@@ -1,44 +1,129 @@
-"""The OpenAPI document: what the framework cannot see of routes that read their bodies as bytes."""
+"""The OpenAPI document, from what each route says of itself: its docstring, its body's model, its answers' types."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import orjson
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, TypeAdapter
 
-from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
+from gateway.openai.router import failure
+from gateway.web.auth import OPEN_PATHS
 
-_ERROR: Final[dict[str, Any]] = {
-    "description": "What every error looks like, in a stream too.",
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"], "description": "The parameter at fault."},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
+_OPENAPI: Final = "3.1.0"
+_BEARER: Final = {"bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."}}
+_REQUEST_ID: Final = {"description": "The request's id, as in the log.", "schema": {"type": "string"}}
+_OF_EVERY_REQUEST: Final = (400, 408, 413, 431, 500)
 
 
-def openapi_document(app: FastAPI) -> dict[str, Any]:
-    """The application's OpenAPI document, made once."""
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        for body in (ChatCompletionRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest):
-            schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.update(schema.pop("$defs", {}))
-            schemas[body.__name__] = schema
-        schemas["Error"] = _ERROR
-        app.openapi_schema = document
-    return app.openapi_schema
+def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
+    """The application's OpenAPI document as JSON; making it takes a good part of a second.
+
+    Args:
+        app: the application.
+        keys: whether it asks for keys.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema:
+            methods = sorted(route.methods or ())
+            paths[route.path_format] = {method.lower(): _operation(route, method, keys=keys) for method in methods}
+    references, schemas = _schemas(frozenset(_types(paths)))
+    document = {
+        "openapi": _OPENAPI,
+        "info": {"title": app.title, "version": app.version},
+        "paths": _resolved(paths, references),
+        "components": {"schemas": schemas, **({"securitySchemes": _BEARER} if keys else {})},
+    }
+    return orjson.dumps(document)
+
+
+def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
+    head = method == "HEAD"
+    guarded = keys and route.path not in OPEN_PATHS
+    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *[401] * guarded)} | route.responses
+    summary, _, more = route.description.partition("\n\n")
+    operation: dict[str, Any] = {
+        "tags": route.tags,
+        "summary": summary.rstrip(".") + (": the headers alone" if head else ""),
+        "operationId": route.name + ("_head" if head else ""),
+        **(route.openapi_extra or {}),
+        "responses": {str(status): _response(responses[status], head=head) for status in sorted(responses)},
+    }
+    if more:
+        operation["description"] = more
+    if guarded:
+        operation["security"] = [{"bearer": []}]
+    return operation
+
+
+def _response(response: dict[str, Any], *, head: bool) -> dict[str, Any]:
+    described = {**response, "headers": {"x-request-id": _REQUEST_ID, **response.get("headers", {})}}
+    if head:
+        del described["content"]
+    return described
+
+
+@functools.cache
+def _schemas(types: frozenset[type]) -> tuple[dict[type, Any], dict[str, Any]]:
+    """For each type what refers to its schema, and the schemas by their names."""
+    references: dict[type, Any] = {}
+    found: dict[str, Any] = {}
+    bodies = {each for each in types if issubclass(each, BaseModel)}
+    for mode, some in (("validation", bodies), ("serialization", types - bodies)):
+        adapters: Any = [(each, mode, TypeAdapter(each)) for each in some]
+        made, definitions = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
+        references |= {each: schema for (each, _), schema in made.items()}
+        schemas = {name: _cleaned(schema) for name, schema in definitions.get("$defs", {}).items()}
+        found |= {name: _nullable(schema) if some is bodies else schema for name, schema in schemas.items()}
+    return references, dict(sorted(found.items()))
+
+
+def _types(node: Any) -> Iterator[type]:
+    """The types that stand where schemas are to stand."""
+    if isinstance(node, type):
+        yield node
+    elif isinstance(node, (dict, list)):
+        for value in node.values() if isinstance(node, dict) else node:
+            yield from _types(value)
+
+
+def _resolved(node: Any, references: Mapping[type, Any]) -> Any:
+    """The node with what refers to schemas in place of types."""
+    if isinstance(node, type):
+        return references[node]
+    if isinstance(node, list):
+        return [_resolved(value, references) for value in node]
+    return {key: _resolved(value, references) for key, value in node.items()} if isinstance(node, dict) else node
+
+
+def _cleaned(schema: Any) -> Any:
+    """A schema without the titles that repeat names, and without what docstrings say to readers of the code."""
+    if isinstance(schema, list):
+        return [_cleaned(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    cleaned = {key: _cleaned(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    if isinstance(cleaned.get("description"), str):
+        cleaned["description"] = cleaned["description"].partition("\n\nAttributes:")[0]
+    return cleaned
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object of a request, in which null means absent."""
+    fields: Iterable[tuple[str, dict[str, Any]]] = schema.get("properties", {}).items()
+    optional = {name: _or_null(field) for name, field in fields if name not in schema.get("required", ())}
+    return {**schema, "properties": {**schema["properties"], **optional}} if optional else schema
+
+
+def _or_null(field: dict[str, Any]) -> dict[str, Any]:
+    null = {"type": "null"}
+    if null in field.get("anyOf", ()):
+        return field
+    outer = {"description", "default"}
+    inner = {key: value for key, value in field.items() if key not in outer}
+    return {"anyOf": [inner, null], **{key: value for key, value in field.items() if key in outer}}

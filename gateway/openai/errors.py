@@ -16,10 +16,21 @@ from gateway.generation.engine import AdapterRefusedError, GuideRefusedError, Ma
 from gateway.prompt import TemplateError
 from gateway.serving.errors import RefusedError
 from gateway.web.disconnect import ClientDisconnectedError
+from gateway.web.paths import meant
 from gateway.web.record import record_of
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
+
+EXPOSED_HEADERS = (
+    "Retry-After",
+    "WWW-Authenticate",
+    "x-ignored-parameters",
+    "x-request-id",
+    "x-should-retry",
+    "x-strict-schema-deviations",
+)
+"""Response headers that a web page of another origin may read besides those that every page may."""
 
 INVALID = "invalid_request_error"
 CLIENT_GONE = 499  # nginx's number for a client that left; nobody reads it, the access log and the metrics show it
@@ -138,12 +149,21 @@ HANDLED: tuple[type[Exception], ...] = (
 )
 
 
+def _hint(request: Request) -> str:
+    """Where the path is served that the client meant, if any."""
+    path = meant(request.url.path[:256], request.app.router.routes)
+    if path is None:
+        return ""
+    base = " The base URL of an OpenAI client ends with '/v1', once." if path.startswith("/v1/") else ""
+    return f" Did you mean {path}?{base}"
+
+
 async def handle_http(request: Request, error: Exception) -> Response:
     """Answer the framework's own refusals: an unknown path, a wrong method."""
     status = getattr(error, "status_code", 500)
     where = f"{request.method} {request.url.path[:256]}"
     if status == 404:
-        failure = OpenAIError(404, f"Unknown request URL: {where}.", code="unknown_url")
+        failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
         headers: Any = getattr(error, "headers", None)
         failure = OpenAIError(405, f"Not allowed: {where}.", code="method_not_supported", headers=headers)
@@ -161,6 +181,5 @@ async def handle_defect(request: Request, error: Exception) -> Response:
         500,
         f"The gateway failed to process the request; its log has the cause under the request id {record.request_id}.",
         type=SERVER,
-        headers={"x-request-id": record.request_id},  # this answer is made outside the middleware that adds it
     )
     return failure.response()

@@ -51,7 +51,9 @@ class JsonObjectFormat(_Part):
     type: Literal["json_object"]
 
 
-class _JsonSchema(BaseModel):
+class NamedSchema(BaseModel):
+    """A schema with its name."""
+
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -64,7 +66,7 @@ class JsonSchemaFormat(_Part):
     """JSON that follows a schema."""
 
     type: Literal["json_schema"]
-    json_schema: _JsonSchema
+    json_schema: NamedSchema
 
 
 class StructuralTagFormat(_Part):

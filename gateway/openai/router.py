@@ -1,26 +1,109 @@
-"""Routers of the API, and what the API page says of all their routes."""
+"""Routers of the API, and what the OpenAPI document says of their routes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-# It also takes the place of the framework's own 422, which never comes.
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    "4XX": {
-        "description": "The request is wrong.",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-    }
+from gateway.openai.objects import Error
+
+IGNORED: Final = {"x-ignored-parameters": "Fields that the request was served without."}
+"""The header of answers to requests that may have unknown fields."""
+
+_JSON: Final = "application/json"
+_REASONS: Final[Mapping[int, str]] = {
+    400: "The request is wrong; `param` names what.",
+    401: "There is no valid key.",
+    404: "There is no such model.",
+    408: "The request stopped in its middle.",
+    413: "The body is too large.",
+    415: "The body is declared as something else than JSON.",
+    429: "The engine's queue is full.",
+    431: "The request line and its headers are too large.",
+    500: "The engine or the gateway failed.",
+    503: "The model is loading, or Triton is away.",
+    504: "The engine did not answer in time.",
 }
+_HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
+    401: {"WWW-Authenticate": "`Bearer`."},
+    429: {"Retry-After": "Seconds."},
+    500: {"x-should-retry": "`false` where the same request would fail again."},
+    503: {"Retry-After": "Seconds."},
+}
+
+GENERATING: Final = (400, 404, 415, 429, 503, 504)
+"""Statuses of errors of endpoints that ask an engine, besides those of all endpoints."""
 
 
 def api_router(tag: str, route_class: type[APIRoute] = APIRoute) -> APIRouter:
-    """A router whose routes answer errors as the document's schema ``Error`` says.
+    """A router of a part of the API.
 
     Args:
         tag: the group of the API page that its routes are shown in.
         route_class: of its routes.
     """
-    return APIRouter(tags=[tag], responses=_ERRORS, route_class=route_class)
+    return APIRouter(tags=[tag], route_class=route_class)
+
+
+def answers(
+    body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """What a route answers, for its ``responses``; ``openapi_document`` turns the types into schemas.
+
+    Args:
+        body: type of the JSON body of 200.
+        errors: statuses with a body of type ``Error``.
+        event: type of the data of an event, where the answer may be a stream.
+        headers: response headers of 200 with what they say.
+    """
+    content: dict[str, Any] = {_JSON: {"schema": body}}
+    if event is not None:
+        content["text/event-stream"] = {"schema": _event(event)}
+    success = {"description": "The answer.", "content": content, "headers": _described(headers or {})}
+    return {200: success, **{status: failure(status) for status in errors}}
+
+
+def failure(status: int) -> dict[str, Any]:
+    """What a route answers that fails with this status."""
+    headers = _described(_HEADERS.get(status, {}))
+    return {"description": _REASONS[status], "content": {_JSON: {"schema": Error}}, "headers": headers}
+
+
+def body_of(schema: type[Any]) -> dict[str, Any]:
+    """The OpenAPI entry of a body that a route reads as bytes, for its ``openapi_extra``."""
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
+
+
+def parameter(name: str, place: str, description: str, *, required: bool = False) -> dict[str, Any]:
+    """The OpenAPI entry of a parameter of the URL, for ``openapi_extra``.
+
+    Args:
+        name: of the parameter.
+        place: ``path`` or ``query``.
+        description: of it.
+        required: whether it must be there.
+    """
+    schema = {"type": "string"}
+    return {"name": name, "in": place, "required": required, "description": description, "schema": schema}
+
+
+def _described(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()}
+
+
+def _event(data: Any) -> dict[str, Any]:
+    """The schema of one event of a stream, as OpenAPI before 3.2 has it: its data is JSON text, or ``[DONE]``."""
+    texts = [
+        {"type": "string", "contentMediaType": _JSON, "contentSchema": data},
+        {"type": "string", "contentMediaType": _JSON, "contentSchema": Error},
+        {"const": "[DONE]"},
+    ]
+    return {
+        "description": "One event. A whole stream ends with `[DONE]`, a broken one with an error.",
+        "type": "object",
+        "required": ["data"],
+        "properties": {"data": {"anyOf": texts}},
+    }

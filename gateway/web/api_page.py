@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import anyio.to_thread
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
@@ -73,11 +76,20 @@ _PAGE = f"""<!doctype html>
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 
 
-def api_page_router() -> APIRouter:
-    """The route ``/docs``."""
-    router = APIRouter()
+def api_page_router(document: Callable[[], bytes]) -> APIRouter:
+    """The routes ``/openapi.json`` and ``/docs``.
 
-    @router.get("/docs", include_in_schema=False)
+    Args:
+        document: makes the OpenAPI document; it may take its time.
+    """
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/openapi.json")
+    async def openapi() -> Response:
+        """Describe the API; making the document for the first time would hold up other requests' tokens."""
+        return Response(await anyio.to_thread.run_sync(document), media_type="application/json")
+
+    @router.get("/docs")
     async def docs() -> HTMLResponse:
         """Show the API; the browser asks this gateway alone."""
         return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 # What a load balancer, Prometheus or a person looking for documentation asks without a key. None of it shows prompts.
-OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/docs", "/openapi.json"})
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version", "/docs", "/openapi.json"})
 
 
 class AuthMiddleware:
-    """Lets a request pass when it carries one of the keys, or asks for one of ``OPEN_PATHS``."""
+    """Lets a request pass when it carries one of the keys, or asks for one of ``OPEN_PATHS`` (or that and a slash)."""
 
     def __init__(self, app: ASGIApp, *, keys: Sequence[str], refuse: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
@@ -30,7 +30,7 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"].removesuffix("/") in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")

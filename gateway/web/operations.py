@@ -1,55 +1,100 @@
-"""Endpoints for operators: health and metrics."""
+"""Endpoints for operators: health, metrics and version."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
+from typing_extensions import NotRequired, TypedDict
+
+
+class Liveness(TypedDict):
+    """That the process serves."""
+
+    status: Literal["ok"]
+
+
+class ModelReadiness(TypedDict):
+    """Whether a model can be served, and why not, unless the API asks for keys."""
+
+    ready: bool
+    reason: NotRequired[str]
+
+
+class Readiness(TypedDict):
+    """Whether all models can be served, by their names."""
+
+    status: Literal["ready", "not ready"]
+    models: dict[str, ModelReadiness]
+
+
+class Version(TypedDict):
+    """The version of the gateway."""
+
+    version: str
 
 
 def operations_router(
     readiness: Callable[[], Mapping[str, str | None]],
     metrics: Callable[[], tuple[bytes, str]],
     relayed: Callable[[], Awaitable[bytes]],
+    version: str,
     *,
     show_reasons: bool = True,
 ) -> APIRouter:
-    """Routes ``/health``, ``/health/live``, ``/health/ready`` and ``/metrics``; all open without a key.
+    """Routes ``/health``, ``/health/live``, ``/health/ready``, ``/metrics`` and ``/version``; all open without a key.
 
     Args:
         readiness: for each served model why it is not ready, None when it is.
         metrics: the gateway's own metrics text and its content type.
         relayed: metrics of others in the same format.
+        version: of the gateway.
         show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are
             nobody's business where the API asks for keys and health does not.
     """
     router = APIRouter(tags=["operations"])
 
-    @router.get("/health/live")
-    async def live() -> dict[str, str]:
+    @router.get("/health/live", responses={200: _described("The process serves.", Liveness)})
+    async def live() -> JSONResponse:
         """Answer 200 as long as the process serves."""
-        return {"status": "ok"}
+        return JSONResponse(Liveness(status="ok"))
 
-    @router.get("/health/ready", responses={503: {"description": "A model is not ready; the body says why."}})
-    @router.get("/health", responses={503: {"description": "A model is not ready; the body says why."}})
     async def ready() -> JSONResponse:
         """Answer 200 when every model is ready, else 503 with each model's reason."""
         reasons = readiness()
-        models: dict[str, Any] = {
+        models: dict[str, ModelReadiness] = {
             name: {"ready": False, "reason": reason} if reason and show_reasons else {"ready": reason is None}
             for name, reason in reasons.items()
         }
-        all_ready = all(reason is None for reason in reasons.values())
-        status = "ready" if all_ready else "not ready"
-        return JSONResponse({"status": status, "models": models}, 200 if all_ready else 503)
+        if any(reason is not None for reason in reasons.values()):
+            return JSONResponse(Readiness(status="not ready", models=models), 503)
+        return JSONResponse(Readiness(status="ready", models=models))
 
-    @router.get("/metrics")
+    states: dict[int | str, dict[str, Any]] = {
+        200: _described("All models are ready.", Readiness),
+        503: _described("A model is not ready.", Readiness),
+    }
+    router.get("/health", responses=states, name="health")(ready)
+    router.get("/health/ready", responses=states, name="ready")(ready)
+
+    text = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+    @router.get("/metrics", responses={200: text})
     async def prometheus() -> Response:
         """Metrics in Prometheus' text format: the gateway's own, and Triton's where its URL is configured."""
         others = await relayed()
         body, content_type = metrics()
         return Response(body + others, headers={"content-type": content_type})
 
+    @router.get("/version", responses={200: _described("The version.", Version)})
+    async def tell_version() -> JSONResponse:
+        """Tell the version of the gateway."""
+        return JSONResponse(Version(version=version))
+
     return router
+
+
+def _described(description: str, body: Any) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": body}}}

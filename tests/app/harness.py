@@ -16,6 +16,7 @@ from gateway.app import create_app
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from gateway.openai.errors import OpenAIError
 from gateway.web.http_protocol import http_protocol
+from tests.app.documented import DocumentedClient
 from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
 
 USER = [{"role": "user", "content": "Hi"}]
@@ -31,7 +32,7 @@ class Gateway:
         backend: its backend.
     """
 
-    client: httpx.AsyncClient
+    client: DocumentedClient
     engine: ScriptedEngine
     backend: ScriptedBackend
 
@@ -83,7 +84,9 @@ async def gateway(
         else:
             url = "http://localhost"
             transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, transport=transport, timeout=20))
+        keys = "api_keys" in changes.get("server", {})
+        client = DocumentedClient(app, keys, base_url=url, transport=transport, timeout=20)
+        await stack.enter_async_context(client)
         yield Gateway(client, engine, backend)
     assert engine.running == 0
     assert backend.closed

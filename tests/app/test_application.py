@@ -102,7 +102,7 @@ async def test_wrong_paths_and_methods(folder: Path) -> None:
         assert error_of(wrong, 405)["code"] == "method_not_supported"
         assert wrong.headers["allow"] == "POST"
         error_of(await running.client.post("/v1/models"), 405)
-        error_of(await running.client.post("/v1/chat/completions/", json={}), 404)
+        error_of(await running.client.delete("/"), 404)
 
 
 async def test_the_openapi_page_shows_the_request(folder: Path) -> None:
@@ -176,9 +176,18 @@ async def test_keys(folder: Path, header: bytes | None, status: int) -> None:
 
 async def test_what_is_open_without_a_key(folder: Path) -> None:
     async with gateway(folder, **KEYS) as running:
-        for path in ("/health", "/health/live", "/health/ready", "/metrics", "/docs", "/openapi.json"):
+        for path in (
+            "/health",
+            "/health/live",
+            "/health/ready",
+            "/health/",
+            "/metrics",
+            "/version",
+            "/docs",
+            "/openapi.json",
+        ):
             assert (await running.client.get(path)).status_code == 200
-        for path in ("/v1/models", f"/v1/models/{MODEL}", "/v1/nothing", "/", "/health/../v1/models"):
+        for path in ("/v1/models", "/v1/models/", f"/v1/models/{MODEL}", "/v1/nothing", "/", "/health/../v1/models"):
             assert (await running.client.get(path)).status_code == 401
         assert (await running.chat()).status_code == 401
 

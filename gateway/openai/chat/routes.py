@@ -9,25 +9,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
-from gateway.openai.answering import note_checked, respond, responses
+from gateway.openai.answering import note_checked, respond
 from gateway.openai.chat.answer import whole_answer
 from gateway.openai.chat.beginning import begin_answer
 from gateway.openai.chat.checking import check_chat
+from gateway.openai.chat.objects import ChatCompletion, ChatCompletionChunk
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
 from gateway.openai.chat.stream import stream_answer
 from gateway.openai.chat.turn import chat_turn
 from gateway.openai.ignored import deviations_header, ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
-from gateway.openai.router import api_router
+from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.direct_route import DirectRoute
 from gateway.web.record import record_of
 
-_RESPONSES = responses(
-    "A `chat.completion` object; with `stream: true` Server-Sent Events of `chat.completion.chunk` objects and a last"
-    " `[DONE]`."
+_ANSWERS = answers(
+    ChatCompletion,
+    GENERATING,
+    event=ChatCompletionChunk,
+    headers={**IGNORED, "x-strict-schema-deviations": "Where strict schemas leave OpenAI's subset."},
 )
 
 
@@ -40,12 +43,11 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         metrics: where ignored parameters are counted.
     """
     router = api_router("chat", DirectRoute)
-    schema = {"$ref": f"#/components/schemas/{ChatCompletionRequest.__name__}"}
 
     @router.post(
         "/v1/chat/completions",
-        responses=_RESPONSES,
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}},
+        responses=_ANSWERS,
+        openapi_extra=body_of(ChatCompletionRequest),
     )
     async def create_chat_completion(request: Request) -> Response:
         """Continue a conversation."""

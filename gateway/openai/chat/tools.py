@@ -34,7 +34,9 @@ class FunctionTool(_Part):
     function: FunctionDefinition
 
 
-class _Named(_Part):
+class ChosenFunction(_Part):
+    """The name of a function."""
+
     name: str
 
 
@@ -42,24 +44,28 @@ class NamedChoice(_Part):
     """The choice of one function."""
 
     type: Literal["function"]
-    function: _Named
+    function: ChosenFunction
 
 
-class _AllowedTool(_Part):
+class AllowedTool(_Part):
+    """One of the tools that may be called."""
+
     type: Literal["function"]
-    function: _Named
+    function: ChosenFunction
 
 
-class _Allowed(_Part):
+class AllowedTools(_Part):
+    """A part of the tools, and whether one of them must be called."""
+
     mode: Literal["auto", "required"]
-    tools: list[_AllowedTool] = Field(min_length=1, max_length=MOST_TOOLS)
+    tools: list[AllowedTool] = Field(min_length=1, max_length=MOST_TOOLS)
 
 
 class AllowedChoice(_Part):
     """The choice of a part of the tools."""
 
     type: Literal["allowed_tools"]
-    allowed_tools: _Allowed
+    allowed_tools: AllowedTools
 
 
 class NamedFunction(_Part):

@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
-from gateway.openai.answering import note_checked, respond, responses
+from gateway.openai.answering import note_checked, respond
 from gateway.openai.completions.answer import Answer
 from gateway.openai.completions.checking import check_completion
+from gateway.openai.completions.objects import Completion, CompletionChunk
 from gateway.openai.completions.protocol import CompletionRequest, parse_completion_request
 from gateway.openai.completions.sequence import Choice, PreparedPrompt, Wanted
 from gateway.openai.completions.stream import stream_answer
@@ -22,7 +23,7 @@ from gateway.openai.guidance import structure
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
-from gateway.openai.router import api_router
+from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.errors import RefusedError
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
@@ -30,9 +31,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.web.direct_route import DirectRoute
 from gateway.web.record import RequestRecord, record_of
 
-_RESPONSES = responses(
-    "A `text_completion` object; with `stream: true` Server-Sent Events of such objects and a last `[DONE]`."
-)
+_ANSWERS = answers(Completion, GENERATING, event=CompletionChunk, headers=IGNORED)
 
 
 def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -44,12 +43,11 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
         metrics: where ignored parameters are counted.
     """
     router = api_router("completions", DirectRoute)
-    schema = {"$ref": f"#/components/schemas/{CompletionRequest.__name__}"}
 
     @router.post(
         "/v1/completions",
-        responses=_RESPONSES,
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}},
+        responses=_ANSWERS,
+        openapi_extra=body_of(CompletionRequest),
     )
     async def create_completion(request: Request) -> Response:
         """Continue texts."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
-from gateway.openai.parameters import PARAMETERS, served
+from gateway.generation import Capability
+from gateway.openai.models.objects import ParameterCapability
+from gateway.openai.parameters import PARAMETERS, Parameter, served
 from gateway.serving.model import ServedModel
 
 
-def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
+def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:
     """By name of a parameter ``class``, ``how``, ``note`` and ``limit``; None before the engine was discovered.
 
     A parameter that means different things in chat and in completions has the entry of chat, and one that is named
@@ -17,15 +19,20 @@ def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
     if model.features is None:
         return None
     known = model.capabilities
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, ParameterCapability] = {}
     for row in sorted(PARAMETERS, key=lambda row: "chat" not in row.endpoints):
         how = served(row, known)
         name = row.name if row.name not in found else f"{row.endpoints[0]}.{row.name}"
-        what = "annotation" if row.kind == "annotation" else "impossible" if how.how == "impossible" else "engine"
-        found[name] = {"class": what, "how": how.how, "note": how.note}
+        found[name] = {"class": _class(row, how), "how": how.how, "note": how.note}
         if how.limit is not None:
             found[name]["limit"] = how.limit
     for name, how in known.items():
         if name not in found:
             found[name] = {"class": "output", "how": how.how, "note": how.note}
     return found
+
+
+def _class(row: Parameter, how: Capability) -> Literal["annotation", "impossible", "engine"]:
+    if row.kind == "annotation":
+        return "annotation"
+    return "impossible" if how.how == "impossible" else "engine"

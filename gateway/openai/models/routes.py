@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gateway.openai.models.capabilities import capability_map
 from gateway.openai.models.lookup import find_model
-from gateway.openai.router import api_router
+from gateway.openai.models.objects import Model, ModelDescription, ModelList
+from gateway.openai.router import answers, api_router, parameter
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 
@@ -18,22 +17,27 @@ def models_router(registry: Registry) -> APIRouter:
     """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
     router = api_router("models")
 
-    @router.get("/v1/models")
+    @router.get("/v1/models", responses=answers(ModelList))
     async def list_models() -> JSONResponse:
         """List all served models by all their names, ready or not."""
         data = [model_object(model, name) for name, model in registry.names()]
-        return JSONResponse({"object": "list", "data": data})
+        return JSONResponse(ModelList(object="list", data=data))
 
-    @router.get("/v1/models/{model_id:path}")
+    @router.get(
+        "/v1/models/{model_id:path}",
+        responses=answers(ModelDescription, (404,)),
+        openapi_extra={"parameters": [parameter("model_id", "path", "Id of a served model.", required=True)]},
+    )
     async def retrieve_model(model_id: str) -> JSONResponse:
         """Describe one served model: OpenAI's fields, ``gateway``: how it is served, ``capabilities``: what it can."""
+        model_id = model_id if registry.get(model_id) else model_id.removesuffix("/")
         model = find_model(registry, model_id)
-        return JSONResponse({**model_object(model, model_id), "capabilities": capability_map(model)})
+        return JSONResponse(ModelDescription(**model_object(model, model_id), capabilities=capability_map(model)))
 
     return router
 
 
-def model_object(model: ServedModel, name: str) -> dict[str, Any]:
+def model_object(model: ServedModel, name: str) -> Model:
     """OpenAI's model object with a further object ``gateway``; values that are not known yet are null.
 
     Args:

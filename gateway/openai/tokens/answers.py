@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.openai.errors import OpenAIError
 from gateway.openai.models.lookup import find_model
+from gateway.openai.tokens.objects import Detokenized, Tokenized
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.serving import prompts
 from gateway.serving.ask import TextPrompt
@@ -31,7 +32,7 @@ def model_or_only(registry: Registry, name: str | None) -> ServedModel:
     return models[0]
 
 
-def tokenize(request: TokenizeRequest, model: ServedModel) -> dict[str, Any]:
+def tokenize(request: TokenizeRequest, model: ServedModel) -> Tokenized:
     """Token ids of a text or a conversation; needs the tokenizer only, not the engine.
 
     Raises:
@@ -56,7 +57,7 @@ def _ids(request: TokenizeRequest, model: ServedModel, parts: ModelParts) -> lis
     return ids
 
 
-def detokenize(request: DetokenizeRequest, model: ServedModel) -> dict[str, Any]:
+def detokenize(request: DetokenizeRequest, model: ServedModel) -> Detokenized:
     """Text of token ids, special tokens shown.
 
     Raises:

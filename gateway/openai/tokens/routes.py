@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio.to_thread
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
@@ -14,8 +12,9 @@ from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_reque
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
-from gateway.openai.router import api_router
+from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
+from gateway.openai.tokens.objects import Detokenized, RenderedChat, Tokenized, TokenizerInfo
 from gateway.openai.tokens.protocol import (
     DetokenizeRequest,
     TokenizeRequest,
@@ -27,6 +26,8 @@ from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.record import record_of
+
+_ERRORS = (400, 404, 415, 503)
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
@@ -45,28 +46,42 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
             metrics.count_ignored(model.name, name)
         return model, ignored_header(asked.ignored())
 
-    @router.post("/tokenize", openapi_extra=body_of(TokenizeRequest))
+    @router.post(
+        "/tokenize", responses=answers(Tokenized, _ERRORS, headers=IGNORED), openapi_extra=body_of(TokenizeRequest)
+    )
     async def create_tokens(request: Request) -> JSONResponse:
         """Turn text or a conversation into token ids."""
         asked = await read_request(request, parse_tokenize_request)
         model, headers = begin(request, asked)
         return JSONResponse(await anyio.to_thread.run_sync(tokenize, asked, model), headers=headers)
 
-    @router.post("/detokenize", openapi_extra=body_of(DetokenizeRequest))
+    @router.post(
+        "/detokenize",
+        responses=answers(Detokenized, _ERRORS, headers=IGNORED),
+        openapi_extra=body_of(DetokenizeRequest),
+    )
     async def create_text(request: Request) -> JSONResponse:
         """Turn token ids into text."""
         asked = await read_request(request, parse_detokenize_request)
         model, headers = begin(request, asked)
         return JSONResponse(await anyio.to_thread.run_sync(detokenize, asked, model), headers=headers)
 
-    @router.get("/tokenizer_info")
+    @router.get(
+        "/tokenizer_info",
+        responses=answers(TokenizerInfo, (400, 404, 503)),
+        openapi_extra={"parameters": [parameter("model", "query", "Id of a served model.")]},
+    )
     async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
         """Describe the tokenizer of a model, which may be left out when there is one only."""
         served = model_or_only(registry, model)
         record_of(request.scope).model = served.name
         return JSONResponse(tokenizer_info(served))
 
-    @router.post("/v1/chat/completions/render", openapi_extra=body_of(ChatCompletionRequest))
+    @router.post(
+        "/v1/chat/completions/render",
+        responses=answers(RenderedChat, _ERRORS, headers=IGNORED),
+        openapi_extra=body_of(ChatCompletionRequest),
+    )
     async def render_chat_completion(request: Request) -> JSONResponse:
         """Show what a chat request would send to the engine, without sending it."""
         record = record_of(request.scope)
@@ -80,9 +95,3 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         return JSONResponse(rendered, headers=ignored_header(ignored.named))
 
     return router
-
-
-def body_of(schema: type[Any]) -> dict[str, Any]:
-    """The OpenAPI entry of a body that a route reads as bytes."""
-    reference = {"$ref": f"#/components/schemas/{schema.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}

@@ -1,0 +1,138 @@
+"""What ``POST /v1/chat/completions`` answers, as types."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+from gateway.openai.objects import CompletionUsage, PromptLogprobs
+
+FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
+
+
+class ChatTopLogprob(TypedDict):
+    """An alternative to a token."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChatTokenLogprob(TypedDict):
+    """A token of the answer."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[ChatTopLogprob]
+
+
+class ChatLogprobs(TypedDict):
+    """Log-probs of a choice."""
+
+    content: list[ChatTokenLogprob]
+    refusal: None
+
+
+class ChatFunctionCall(TypedDict):
+    """A called function; its arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ChatToolCall(TypedDict):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"]
+    function: ChatFunctionCall
+
+
+class ChatCompletionMessage(TypedDict):
+    """What the assistant says; content is null where there are calls in its place."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    reasoning_content: NotRequired[str | None]
+    reasoning: NotRequired[str | None]
+    tool_calls: NotRequired[list[ChatToolCall]]
+    function_call: NotRequired[ChatFunctionCall]
+
+
+class ChatCompletionChoice(TypedDict):
+    """One choice."""
+
+    index: int
+    message: ChatCompletionMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason
+    token_ids: NotRequired[list[int]]
+
+
+class ChatCompletion(TypedDict):
+    """A whole answer."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    system_fingerprint: None
+    choices: list[ChatCompletionChoice]
+    usage: CompletionUsage
+    service_tier: NotRequired[str]
+    prompt_token_ids: NotRequired[list[int]]
+    prompt_logprobs: NotRequired[PromptLogprobs]
+
+
+class ChatFunctionDelta(TypedDict):
+    """More of a called function: first its name, then pieces of its arguments."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+class ChatToolCallDelta(TypedDict):
+    """More of a call; its id and type come once."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: ChatFunctionDelta
+
+
+class ChatCompletionDelta(TypedDict):
+    """More of a message."""
+
+    role: NotRequired[Literal["assistant"]]
+    content: NotRequired[str | None]
+    reasoning_content: NotRequired[str]
+    reasoning: NotRequired[str]
+    tool_calls: NotRequired[list[ChatToolCallDelta]]
+    function_call: NotRequired[ChatFunctionDelta]
+
+
+class ChatCompletionChunkChoice(TypedDict):
+    """More of a choice; the last of its chunks has the finish reason."""
+
+    index: int
+    delta: ChatCompletionDelta
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason | None
+    token_ids: NotRequired[list[int]]
+
+
+class ChatCompletionChunk(TypedDict):
+    """The data of one event of a stream."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    service_tier: NotRequired[str]
+    system_fingerprint: None
+    choices: list[ChatCompletionChunkChoice]
+    usage: NotRequired[CompletionUsage | None]
+    prompt_token_ids: NotRequired[list[int]]

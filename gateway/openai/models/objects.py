@@ -1,0 +1,62 @@
+"""What ``GET /v1/models`` and ``GET /v1/models/{id}`` answer, as types."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+
+class ModelService(TypedDict):
+    """How a model is served; what is not known yet is null."""
+
+    model: str
+    aliases: list[str]
+    ready: bool
+    reason: str | None
+    path: Literal["tokens", "ensemble"] | None
+    path_reason: str | None
+    triton_model: str
+    max_seq_len: int | None
+    token_ids: bool | None
+    logprobs: bool | None
+    max_top_logprobs: int | None
+    guide_types: list[str] | None
+    family: str | None
+    escape_special_tokens: bool
+    max_stops: int
+
+
+class Model(TypedDict):
+    """A served model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: Literal["gateway"]
+    gateway: ModelService
+
+
+class ModelList(TypedDict):
+    """All served models by all their names."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+ParameterCapability = TypedDict(
+    "ParameterCapability",
+    {
+        "class": Literal["annotation", "impossible", "engine", "output"],
+        "how": str,
+        "note": str,
+        "limit": NotRequired[int],
+    },
+)
+ParameterCapability.__doc__ = "What a parameter is, how it is served, why or why not, and up to which value."
+
+
+class ModelDescription(Model):
+    """A served model with what it can do, by parameter; null before its engine was found."""
+
+    capabilities: dict[str, ParameterCapability] | None

@@ -1,0 +1,98 @@
+"""Paths as clients write them: HEAD, a slash at the end, a base URL that is wrong; and the version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway import __version__
+from tests.app.harness import USER, gateway
+from tests.app.scripted import MODEL
+
+READ = ["/v1/models", f"/v1/models/{MODEL}", "/health", "/health/live", "/health/ready", "/metrics", "/tokenizer_info"]
+READ += ["/version", "/openapi.json", "/docs"]
+
+
+@pytest.mark.parametrize("path", READ)
+async def test_head_is_get_without_its_body(folder: Path, path: str) -> None:
+    async with gateway(folder, served=True) as running:
+        got, headed = await running.client.get(path), await running.client.head(path)
+        assert (headed.status_code, headed.content) == (got.status_code, b"") == (200, b"")
+        assert headed.headers["content-type"] == got.headers["content-type"]
+        assert headed.headers["x-request-id"]
+        if path != "/metrics":  # which counts the requests
+            assert headed.headers["content-length"] == got.headers["content-length"] == str(len(got.content))
+        assert (await running.client.get(path)).content  # the connection is in order
+
+
+async def test_head_of_what_is_not_there(folder: Path) -> None:
+    async with gateway(folder, served=True, engine_up=False) as running:
+        assert (await running.client.head("/v1/models/other")).status_code == 404
+        assert (await running.client.head("/health/ready")).status_code == 503
+        refused = await running.client.head("/v1/chat/completions")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+        assert set((await running.client.post("/v1/models")).headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("path", [path for path in READ if path not in {"/openapi.json", "/docs"}])
+async def test_one_slash_more_of_what_is_read(folder: Path, path: str) -> None:
+    async with gateway(folder) as running:
+        got, longer = await running.client.get(path), await running.client.get(f"{path}/")
+        assert longer.status_code == 200
+        assert path == "/metrics" or longer.content == got.content
+
+
+async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
+    async with gateway(folder) as running:
+        body = {"model": MODEL, "messages": USER, "prompt": "Hi", "max_tokens": 3}
+        chat = (await running.client.post("/v1/chat/completions/", json=body)).json()
+        assert chat["choices"][0]["message"]["content"] == "Hel"
+        assert (await running.client.post("/v1/completions/", json=body)).json()["choices"][0]["text"] == "Hel"
+        assert (await running.client.post("/tokenize/", json={"prompt": "Hi"})).json()["count"] == 2
+        metrics = (await running.client.get("/metrics")).text
+        assert 'endpoint="/v1/chat/completions"' in metrics
+        assert 'endpoint="/v1/chat/completions/"' not in metrics
+
+
+ONCE = "The base URL of an OpenAI client ends with '/v1', once."
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/completions", "/v1/completions"),
+        ("/models", "/v1/models"),
+        ("/models/org/name", "/v1/models/org/name"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/models", "/v1/models"),
+        ("/v1//chat/completions", "/v1/chat/completions"),
+        ("//v1/models/", "/v1/models"),
+        ("/api/v1/completions", "/v1/completions"),
+        ("/openai/deployments/m/chat/completions", "/v1/chat/completions"),
+        ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
+        ("/chat/completions/render", "/v1/chat/completions/render"),
+        ("/v1/tokenize", "/tokenize"),
+        ("/v1/health", "/health"),
+    ],
+)
+async def test_a_wrong_base_url_is_explained(folder: Path, path: str, meant: str) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post(f"http://gateway{path}", json={})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (404, "unknown_url")
+        hint = f" Did you mean {meant}?" + (f" {ONCE}" if meant.startswith("/v1") else "")
+        assert error["message"] == f"Unknown request URL: POST {path}.{hint}"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/embeddings", "/v2/", "/nothing", "/v1/chat"])
+async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> None:
+    async with gateway(folder) as running:
+        message = (await running.client.post(path)).json()["error"]["message"]
+        assert message == f"Unknown request URL: POST {path}."
+
+
+async def test_the_version(folder: Path) -> None:
+    async with gateway(folder) as running:
+        assert (await running.client.get("/version")).json() == {"version": __version__}
