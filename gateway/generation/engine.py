@@ -187,13 +187,20 @@ class EngineError(Exception):
         kind: what decides the HTTP status.
         message: one sentence for the client.
         detail: the backend's own text, for the log only.
+        param: the request parameter at fault, by its name in chat completions; ``prompt`` and ``guide`` for what comes
+            by other names. None where it is no parameter's, or the kind tells it.
+        code: OpenAI's error code of a request that is refused, None where it has none.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, detail: str = "") -> None:
+    def __init__(
+        self, kind: ErrorKind, message: str, detail: str = "", *, param: str | None = None, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.detail = detail
+        self.param = param
+        self.code = code
 
 
 class MalformedOutputError(EngineError):
@@ -201,10 +208,6 @@ class MalformedOutputError(EngineError):
 
     def __init__(self, detail: str, message: str = "The engine's answer could not be read: it is malformed.") -> None:
         super().__init__(ErrorKind.INTERNAL, message, detail)
-
-
-class GuideRefusedError(EngineError):
-    """The engine cannot compile the guide of a request."""
 
 
 class AdapterNotHeldError(EngineError):

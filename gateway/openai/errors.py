@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.generation import EngineError, ErrorKind
-from gateway.generation.engine import AdapterRefusedError, GuideRefusedError, MalformedOutputError
+from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
 from gateway.prompt import TemplateError
 from gateway.serving.errors import RefusedError
 from gateway.web.disconnect import ClientDisconnectedError
@@ -90,31 +90,24 @@ _BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | Non
 }
 
 
-def from_engine(error: EngineError, guide: str | None = None) -> OpenAIError:
+def from_engine(error: EngineError, names: Mapping[str, str] | None) -> OpenAIError:
     """The answer to an engine's failure; the backend's own words go to the log only.
 
     Args:
         error: of the engine.
-        guide: path in the request of what its guide was made from.
+        names: the request's names of parameters that the error calls otherwise.
     """
     status, kind, code, headers = _BY_KIND[error.kind]
+    blamed = "prompt" if error.kind is ErrorKind.CONTEXT_LENGTH else error.param
+    param = (names or {}).get(blamed or "", None if blamed == "guide" else blamed)
     if error.detail:
         level = logging.ERROR if status == 500 else logging.WARNING
         _log.log(level, "engine failure: %s", error.message, extra={"detail": error.detail[:2000]})
-    if isinstance(error, GuideRefusedError):
-        return OpenAIError(status, error.message, type=kind, param=guide, code="invalid_value", headers=headers)
     if isinstance(error, MalformedOutputError):
         code = "invalid_engine_output"
     elif isinstance(error, AdapterRefusedError):
         code, headers = "adapter_unusable", {"x-should-retry": "false"}
-    return OpenAIError(status, error.message, type=kind, code=code, headers=headers)
-
-
-def _about_prompt(error: OpenAIError, path: str) -> OpenAIError:
-    """The error with the name that the prompt has at this endpoint."""
-    if error.code == "context_length_exceeded" and error.param is None:
-        error.param = "messages" if "chat" in path else "prompt"
-    return error
+    return OpenAIError(status, error.message, type=kind, param=param, code=code or error.code, headers=headers)
 
 
 def _from_template(error: TemplateError) -> OpenAIError:
@@ -129,7 +122,7 @@ async def handle_openai(request: Request, error: Exception) -> Response:
         record_of(request.scope).disconnected = True
         return Response(status_code=CLIENT_GONE)
     if isinstance(error, EngineError):
-        error = _about_prompt(from_engine(error, record_of(request.scope).guide), request.url.path)
+        error = from_engine(error, record_of(request.scope).names)
     elif isinstance(error, RefusedError):
         error = OpenAIError(400, error.message, param=error.param, code=error.code)
     elif isinstance(error, TemplateError):

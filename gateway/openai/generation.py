@@ -168,6 +168,17 @@ class GenerationFields(BaseModel):
             found.append(Wanted("grammar", self.guided_grammar, "guided_grammar", "guided_grammar"))
         return found
 
+    def names(self, guided_by: str | None) -> dict[str, str]:
+        """This request's names of parameters that errors of the engine call otherwise.
+
+        Args:
+            guided_by: path of what the engine's guide is made from, None without one.
+        """
+        names = {} if guided_by is None else {"guide": guided_by}
+        if self.candidates > self.n:  # which are told apart by their log-probs
+            names["logprobs"] = "best_of"
+        return names
+
     def annotations(self) -> dict[str, Any]:
         """What the request says of itself; for the access log."""
         return {} if self.user is None else {"user": self.user[:512]}

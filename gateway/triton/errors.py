@@ -15,7 +15,6 @@ from gateway.generation.engine import (
     EngineError,
     EngineFinish,
     ErrorKind,
-    GuideRefusedError,
     MalformedOutputError,
 )
 
@@ -41,12 +40,14 @@ class _Rule(NamedTuple):
     pattern: re.Pattern[str]
     kind: ErrorKind
     message: str
+    param: str | None
 
 
-def _rule(pattern: str, kind: ErrorKind, message: str) -> _Rule:
-    return _Rule(re.compile(pattern, re.IGNORECASE), kind, message)
+def _rule(pattern: str, kind: ErrorKind, message: str, param: str | None = None) -> _Rule:
+    return _Rule(re.compile(pattern, re.IGNORECASE), kind, message, param)
 
 
+UNSUPPORTED = "unsupported_parameter"
 NO_GUIDED_DECODING = "This deployment's engine has no guided decoding."
 """What clients are told where the engine says that it was not set up for guides."""
 
@@ -59,11 +60,11 @@ _BAD_FIT = "The engine cannot use the adapter that the gateway sent with the req
 _IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
 
-# What serving treats by its class.
-_BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str], ...] = (
-    (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER),
-    (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT),
-    (_GUIDE, GuideRefusedError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE),
+# What serving treats by its class: pattern, class, kind, message, parameter at fault, code.
+_BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str | None, str | None], ...] = (
+    (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
+    (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_GUIDE, EngineError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE, "guide", "invalid_value"),
 )
 
 # The first match wins. A status does not take part: errors inside a stream come without one.
@@ -89,16 +90,23 @@ _BY_TEXT = (
         r"guided decod.{0,60}(?:not set up|not configured|not enabled|disabled)|no guided decoding",
         ErrorKind.INVALID_REQUEST,
         NO_GUIDED_DECODING,
+        "guide",
     ),
-    _rule(r"gather.{0,30}logits|logits.{0,30}gather", ErrorKind.INVALID_REQUEST, _NO_LOGITS),
-    _rule(r"\blora\b", ErrorKind.INVALID_REQUEST, _NO_ADAPTER),
+    _rule(r"gather.{0,30}logits|logits.{0,30}gather", ErrorKind.INVALID_REQUEST, _NO_LOGITS, "logprobs"),
+    _rule(r"\blora\b", ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model"),
     _rule(r"already in progress", ErrorKind.INTERNAL, _IN_PROGRESS),
     _rule(
         r"beam width \d+ is not \d+",  # this project's own, of its LLM API engine
         ErrorKind.INVALID_REQUEST,
         "This deployment's engine is for beam searches of one width alone: ask with use_beam_search, and that best_of.",
+        "best_of",
     ),
-    _rule(r"beam[ _]?width", ErrorKind.INVALID_REQUEST, "This deployment's engine does not do beam search."),
+    _rule(
+        r"beam[ _]?width",
+        ErrorKind.INVALID_REQUEST,
+        "This deployment's engine does not do beam search.",
+        "use_beam_search",
+    ),
     _rule(
         r"missing .{0,40}input|unexpected inference (?:in|out)put|unexpected shape|unexpected data-?type"
         r"|inference input .{0,80}data-?type is|byte size mismatch|value is required for|\w+ is required$"
@@ -110,12 +118,32 @@ _BY_TEXT = (
     _rule(r"cancell?ed", ErrorKind.CANCELLED, "The engine cancelled the request."),
 )
 
-# Tensors by the request parameters that they come from, where the names differ.
+# Request parameters by the tensors that they become.
 _PARAMETERS = {
+    "bad_words": "bad_words",
     "bad_words_list": "bad_words",
+    "draft_input_ids": "prediction",
     "embedding_bias": "logit_bias",
-    "num_top_log_probs": "top_logprobs",
+    "frequency_penalty": "frequency_penalty",
+    "len_penalty": "length_penalty",
+    "length_penalty": "length_penalty",
+    "min_p": "min_p",
+    "min_tokens": "min_tokens",
+    "num_draft_tokens": "num_draft_tokens",
     "num_prompt_log_probs": "prompt_logprobs",
+    "num_top_log_probs": "top_logprobs",
+    "presence_penalty": "presence_penalty",
+    "prompt_embedding_table": "prompt_table",
+    "repetition_penalty": "repetition_penalty",
+    "return_context_logits": "prompt_logprobs",
+    "return_generation_logits": "logprobs",
+    "return_log_probs": "logprobs",
+    "runtime_top_k": "top_k",
+    "runtime_top_p": "top_p",
+    "stop_words_list": "stop",
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
 }
 
 _BY_STATUS = {
@@ -144,18 +172,20 @@ def engine_error(status: str | None, text: str) -> EngineError:
     words = _PREFIX.sub("", text)
     if _CONTEXT.search(words):
         return EngineError(ErrorKind.CONTEXT_LENGTH, _context_message(words), detail)
-    for pattern, error, kind, message in _BY_CLASS:
+    for pattern, error, kind, message, param, code in _BY_CLASS:
         if pattern.search(words):
-            return error(kind, message, detail)
+            return error(kind, message, detail, param=param, code=code)
     if found := _NO_USE.search(words):
-        what = _PARAMETERS.get(found[1], found[1])
-        return EngineError(ErrorKind.INVALID_REQUEST, f"This deployment's engine does not support {what}.", detail)
+        what = found[1] if found[1] == "stop_words_list" else _PARAMETERS.get(found[1], found[1])
+        message = f"This deployment's engine does not support {what}."
+        return EngineError(ErrorKind.INVALID_REQUEST, message, detail, param=parameter_of(found[1]), code=UNSUPPORTED)
     for rule in _BY_TEXT:
         if rule.pattern.search(words):
             # A local deadline or a lost connection says nothing of the engine, whatever words it comes with.
             if rule.kind is ErrorKind.CANCELLED and status in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
                 continue
-            return EngineError(rule.kind, rule.message, detail)
+            code = UNSUPPORTED if rule.param else None
+            return EngineError(rule.kind, rule.message, detail, param=rule.param, code=code)
     kind, message = _BY_STATUS.get(status or "", (ErrorKind.INTERNAL, "The engine failed to process the request."))
     return EngineError(kind, message, detail)
 
@@ -203,9 +233,21 @@ def no_final_response() -> EngineError:
     )
 
 
-def unsupported(parameter: str, model: str) -> EngineError:
-    """The error of a parameter for which the model declares no tensor."""
-    return EngineError(ErrorKind.INVALID_REQUEST, f"{parameter} is not supported by this model.", f"model {model}")
+def unsupported(parameter: str, model: str, what: str | None = None) -> EngineError:
+    """The error of a parameter for which the model declares no tensor.
+
+    Args:
+        parameter: its name, as of ``EngineError.param``.
+        model: the Triton model's name, for the log.
+        what: what is not supported, as the beginning of a sentence; None: the parameter.
+    """
+    message = f"{what or parameter} is not supported by this model."
+    return EngineError(ErrorKind.INVALID_REQUEST, message, f"model {model}", param=parameter, code=UNSUPPORTED)
+
+
+def parameter_of(tensor: str) -> str | None:
+    """The request parameter that becomes a tensor of this name; None for what no request asks for."""
+    return _PARAMETERS.get(tensor)
 
 
 def _context_message(words: str) -> str:

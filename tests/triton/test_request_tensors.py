@@ -67,6 +67,10 @@ def int32(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}i", *values)
 
 
+ADAPTER = LoraAdapter(2**64 - 1, Matrix(b"abcd", 1, 2), Matrix(int32(1, 0, 1), 1, 3))
+TABLE = PromptTable(Matrix(b"abcdef", 3, 1), 2**64 - 1)
+
+
 def test_a_direct_request_holds_what_the_engine_needs_and_nothing_else() -> None:
     wire = direct().encode(ask(sampling=Sampling(temperature=0.0, seed=2**64 - 1)))
     assert inputs_of(wire) == {
@@ -299,7 +303,8 @@ def test_what_the_model_cannot_do_is_refused_by_name(missing: str, changes: dict
     engine = direct(tensorrt_llm=without("tensorrt_llm", missing))
     with pytest.raises(EngineError, match=named) as error:
         engine.encode(ask(**changes))
-    assert error.value.kind is ErrorKind.INVALID_REQUEST
+    told = (error.value.kind, error.value.param, error.value.code)
+    assert told == (ErrorKind.INVALID_REQUEST, named, "unsupported_parameter")
 
 
 def test_an_ensemble_request() -> None:
@@ -333,8 +338,32 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
     names = [output.name for output in engine.encode(ask()).outputs]
     assert names == ["text_output", "finish_reason", "num_input_tokens", "num_output_tokens"]
     for refused in ({"logprobs": True}, {"stop_ids": (5,)}, {"prompt_logprobs": 0}):
-        with pytest.raises(EngineError, match=re.escape(next(iter(refused)).replace("stop_ids", "stop_token_ids"))):
+        named = next(iter(refused)).replace("stop_ids", "stop_token_ids")
+        with pytest.raises(EngineError, match=re.escape(named)) as error:
             engine.encode(ask(**refused))
+        assert error.value.param == named
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "param", "code"),
+    [
+        (direct, {"prompt": Prompt("", ())}, "prompt", None),
+        (direct, {"beam_width": 2}, "use_beam_search", "unsupported_parameter"),
+        (direct, {"logit_bias": {9: 1.0}, "vocab_size": 9}, "logit_bias", "invalid_value"),
+        (direct, {"sampling": Sampling(top_k=2000)}, "top_k", "integer_above_max_value"),
+        (direct, {"num_draft_tokens": 2}, "num_draft_tokens", "unsupported_parameter"),
+        (direct, {"prompt_table": TABLE, "vocab_size": 9, "prompt_logprobs": 0}, "prompt_logprobs",
+         "unsupported_parameter"),
+        (through_ensemble, {"prompt": Prompt("<|im_end|>", (1,), escaped=True)}, "prompt", None),
+        (through_ensemble, {"logit_bias": {1: 1.0}}, "logit_bias", "unsupported_parameter"),
+        (through_ensemble, {"prompt_table": TABLE}, "prompt_table", "unsupported_parameter"),
+        (through_ensemble, {"bad_words": ((1,),)}, "bad_words", "unsupported_parameter"),
+    ],
+)  # fmt: skip
+def test_every_refusal_tells_the_parameter(make: Any, changes: dict[str, Any], param: str, code: str | None) -> None:
+    with pytest.raises(EngineError) as error:
+        make().encode(ask(**changes))
+    assert (error.value.kind, error.value.param, error.value.code) == (ErrorKind.INVALID_REQUEST, param, code)
 
 
 def test_control_token_text_of_a_user_does_not_travel_as_text() -> None:
@@ -401,18 +430,15 @@ def test_a_guide_that_the_engine_would_ignore_is_never_sent(make: Any) -> None:
     config.parameters["guided_decoding_guide_types"].string_value = "json,json_schema,regex,ebnf_grammar"
     with pytest.raises(EngineError, match="structural_tag is not supported") as error:
         make(tensorrt_llm=config).encode(ask(guide=Guide("structural_tag", "{}")))
-    assert error.value.kind is ErrorKind.INVALID_REQUEST
+    assert (error.value.kind, error.value.param) == (ErrorKind.INVALID_REQUEST, "guide")
 
 
 def test_beams_are_not_guided() -> None:
     config = stock_config("tensorrt_llm")
     config.parameters["max_beam_width"].string_value = "8"
-    with pytest.raises(EngineError, match="beam search"):
+    with pytest.raises(EngineError, match="beam search") as error:
         direct(tensorrt_llm=config).encode(ask(beam_width=2, guide=Guide("json")))
-
-
-ADAPTER = LoraAdapter(2**64 - 1, Matrix(b"abcd", 1, 2), Matrix(int32(1, 0, 1), 1, 3))
-TABLE = PromptTable(Matrix(b"abcdef", 3, 1), 2**64 - 1)
+    assert error.value.param == "guide"
 
 
 @pytest.mark.parametrize("by_text", [False, True])
@@ -429,8 +455,9 @@ def test_an_adapter_goes_with_its_weights_or_by_its_number(by_text: bool) -> Non
 
 def test_a_model_without_adapters_is_named() -> None:
     engine = direct(tensorrt_llm=without("tensorrt_llm", "lora_task_id", "lora_weights", "lora_config"))
-    with pytest.raises(EngineError, match="LoRA is not supported"):
+    with pytest.raises(EngineError, match="LoRA is not supported") as error:
         engine.encode(ask(lora=ADAPTER))
+    assert error.value.param == "model"
 
 
 def test_virtual_tokens_follow_the_vocabulary_and_go_first() -> None:
@@ -479,6 +506,7 @@ def test_a_type_without_a_place_for_the_values_is_named(
     with pytest.raises(EngineError, match=words) as error:
         engine.encode(ask(**asked))
     assert error.value.kind is ErrorKind.INVALID_REQUEST
+    assert error.value.param == ("prompt_table" if "table" in name else name)
     said = engine.features.capabilities["prompt_table" if "table" in name else name]
     assert said.how == ("native" if "16" in datatype else "impossible")
 

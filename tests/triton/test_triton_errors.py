@@ -96,6 +96,28 @@ def test_backend_text_never_reaches_a_message(status: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "param"),
+    [
+        ("min_p is not supported by the engine", "min_p"),
+        ("embedding_bias is not supported by the engine's sampler", "logit_bias"),
+        ("runtime_top_p is not supported by the engine", "top_p"),
+        ("return_context_logits is not supported by the engine", "prompt_logprobs"),
+        ("mrope_position_deltas is not supported by the engine", None),
+        ("Requested beam width 4 is larger than the maximum beam width 1", "use_beam_search"),
+        ("Requested beam width 2 is not 3: the engine searches that many, of any request", "best_of"),
+        ("Guided decoding is not enabled: guided_decoding_backend was not set up", "guide"),
+        ("Guided decoding error: no", "guide"),
+        ("return_generation_logits: the engine does not gather generation logits", "logprobs"),
+        ("lora_task_id 7 not found in cache. Please send LoRA weights with request", "model"),
+        ("LoRA task 7 not found in cache.", "model"),
+        ("something entirely new", None),
+    ],
+)
+def test_the_parameter_at_fault_is_told(text: str, param: str | None) -> None:
+    assert engine_error(None, text).param == param
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("frequency_penalty is not supported by the engine's sampler", "frequency_penalty"),

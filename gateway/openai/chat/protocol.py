@@ -133,6 +133,13 @@ class ChatCompletionRequest(GenerationFields):
         """What the answer begins with: the text that it continues, where that is wanted."""
         return str(for_template(self.messages[-1])["content"]) if self.echo else ""
 
+    def names(self, guided_by: str | None) -> dict[str, str]:
+        """See the base."""
+        names = super().names(guided_by)
+        if self.logprobs:
+            names.pop("logprobs", None)
+        return names | {"prompt": "messages"}
+
     def annotations(self) -> dict[str, Any]:
         """What the request says of itself; for the access log."""
         said: dict[str, Any] = {

@@ -59,7 +59,7 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         asked, ignored = check_chat(asked, model)
         note_checked(asked, ignored, model, metrics)
         turn = chat_turn(asked, model)
-        record.guide = turn.guided_by if turn else None
+        record.names = asked.names(turn.guided_by if turn else None)
         headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
         headers |= deviations_header(turn.warnings if turn else ())
         answer = await begin_answer(asked, turn, model, record)

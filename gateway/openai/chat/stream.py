@@ -53,7 +53,7 @@ async def stream_answer(
         except (EngineError, OpenAIError) as error:
             if not begun:
                 raise
-            failure = from_engine(error, record.guide) if isinstance(error, EngineError) else error
+            failure = from_engine(error, record.names) if isinstance(error, EngineError) else error
             record.error = failure.code or failure.type
             if not ended:
                 note(record, running, answer, ended=False)

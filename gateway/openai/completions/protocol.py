@@ -61,6 +61,15 @@ class CompletionRequest(GenerationFields):
             prompt_logprobs=prompt_logprobs,
         )
 
+    def names(self, guided_by: str | None) -> dict[str, str]:
+        """See the base."""
+        names = super().names(guided_by)
+        if self.logprobs is not None:
+            names |= {"logprobs": "logprobs", "top_logprobs": "logprobs"}
+            if self.echo and self.prompt_logprobs is None:
+                names["prompt_logprobs"] = "echo"
+        return names
+
 
 def parse_completion_request(body: bytes) -> CompletionRequest:
     """Parse and validate a request body.

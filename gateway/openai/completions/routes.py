@@ -77,7 +77,7 @@ async def _prepare(asked: CompletionRequest, model: ServedModel, record: Request
     parts = model.parts
     forms = asked.forms()
     form = structure(forms[0] if forms else None, model.backend.engine.features, validate=False)
-    record.guide = forms[0].path if forms else None
+    record.names = asked.names(forms[0].path if forms else None)
     options = dataclasses.replace(asked.options(parts.defaults), guide=form.guide)
     wanted = Wanted(
         echo=asked.echo,

@@ -53,7 +53,7 @@ async def stream_answer(
         except EngineError as error:
             if not begun:
                 raise
-            failure = from_engine(error, record.guide)
+            failure = from_engine(error, record.names)
             record.error = failure.code or failure.type
             answer.note(record, running, ended=False)
             error.__traceback__ = None  # its frames lead to the generation, which keeps the error

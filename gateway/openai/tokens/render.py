@@ -27,7 +27,9 @@ async def render_chat(request: ChatCompletionRequest, model: ServedModel, record
         RefusedError: when the engine cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
-    generations = (await begin_answer(request, chat_turn(request, model), model, record)).generations
+    turn = chat_turn(request, model)
+    record.names = request.names(turn.guided_by if turn else None)
+    generations = (await begin_answer(request, turn, model, record)).generations
     engine = model.engine
     if not isinstance(engine, Describing):
         raise OpenAIError(400, "The engine of this model does not show its requests.", param="model")

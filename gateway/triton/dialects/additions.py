@@ -8,7 +8,7 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.errors import unsupported
+from gateway.triton.errors import UNSUPPORTED, unsupported
 
 
 def put_lora(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
@@ -21,7 +21,7 @@ def put_lora(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, reque
     if lora is None:
         return
     if not encoder.put(wire, "lora_task_id", lora.task_id):
-        raise unsupported("LoRA", encoder.model.name)
+        raise unsupported("model", encoder.model.name, "LoRA")
     if lora.weights is not None and lora.config is not None:
         encoder.put_raw(wire, "lora_weights", lora.weights.values, shape=lora.weights.shape)
         encoder.put_raw(wire, "lora_config", lora.config.values, shape=lora.config.shape)
@@ -51,7 +51,8 @@ def put_prompt_table(
     if not vocab or not encoder.declares("prompt_embedding_table"):
         raise unsupported("prompt_table", encoder.model.name)
     if request.prompt_logprobs is not None:
-        raise EngineError(ErrorKind.INVALID_REQUEST, "prompt_logprobs does not go together with prompt_table.")
+        message = "prompt_logprobs does not go together with prompt_table."
+        raise EngineError(ErrorKind.INVALID_REQUEST, message, param="prompt_logprobs", code=UNSUPPORTED)
     encoder.put_raw(wire, "prompt_embedding_table", table.embeddings.values, shape=table.embeddings.shape)
     encoder.put(wire, "prompt_vocab_size", table.length)
     encoder.put(wire, "prompt_table_extra_ids", *[table.extra_id] * table.length, *[0] * len(request.prompt.ids))

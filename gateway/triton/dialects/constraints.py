@@ -10,7 +10,7 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.errors import unsupported
+from gateway.triton.errors import UNSUPPORTED, unsupported
 
 
 def put_min_tokens(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
@@ -51,7 +51,8 @@ def put_beams(
             if abilities.beams > 1
             else "This model's engine does not do beam search."
         )
-        raise EngineError(ErrorKind.INVALID_REQUEST, message)
+        param = "best_of" if abilities.beams > 1 else "use_beam_search"
+        raise EngineError(ErrorKind.INVALID_REQUEST, message, param=param, code=UNSUPPORTED)
     encoder.put(wire, "beam_width", request.beam_width)
     if request.length_penalty != 1.0 and not encoder.put(wire, length_penalty, request.length_penalty):
         raise unsupported("length_penalty", encoder.model.name)
@@ -81,6 +82,8 @@ def put_logit_bias(
             raise EngineError(
                 ErrorKind.INVALID_REQUEST,
                 f"logit_bias: {token} is not a token id of this model, whose vocabulary has {width}.",
+                param="logit_bias",
+                code="invalid_value",
             )
         bias[token] = value
     encoder.put_raw(wire, "embedding_bias", bias.tobytes(), shape=(width,))
@@ -102,9 +105,10 @@ def put_guide(
     if guide is None:
         return
     if request.beam_width > 1:
-        raise EngineError(ErrorKind.INVALID_REQUEST, "Guided decoding does not go together with beam search.")
+        message = "Guided decoding does not go together with beam search."
+        raise EngineError(ErrorKind.INVALID_REQUEST, message, param="guide", code=UNSUPPORTED)
     if guide.kind not in abilities.guide_types:
-        raise unsupported(f"Guided decoding by {guide.kind}", encoder.model.name)
+        raise unsupported("guide", encoder.model.name, f"Guided decoding by {guide.kind}")
     encoder.put(wire, "guided_decoding_guide_type", guide.kind)
     if guide.kind != "json":
         encoder.put(wire, "guided_decoding_guide", guide.text)

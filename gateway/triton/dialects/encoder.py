@@ -10,6 +10,7 @@ from tritonclient.grpc import service_pb2
 from gateway.contract import ModelSpec, TensorSpec
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.dialects.floats import FLOATS, convert
+from gateway.triton.errors import parameter_of
 from gateway.triton.model_view import ModelView
 
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
@@ -102,9 +103,8 @@ class RequestEncoder:
         converted = convert(raw, source, target) if misfit is None else None
         if converted is None:
             reason = misfit or f"its input {name} is declared as {target}, which cannot hold a number of this request"
-            raise EngineError(
-                ErrorKind.INVALID_REQUEST, f"The model cannot be sent this request: {reason}.", self.model.name
-            )
+            message = f"The model cannot be sent this request: {reason}."
+            raise EngineError(ErrorKind.INVALID_REQUEST, message, self.model.name, param=parameter_of(name))
         return converted
 
 

@@ -164,6 +164,7 @@ class EnsembleEngine:
                 ErrorKind.INVALID_REQUEST,
                 "The messages contain text of a control token, which cannot travel as text through the ensemble: "
                 "set path: tokens for this model, or escape_special_tokens: false.",
+                param="prompt",
             )
         text, bos = prompt.text, prompt.bos_text
         if not bos:

@@ -8,7 +8,7 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.errors import unsupported
+from gateway.triton.errors import UNSUPPORTED, unsupported
 
 
 def put_returns(
@@ -53,7 +53,8 @@ def uses_logits(request: GenerationRequest, abilities: Abilities) -> bool:
         EngineError: alternatives are wanted that the model does not have.
     """
     if request.top_logprobs and abilities.top_logprobs is None:
-        raise EngineError(ErrorKind.INVALID_REQUEST, "top_logprobs is not supported by this model.")
+        message = "top_logprobs is not supported by this model."
+        raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_logprobs", code=UNSUPPORTED)
     source = abilities.top_logprobs if request.top_logprobs else abilities.logprobs
     return request.logprobs and source == "logits"
 
@@ -72,6 +73,7 @@ def _put_prompt_logprobs(
             ErrorKind.INVALID_REQUEST,
             f"Log-probabilities of a prompt are limited to prompts of {most} tokens here, but this one has "
             f"{len(request.prompt.ids)}.",
+            param="prompt_logprobs",
         )
     if abilities.prompt_logprobs == "logits":
         encoder.put(wire, "return_context_logits", True)

@@ -34,10 +34,11 @@ def put_sampling(
     model = encoder.model.name
     if sampling.greedy or sampling.temperature < _GREEDY_BELOW:
         if not encoder.put(wire, f"{prefix}top_k", 1):
-            raise unsupported("temperature 0", model)
+            raise unsupported("temperature", model, "temperature 0")
     else:
         if sampling.top_k > MAX_TOP_K:
-            raise EngineError(ErrorKind.INVALID_REQUEST, f"top_k must be at most {MAX_TOP_K}.")
+            message, code = f"top_k must be at most {MAX_TOP_K}.", "integer_above_max_value"
+            raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_k", code=code)
         if not encoder.put(wire, f"{prefix}top_p", sampling.top_p):
             raise unsupported("top_p", model)
         if not encoder.put(wire, "temperature", sampling.temperature):

@@ -100,7 +100,7 @@ class TokensEngine:
             EngineError: it asks for what the model does not have.
         """
         if not request.prompt.ids:
-            raise EngineError(ErrorKind.INVALID_REQUEST, "The prompt is empty.")
+            raise EngineError(ErrorKind.INVALID_REQUEST, "The prompt is empty.", param="prompt")
         encoder = self._encoder
         wire = service_pb2.ModelInferRequest(id=request.id)
         ids = put_prompt_table(encoder, wire, request, self._abilities) + request.prompt.ids
