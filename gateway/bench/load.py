@@ -126,7 +126,8 @@ class Load:
             return
         tally.completed += 1
         tally.events += len(found.events)
-        tally.prompt_tokens += int(found.usage.get("prompt_tokens") or 0)
+        if (prompt := found.usage.get("prompt_tokens")) is not None:
+            tally.prompt_tokens = (tally.prompt_tokens or 0) + int(prompt)
         tally.completion_tokens += found.completion_tokens
         tally.whole.add(found.ended - since)
         if found.events:

@@ -28,21 +28,22 @@ class Durations:
         self.count += 1
         self.longest = max(self.longest, seconds)
 
-    def percentile(self, share: float) -> float:
-        """The duration that ``share`` percent do not exceed; 0 when there are none."""
+    def percentile(self, share: float) -> float | None:
+        """The duration that ``share`` percent do not exceed; None when there are none."""
         wanted = math.ceil(self.count * share / 100)
         seen = 0
         for bucket in sorted(self._buckets):
             seen += self._buckets[bucket]
             if seen >= wanted:
                 return min(_LEAST_S * math.exp((bucket + 0.5) * _STEP), self.longest)
-        return 0.0
+        return None
 
-    def as_json(self) -> dict[str, float]:
-        """Milliseconds: mean, percentiles and the longest."""
-        mean = self._total / self.count if self.count else 0.0
-        values = {"mean": mean, **{f"p{share}": self.percentile(share) for share in PERCENTILES}, "max": self.longest}
-        return {name: round(seconds * 1000, 3) for name, seconds in values.items()}
+    def as_json(self) -> dict[str, float | None]:
+        """Milliseconds: mean, percentiles and the longest; None when there are none."""
+        percentiles = {f"p{share}": self.percentile(share) for share in PERCENTILES}
+        mean, longest = (self._total / self.count, self.longest) if self.count else (None, None)
+        values = {"mean": mean, **percentiles, "max": longest}
+        return {name: None if seconds is None else round(seconds * 1000, 3) for name, seconds in values.items()}
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Tally:
         completed: answers that came whole.
         failed: requests that did not, by what went wrong.
         dropped: arrivals that were not sent, because too many requests were in flight.
-        prompt_tokens: of completed requests, by usage.
+        prompt_tokens: of completed requests, by usage; None where the server told none.
         completion_tokens: of completed requests, by usage, else by events.
         first: from a request (by rate: from its arrival) to its first token.
         between: between events with text.
@@ -69,7 +70,7 @@ class Tally:
     completed: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     dropped: int = 0
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = None
     completion_tokens: int = 0
     first: Durations = field(default_factory=Durations)
     between: Durations = field(default_factory=Durations)
@@ -80,7 +81,7 @@ class Tally:
     answered: int = 0
 
     def as_json(self, seconds: float) -> dict[str, Any]:
-        """A summary.
+        """A summary, with None for what was not measured.
 
         Args:
             seconds: of the measured time, in which throughput is counted: from the end of the warm-up until nothing
@@ -97,8 +98,8 @@ class Tally:
                 "not_sent": self.dropped,
             },
             "tokens": {"prompt": self.prompt_tokens, "completion": self.completion_tokens},
-            "requests_per_s": round(self.answered / span, 3),
-            "completion_tokens_per_s": round(self.streamed * each / span, 3),
+            "requests_per_s": round(self.answered / span, 3) if self.answered else None,
+            "completion_tokens_per_s": round(self.streamed * each / span, 3) if self.streamed else None,
             "time_to_first_token_ms": self.first.as_json(),
             "inter_token_ms": self.between.as_json(),
             "end_to_end_ms": self.whole.as_json(),

@@ -61,8 +61,12 @@ def _view(load: Load, tokens_s: float) -> Table:
     return table
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms"
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
@@ -92,12 +96,13 @@ def _show(found: dict[str, Any]) -> None:
     console.print(f"{found['model']} at {found['url']}, {found['seconds']:.1f} s")
     table = Table("milliseconds", *(name for name in found["end_to_end_ms"]), show_edge=False)
     for title, key in _TIMES:
-        table.add_row(title, *(f"{value:,.1f}" for value in found[key].values()))
+        table.add_row(title, *(_number(value, ",.1f") for value in found[key].values()))
     console.print(table)
     tokens = found["tokens"]
-    console.print(f"{done['completed']} of {done['sent']} requests, {found['requests_per_s']:.2f}/s")
-    console.print(f"{tokens['completion']:,} tokens, {found['completion_tokens_per_s']:,.0f}/s")
-    console.print(f"{tokens['prompt']:,} tokens in prompts")
+    console.print(f"{done['completed']} of {done['sent']} requests, {_number(found['requests_per_s'], '.2f')}/s")
+    rate = _number(found["completion_tokens_per_s"], ",.0f")
+    console.print(f"{_number(tokens['completion'], ',')} tokens, {rate}/s")
+    console.print(f"{_number(tokens['prompt'], ',')} tokens in prompts")
     for kind, count in done["failed"].items():
         console.print(f"failed: {count} x {kind}", style="red", markup=False)
     if done["not_sent"]:

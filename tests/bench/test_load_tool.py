@@ -142,6 +142,34 @@ async def test_failures_are_counted_by_kind(misbehaving: Any, answer: Answer, ki
     assert tally.completed == 0
 
 
+async def one_token(writer: asyncio.StreamWriter) -> None:
+    writer.write(OK + TEXT + b"data: [DONE]\n\n")
+
+
+def row(text: str, title: str) -> list[str]:
+    """The cells of a row of the table."""
+    (line,) = [line for line in text.splitlines() if line.strip().startswith(title)]
+    return [cell.strip() for cell in line.replace("|", "│").split("│")[1:]]
+
+
+async def test_what_was_not_measured_is_a_dash(misbehaving: Any) -> None:
+    arguments = ("--model", "m", "--streams", "1", "--requests", "2", "--warm-up", "0")
+    failed = await asyncio.to_thread(bench, await misbehaving(cut_off), *arguments)
+    assert failed.returncode == 1, failed.stderr
+    assert set(row(failed.stdout, "whole answer")) == {"-"}
+    assert "0 of 2 requests, -/s" in failed.stdout
+    assert "- tokens in prompts" in failed.stdout
+    told = await asyncio.to_thread(bench, await misbehaving(one_token), *arguments)
+    assert told.returncode == 0, told.stderr
+    assert set(row(told.stdout, "between tokens")) == {"-"}
+    assert "-" not in row(told.stdout, "whole answer")
+    summary = await asyncio.to_thread(bench, await misbehaving(one_token), *arguments, "--json")
+    found = json.loads(summary.stdout)
+    assert set(found["inter_token_ms"].values()) == {None}
+    assert found["end_to_end_ms"]["p50"] > 0
+    assert found["tokens"] == {"prompt": None, "completion": 2}
+
+
 async def test_a_server_that_is_too_slow_for_the_rate_does_not_fill_memory(misbehaving: Any) -> None:
     plan = Plan(streams=None, rate=200, duration_s=0.5, warm_up_s=0, in_flight=5, timeout_s=1)
     tally = await loaded(await misbehaving(silence), plan)
@@ -177,4 +205,5 @@ def test_percentiles_are_right_within_a_percent() -> None:
     for share in (50, 90, 99):
         assert durations.percentile(share) == pytest.approx(share / 100, rel=0.011)
     assert durations.as_json()["max"] == 1000
-    assert Durations().percentile(99) == 0
+    assert Durations().percentile(99) is None
+    assert set(Durations().as_json().values()) == {None}
