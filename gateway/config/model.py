@@ -14,6 +14,8 @@ Policy = Literal["strict", "warn", "ignore"]
 MOST_DRAFT_TOKENS = 256
 """That a draft model may guess at a time: more are seldom right, and the answer waits for them."""
 
+_SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
+
 
 class TritonSettings(Section):
     """Where a model is served.
@@ -119,6 +121,19 @@ class DraftSettings(Section):
         return self
 
 
+def template_path(given: Path, folder: Path) -> Path:
+    """Where a template is: in a folder, else among those that come with the gateway, if it is named as these are.
+
+    Args:
+        given: the path as the settings have it.
+        folder: that a relative path begins at.
+    """
+    found = folder / given
+    shipped = _SHIPPED / given.name
+    is_name = given.suffix == ".jinja" and given == Path(_SHIPPED.name, given.name)
+    return shipped if is_name and not found.exists() and shipped.is_file() else found
+
+
 class ModelSettings(Section):
     """One served model.
 
@@ -131,7 +146,8 @@ class ModelSettings(Section):
         max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
         vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
         tokens_per_block: tokens in a block of the engine's KV cache; None takes what Triton's own configuration says.
-        template: file with a Jinja chat template, relative to the settings file; None takes the tokenizer folder's.
+        template: file with a Jinja chat template, relative to the settings file; ``chat_templates/NAME.jinja`` is
+            one of those that come with the gateway, where no such file is there. None takes the tokenizer folder's.
         escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
             a control token.
         allow_request_template: whether a request may bring a chat template of its own.
@@ -185,6 +201,11 @@ class ModelSettings(Section):
     defaults: SamplingDefaults = SamplingDefaults()
 
     _split = field_validator("aliases", mode="before")(split_commas)
+
+    @field_validator("template")
+    @classmethod
+    def _here_or_shipped(cls, value: Path | None) -> Path | None:
+        return None if value is None else template_path(value, Path())
 
     @field_validator("aliases")
     @classmethod

@@ -13,6 +13,7 @@ from gateway.config.deployment import NAME_PATTERN, DeploymentSettings, taken_de
 from gateway.config.deployment_engine import REFERENCE_PATTERN
 from gateway.config.document import Document, Keys, dotted
 from gateway.config.gateway import NO_MODEL, Deployments, Settings, taken_names
+from gateway.config.model import template_path
 from gateway.config.problems import Problem
 
 _SHAPES = {
@@ -118,7 +119,9 @@ def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _with_absolute_paths(model: Any, folder: Path) -> Any:
     if not isinstance(model, dict):
         return model
-    changed = {**model, **_absolute(model, ("tokenizer", "template"), folder)}
+    changed = {**model, **_absolute(model, ("tokenizer",), folder)}
+    if isinstance(template := model.get("template"), str):
+        changed["template"] = str(template_path(Path(template).expanduser(), folder))
     for section in ("lora", "prompt_tables"):
         if isinstance(inner := model.get(section), dict):
             keys = ("folder",) if section == "lora" else tuple(inner)

@@ -113,6 +113,29 @@ def test_a_file_with_the_environment_over_it(tmp_path: Path) -> None:
     assert load_settings(environment={"GATEWAY_CONFIG": str(path)}).server.port == 1
 
 
+def test_a_shipped_template_has_a_name_and_gives_way_to_a_file_of_that_name(tmp_path: Path) -> None:
+    def template(name: str) -> Path | None:
+        text = f"models: [{{name: m, triton: {{url: 'x:1'}}, template: {name}}}]"
+        return load_settings(write(tmp_path, text), environment={}).models[0].template
+
+    shipped = template("chat_templates/hermes.jinja")
+    assert shipped is not None
+    assert shipped.read_bytes() == (ROOT / "chat_templates" / "hermes.jinja").read_bytes()
+    # Anything else is what it says, and if it is not there a start says so.
+    for name in (
+        "chat_templates/other.jinja",
+        "hermes.jinja",
+        "a/chat_templates/hermes.jinja",
+        "chat_templates/README.md",
+    ):
+        assert template(name) == tmp_path / name
+    assert template("/chat_templates/hermes.jinja") == Path("/chat_templates/hermes.jinja")
+    own = tmp_path / "chat_templates" / "hermes.jinja"
+    own.parent.mkdir()
+    own.write_text("mine")
+    assert template("chat_templates/hermes.jinja") == own
+
+
 def test_the_file_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "models: [{name: here, triton: {url: 'x:1'}}]")
     monkeypatch.chdir(tmp_path)
