@@ -87,6 +87,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         for name in entries:
             path = urllib.parse.quote(name, safe="")
             entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
+        reasons = await anyio.to_thread.run_sync(_reasons, base)
     except urllib.error.HTTPError as error:
         fix = "Give a key with --api-key or GATEWAY_API_KEY." if error.code in (401, 403) else ""
         return [Finding(Severity.ERROR, base, f"It answered {error.code} to {error.url}.", fix)], {}
@@ -99,10 +100,11 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
     for name, entry in entries.items():
         gateway = entry["gateway"]
         if not gateway.get("ready", True):
-            findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(gateway.get("reason") or "Not ready")))
+            reason = reasons.get(name) or gateway.get("reason") or "Not ready"
+            findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
         models[name] = Described(
             gateway.get("path"),
-            gateway.get("path_reason") or gateway.get("reason"),
+            gateway.get("path_reason") or reasons.get(name) or gateway.get("reason"),
             gateway.get("triton_model"),
             gateway.get("max_seq_len"),
             {key: _capability(value) for key, value in (entry.get("capabilities") or {}).items()},
@@ -112,6 +114,17 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
 
 def _capability(value: Mapping[str, Any]) -> Capability:
     return Capability(value["how"], value["note"], value.get("limit"))
+
+
+def _reasons(base: str) -> dict[str, str]:
+    """By model why it is not ready, as health tells operators where the API is open; clients are told less."""
+    try:
+        told = _get(f"{base}/health/ready", None)
+    except urllib.error.HTTPError as error:
+        if error.code != 503:
+            raise
+        told = json.load(error)
+    return {name: model["reason"] for name, model in told["models"].items() if "reason" in model}
 
 
 def _get(url: str, api_key: str | None) -> Any:

@@ -19,7 +19,7 @@ class BackendStatus(Protocol):
 
     @property
     def reason(self) -> str:
-        """One sentence: why this path when it is ready, else what is missing. Safe to show."""
+        """One sentence: why this path when it is ready, else what is missing. For operators."""
         ...
 
 

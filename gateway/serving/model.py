@@ -119,8 +119,16 @@ class ServedModel:
             raise EngineError(ErrorKind.UNAVAILABLE, "The model is still being loaded.")
         return self._parts
 
+    def refusal(self) -> str | None:
+        """What clients are told while requests cannot be served, without addresses; None when they can be."""
+        try:
+            self.known_capabilities()
+        except EngineError as error:
+            return error.message
+        return None
+
     def unready(self) -> str | None:
-        """Why requests cannot be served now, in one sentence; None when they can."""
+        """Why requests cannot be served now, in one sentence for operators; None when they can."""
         status = self.backend.status
         return None if status.ready else status.reason
 

@@ -45,7 +45,7 @@ def model_object(model: ServedModel, name: str) -> Model:
         name: its name, or the alias under which it was asked for; ``gateway.model`` is always its name.
     """
     features = model.features
-    reason = model.unready()
+    reason = model.refusal()
     return {
         "id": name,
         "object": "model",
