@@ -125,6 +125,13 @@ def create_app(
         },
     )
     app.state.registry = registry
+    _add_routes(app, settings, registry, metrics, share)
+    app.add_middleware(HoldMiddleware, hold=registry.request)
+    _add_middleware(app, settings, metrics)
+    return app
+
+
+def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: Metrics, share: Share | None) -> None:
     relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
     show_reasons = not settings.server.api_keys
 
@@ -146,9 +153,6 @@ def create_app(
     document = functools.cache(lambda: openapi_document(app, keys=bool(settings.server.api_keys)))
     app.router.routes += api_page_router(document).routes
     widen(app.router.routes)
-    app.add_middleware(HoldMiddleware, hold=registry.request)
-    _add_middleware(app, settings, metrics)
-    return app
 
 
 def _metrics_urls(registry: Registry) -> dict[str, str]:

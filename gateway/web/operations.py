@@ -36,6 +36,17 @@ class Version(TypedDict):
     version: str
 
 
+def _described(description: str, body: Any) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": body}}}
+
+
+_STATES: dict[int | str, dict[str, Any]] = {
+    200: _described("All models are ready.", Readiness),
+    503: _described("A model is not ready.", Readiness),
+}
+_TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
 def operations_router(
     readiness: Callable[[], Mapping[str, str | None]],
     metrics: Callable[[], tuple[bytes, str]],
@@ -64,24 +75,15 @@ def operations_router(
     async def ready() -> JSONResponse:
         """Answer 200 when every model is ready, else 503 with each model's reason."""
         reasons = readiness()
-        models: dict[str, ModelReadiness] = {
-            name: {"ready": False, "reason": reason} if reason and show_reasons else {"ready": reason is None}
-            for name, reason in reasons.items()
-        }
+        models = {name: _model(reason, show_reasons=show_reasons) for name, reason in reasons.items()}
         if any(reason is not None for reason in reasons.values()):
             return JSONResponse(Readiness(status="not ready", models=models), 503)
         return JSONResponse(Readiness(status="ready", models=models))
 
-    states: dict[int | str, dict[str, Any]] = {
-        200: _described("All models are ready.", Readiness),
-        503: _described("A model is not ready.", Readiness),
-    }
-    router.get("/health", responses=states, name="health")(ready)
-    router.get("/health/ready", responses=states, name="ready")(ready)
+    router.get("/health", responses=_STATES, name="health")(ready)
+    router.get("/health/ready", responses=_STATES, name="ready")(ready)
 
-    text = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-
-    @router.get("/metrics", responses={200: text})
+    @router.get("/metrics", responses={200: _TEXT})
     async def prometheus() -> Response:
         """Metrics in Prometheus' text format: the gateway's own, and Triton's where its URL is configured."""
         others = await relayed()
@@ -96,5 +98,5 @@ def operations_router(
     return router
 
 
-def _described(description: str, body: Any) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": body}}}
+def _model(reason: str | None, *, show_reasons: bool) -> ModelReadiness:
+    return {"ready": False, "reason": reason} if reason and show_reasons else {"ready": reason is None}

@@ -28,6 +28,11 @@ from gateway.telemetry.metrics import Metrics
 from gateway.web.record import record_of
 
 _ERRORS = (400, 404, 415, 503)
+_TOKENIZE = answers(Tokenized, _ERRORS, headers=IGNORED)
+_DETOKENIZE = answers(Detokenized, _ERRORS, headers=IGNORED)
+_DESCRIBE = answers(TokenizerInfo, (400, 404, 503))
+_RENDER = answers(RenderedChat, _ERRORS, headers=IGNORED)
+_MODEL = {"parameters": [parameter("model", "query", "Id of a served model.")]}
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
@@ -46,42 +51,28 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
             metrics.count_ignored(model.name, name)
         return model, ignored_header(asked.ignored())
 
-    @router.post(
-        "/tokenize", responses=answers(Tokenized, _ERRORS, headers=IGNORED), openapi_extra=body_of(TokenizeRequest)
-    )
+    @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest))
     async def create_tokens(request: Request) -> JSONResponse:
         """Turn text or a conversation into token ids."""
         asked = await read_request(request, parse_tokenize_request)
         model, headers = begin(request, asked)
         return JSONResponse(await anyio.to_thread.run_sync(tokenize, asked, model), headers=headers)
 
-    @router.post(
-        "/detokenize",
-        responses=answers(Detokenized, _ERRORS, headers=IGNORED),
-        openapi_extra=body_of(DetokenizeRequest),
-    )
+    @router.post("/detokenize", responses=_DETOKENIZE, openapi_extra=body_of(DetokenizeRequest))
     async def create_text(request: Request) -> JSONResponse:
         """Turn token ids into text."""
         asked = await read_request(request, parse_detokenize_request)
         model, headers = begin(request, asked)
         return JSONResponse(await anyio.to_thread.run_sync(detokenize, asked, model), headers=headers)
 
-    @router.get(
-        "/tokenizer_info",
-        responses=answers(TokenizerInfo, (400, 404, 503)),
-        openapi_extra={"parameters": [parameter("model", "query", "Id of a served model.")]},
-    )
+    @router.get("/tokenizer_info", responses=_DESCRIBE, openapi_extra=_MODEL)
     async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
         """Describe the tokenizer of a model, which may be left out when there is one only."""
         served = model_or_only(registry, model)
         record_of(request.scope).model = served.name
         return JSONResponse(tokenizer_info(served))
 
-    @router.post(
-        "/v1/chat/completions/render",
-        responses=answers(RenderedChat, _ERRORS, headers=IGNORED),
-        openapi_extra=body_of(ChatCompletionRequest),
-    )
+    @router.post("/v1/chat/completions/render", responses=_RENDER, openapi_extra=body_of(ChatCompletionRequest))
     async def render_chat_completion(request: Request) -> JSONResponse:
         """Show what a chat request would send to the engine, without sending it."""
         record = record_of(request.scope)
