@@ -117,6 +117,7 @@ class _Backend:
     def __init__(self, engine: _Engine) -> None:
         self.engine = engine
         self.on_discovered: Any = None
+        self.last_token: Any = None
 
     async def start(self) -> None:
         self.on_discovered(self.engine.features)
