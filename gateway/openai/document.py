@@ -17,7 +17,7 @@ from gateway.web.auth import OPEN_PATHS
 _OPENAPI: Final = "3.1.0"
 _BEARER: Final = {"bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."}}
 _REQUEST_ID: Final = {"description": "The request's id, as in the log.", "schema": {"type": "string"}}
-_OF_EVERY_REQUEST: Final = (400, 408, 413, 431, 500)
+_OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)
 
 
 def openapi_document(app: FastAPI, *, keys: bool) -> bytes:

@@ -17,14 +17,15 @@ _JSON: Final = "application/json"
 _REASONS: Final[Mapping[int, str]] = {
     400: "The request is wrong; `param` names what.",
     401: "There is no valid key.",
+    403: "The request names a host that is none of the gateway's.",
     404: "There is no such model.",
-    408: "The request stopped in its middle.",
+    408: "The request stopped in its middle, or came too slowly.",
     413: "The body is too large.",
-    415: "The body is declared as something else than JSON.",
+    415: "The body is declared as something else than plain JSON, or comes from a foreign page.",
     429: "The engine's queue is full.",
-    431: "The request line and its headers are too large.",
+    431: "The request line and its headers, or its trailers, are too large.",
     500: "The engine or the gateway failed.",
-    503: "The model is loading, or Triton is away.",
+    503: "The model is loading, Triton is away, or too many connections are open.",
     504: "The engine did not answer in time.",
 }
 _HEADERS: Final[Mapping[int, Mapping[str, str]]] = {

@@ -79,7 +79,7 @@ ONCE = "The base URL of an OpenAI client ends with '/v1', once."
 )
 async def test_a_wrong_base_url_is_explained(folder: Path, path: str, meant: str) -> None:
     async with gateway(folder) as running:
-        answer = await running.client.post(f"http://gateway{path}", json={})
+        answer = await running.client.post(f"http://localhost{path}", json={})
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (404, "unknown_url")
         hint = f" Did you mean {meant}?" + (f" {ONCE}" if meant.startswith("/v1") else "")

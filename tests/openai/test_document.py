@@ -52,12 +52,12 @@ async def test_every_operation_tells_of_every_answer(folder: Path) -> None:
             refused = await running.client.request("DELETE", path, headers={"Authorization": "Bearer key"})
             assert (refused.status_code, set(refused.headers["allow"].split(", "))) == (405, allowed), path
             for method, operation in operations.items():
-                assert {"200", "400", "408", "413", "431", "500"} <= set(operation["responses"])
+                assert {"200", "400", "403", "408", "413", "431", "500", "503"} <= set(operation["responses"])
                 assert ("401" in operation["responses"]) == ("security" in operation)
                 for status, answer in operation["responses"].items():
                     assert ("content" in answer) == (method != "head")
                     assert "x-request-id" in answer["headers"]
-                    retried = status in {"429", "503"} and not path.startswith("/health")
+                    retried = status in {"429", "503"} and path not in {"/health", "/health/ready"}
                     assert ("Retry-After" in answer["headers"]) == retried
         generating = document["paths"]["/v1/chat/completions"]["post"]["responses"]
         assert set(generating) >= {"404", "415", "429", "503", "504"}
