@@ -59,7 +59,7 @@ async def test_no_choice_of_tools_hides_earlier_calls(shows: Path, tmp_path: Pat
         await whole(running, messages=LOOP, tools=TOOLS, tool_choice="none")
         assert '<call>call_1 {"city": "Rome"}' in running.engine.requests[0].prompt.text
     own = write_tokenizer(tmp_path, WITH_TOOLS)
-    async with gateway(own, says(own, "x"), features=UNGUIDED, max_seq_len=4096) as running:
+    async with gateway(own, says(own, "x"), features=UNGUIDED, max_seq_len=4096, family="hermes") as running:
         await whole(running, messages=LOOP, tools=TOOLS)
         assert '<call>{"city": "Rome"}time' in running.engine.requests[0].prompt.text
         await whole(running, messages=LOOP, tools=TOOLS, tool_choice="none")
