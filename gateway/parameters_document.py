@@ -40,13 +40,14 @@ absent.
 
 What becomes of the rest is the operator's choice for each model (`policies`, see [configuration.md](configuration.md)):
 
-| policy | for parameters that this model cannot serve | for fields that nobody defined |
+| policy | for parameters that this model cannot serve | for hints among them, and fields that nobody defined |
 |---|---|---|
-| `strict` | 400 that names the parameter (the default) | 400 that names the field |
+| `strict` | 400 that names the parameter (the default) | the same |
 | `warn` | served without it, named in the header `x-ignored-parameters` | the same (the default) |
 | `ignore` | served without it | the same |
 
-`warn` and `ignore` count them in the metric `gateway_ignored_parameters_total`.
+`warn` and `ignore` count them in the metric `gateway_ignored_parameters_total`. A hint is a parameter that an answer is
+as good without: a wish for the model's manner, which agents send unasked, or for the request's way through a cluster.
 """
 
 _TAIL = """\
@@ -71,7 +72,7 @@ limits even where they agree; the others follow from what the extensions mean.
 | `continue_final_message` with a last message without text | nothing to continue |
 | `echo` in chat without `continue_final_message`, or after a message that is not the assistant's | nothing to repeat |
 | `echo` in chat with `tools` | a call repeats no text |
-| two of `response_format`, `structured_outputs` and the `guided_` fields | an answer has one form |
+| two of `response_format`, `structured_outputs` and the fields that name one form | an answer has one form |
 | a form that is not JSON, with tools that may be called | calls are JSON |
 | `tools` and `functions`, or the choices of both | the one is the old form of the other |
 | `tool_choice` or `function_call` that demands calls or names tools, without these tools | nothing to call |
@@ -82,13 +83,16 @@ limits even where they agree; the others follow from what the extensions mean.
 
 ## Where answers differ from OpenAI's
 
-- `usage.prompt_tokens_details` is null where nobody knows how much of the prompt was cached: with engines that do not
+- `usage.prompt_tokens_details` is absent where nobody knows how much of the prompt was cached: with engines that do not
   tell, and after answers that a stop string ended, which the gateway leaves before the engine's last word.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
 - Of a `prediction` the tokens that the answer begins with are `accepted_prediction_tokens`, by their ids, all others
   rejected; with `n`, in each choice. What a draft model guessed is no prediction of the client's and not in `usage`.
 - `service_tier` in an answer is `default` where the request named a tier, and absent elsewhere.
-- `system_fingerprint` is null: the engine has no such mark.
+- `system_fingerprint` is absent: the engine has no such mark.
+- Each choice has `stop_reason`, as in vLLM: the stop string or the stop token's id that ended it, null where something
+  else did. In a stream it is in the last chunk of the choice.
+- Chunks have no `obfuscation` unless `stream_options.include_obfuscation` is true; OpenAI's have it unless it is false.
 - `finish_reason` is `stop`, `length`, `tool_calls` or `function_call`.
 """
 
@@ -174,14 +178,15 @@ def _where(endpoints: tuple[Endpoint, ...]) -> str:
 
 
 def _how(row: Parameter) -> str:
+    hint = " (a hint)" if row.hint else ""
     if row.kind == "impossible":
-        return f"not: {row.how.note.rstrip('.')}"
+        return f"not{hint}: {row.how.note.rstrip('.')}"
     if row.kind == "annotation":
         return row.how.note
     if row.asks_engine:
         return "depends on the engine, see below"
     if row.how.how == "impossible":
-        return f"depends on the model; where it cannot be: {row.how.note.rstrip('.')}"
+        return f"depends on the model; where it cannot be{hint}: {row.how.note.rstrip('.')}"
     return f"{row.how.how}: {row.how.note.rstrip('.')}"
 
 

@@ -36,6 +36,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_PATH": ("model", "path"),
     "GATEWAY_ESCAPE_SPECIAL_TOKENS": ("model", "escape_special_tokens"),
     "GATEWAY_IMPOSSIBLE_PARAMETERS": ("model", "policies", "impossible"),
+    "GATEWAY_HINT_PARAMETERS": ("model", "policies", "hints"),
     "GATEWAY_UNKNOWN_PARAMETERS": ("model", "policies", "unknown"),
     "GATEWAY_LOGITS_FOR_LOGPROBS": ("model", "logits_for_logprobs"),
 }

@@ -51,10 +51,12 @@ class PolicySettings(Section):
 
     Attributes:
         impossible: parameters of the API that this engine cannot serve.
+        hints: those of them that an answer is as good without, such as ``verbosity``, which agents send unasked.
         unknown: fields that are no parameters of the API.
     """  # noqa: D205 - one sentence needs two lines
 
     impossible: Policy = "strict"
+    hints: Policy = "warn"
     unknown: Policy = "warn"
 
 

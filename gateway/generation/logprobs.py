@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ class TokenLogprob:
         logprob: natural logarithm, at least ``LOWEST``.
         top: alternatives as (token, bytes, logprob), best first.
         index: its id.
+        top_ids: those of the alternatives.
     """
 
     token: str
@@ -33,6 +35,7 @@ class TokenLogprob:
     logprob: float
     top: tuple[tuple[str, _Bytes, float], ...] = ()
     index: int = field(default=-1, compare=False)
+    top_ids: tuple[int, ...] = field(default=(), compare=False)
 
 
 def token_form(data: bytes) -> str:
@@ -61,7 +64,16 @@ def make_entry(
     for other, value in top:
         own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
         alternatives.append((token_form(own), own, finite(value)))
-    return TokenLogprob(name, data, finite(logprob), tuple(alternatives), index)
+    ids = tuple(other for other, _ in top)
+    return TokenLogprob(name, data, finite(logprob), tuple(alternatives), index, ids)
+
+
+def named_by_id(entry: TokenLogprob) -> TokenLogprob:
+    """The entry with its id in place of its text, and so its alternatives: ``token_id:7``, as vLLM writes it."""
+    top = tuple(
+        (f"token_id:{index}", data, value) for index, (_, data, value) in zip(entry.top_ids, entry.top, strict=True)
+    )
+    return dataclasses.replace(entry, token=f"token_id:{entry.index}", top=top)
 
 
 def finite(value: float) -> float:

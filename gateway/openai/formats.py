@@ -1,4 +1,4 @@
-"""What a request wants of an answer's form: OpenAI's ``response_format``, and the extensions that vLLM has."""
+"""What a request wants of an answer's form: ``response_format``, and the extensions that other servers have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.openai.schemas import check_schema, deviations, guided_schema
 from gateway.openai.schemas.guided import has_assertions
 
 _LONGEST = 65536
-_Text = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
+GrammarText = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
 Choices = Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(min_length=1, max_length=1000)]
 # An object whatever the keys: the one meaning on which guide backends agree.
 _ANY_OBJECT = {"type": "object", "additionalProperties": True}
@@ -46,9 +46,31 @@ class TextFormat(_Part):
 
 
 class JsonObjectFormat(_Part):
-    """Any JSON object."""
+    """Any JSON object; with a schema, as llama.cpp's server has it, one that follows it."""
 
     type: Literal["json_object"]
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class JsonFormat(_Part):
+    """Extension of trtllm-serve: JSON that follows a schema."""
+
+    type: Literal["json"]
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class RegexFormat(_Part):
+    """Extension of trtllm-serve: text that an expression matches."""
+
+    type: Literal["regex"]
+    regex: GrammarText
+
+
+class EbnfFormat(_Part):
+    """Extension of trtllm-serve: text that a grammar makes."""
+
+    type: Literal["ebnf"]
+    ebnf: GrammarText
 
 
 class NamedSchema(BaseModel):
@@ -58,12 +80,12 @@ class NamedSchema(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
     strict: bool = False
 
 
 class JsonSchemaFormat(_Part):
-    """JSON that follows a schema."""
+    """JSON that follows a schema; without one any object."""
 
     type: Literal["json_schema"]
     json_schema: NamedSchema
@@ -84,11 +106,15 @@ ResponseFormat = Annotated[
     Annotated[TextFormat, Tag(BRANCH + "text")]
     | Annotated[JsonObjectFormat, Tag(BRANCH + "json_object")]
     | Annotated[JsonSchemaFormat, Tag(BRANCH + "json_schema")]
+    | Annotated[JsonFormat, Tag(BRANCH + "json")]
+    | Annotated[RegexFormat, Tag(BRANCH + "regex")]
+    | Annotated[EbnfFormat, Tag(BRANCH + "ebnf")]
     | Annotated[StructuralTagFormat, Tag(BRANCH + "structural_tag")],
     Discriminator(
         _type,
         custom_error_type="format",
-        custom_error_message="An object is expected with a type of text, json_object, json_schema or structural_tag",
+        custom_error_message="An object is expected with a type of text, json_object, json_schema, json, regex, ebnf or"
+        " structural_tag",
     ),
 ]
 
@@ -97,9 +123,9 @@ class StructuredOutputs(_Part):
     """Extension: exactly one of these."""
 
     json_: dict[str, Any] | str | None = Field(default=None, alias="json")
-    regex: _Text | None = None
+    regex: GrammarText | None = None
     choice: Choices | None = None
-    grammar: _Text | None = None
+    grammar: GrammarText | None = None
     json_object: bool | None = None
     structural_tag: dict[str, Any] | str | None = None
 
@@ -196,17 +222,58 @@ def _check_regex(pattern: str, path: str) -> None:
         raise OpenAIError(400, message, param=path, code="unsupported_value")
 
 
+def capability_of(given: Any) -> str:
+    """The parameter by whose capability a model serves this ``response_format``."""
+    if isinstance(given, RegexFormat):
+        return "guided_regex"
+    return "guided_grammar" if isinstance(given, EbnfFormat) else "response_format"
+
+
 def from_response_format(given: Any) -> Wanted | None:
-    """What ``response_format`` wants; None for any text."""
+    """What ``response_format`` wants; None for any text.
+
+    Raises:
+        OpenAIError: 400 for a schema that stands where only its wrapper may.
+    """
     field = "response_format"
+    wanted: Wanted | None = None
     if isinstance(given, JsonSchemaFormat):
-        schema = given.json_schema
-        return Wanted("json_schema", schema.schema_, f"{field}.json_schema.schema", field, schema.strict)
-    if isinstance(given, JsonObjectFormat):
-        return Wanted("json_object", None, field, field)
-    if isinstance(given, StructuralTagFormat):
-        return Wanted("structural_tag", given.model_dump(), field, field)
-    return None
+        wanted = _from_json_schema(given.json_schema, field)
+    elif isinstance(given, JsonObjectFormat) and given.schema_ is None:
+        wanted = Wanted("json_object", None, field, field)
+    elif isinstance(given, JsonObjectFormat | JsonFormat):
+        wanted = Wanted("json_schema", given.schema_, f"{field}.schema", field)
+    elif isinstance(given, RegexFormat):
+        wanted = Wanted("regex", given.regex, f"{field}.regex", field)
+    elif isinstance(given, EbnfFormat):
+        wanted = Wanted("grammar", given.ebnf, f"{field}.ebnf", field)
+    elif isinstance(given, StructuralTagFormat):
+        wanted = Wanted("structural_tag", given.model_dump(), field, field)
+    return wanted
+
+
+def _from_json_schema(given: _JsonSchema, field: str) -> Wanted:
+    path = f"{field}.json_schema"
+    if given.schema_ is not None:
+        return Wanted("json_schema", given.schema_, f"{path}.schema", field, given.strict)
+    if given.model_extra:  # a schema without its wrapper must not become any object
+        message = f"The schema belongs into '{path}.schema', beside a name."
+        raise OpenAIError(400, message, param=f"{path}.schema", code="missing_required_parameter")
+    return Wanted("json_object", None, path, field)
+
+
+def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | None) -> dict[str, Any]:
+    """Fields of forms that are not read, by their paths."""
+    found: dict[str, Any] = {}
+    parts: list[tuple[str, Any]] = [("structured_outputs", structured_outputs)]
+    if not isinstance(response_format, StructuralTagFormat):  # whose fields are xgrammar's
+        parts.append(("response_format", response_format))
+    if isinstance(response_format, JsonSchemaFormat):
+        parts.append(("response_format.json_schema", response_format.json_schema))
+    for path, part in parts:
+        if part is not None:
+            found |= {f"{path}.{name}": value for name, value in (part.model_extra or {}).items()}
+    return found
 
 
 def from_structured_outputs(given: StructuredOutputs) -> Sequence[Wanted]:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from gateway.config.model import MOST_DRAFT_TOKENS, SamplingDefaults
-from gateway.generation import Sampling, engine_seed
+from gateway.generation import Capability, Sampling, engine_seed
 from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.errors import OpenAIError
-from gateway.openai.formats import Choices, StructuredOutputs, Wanted, check_wanted, from_structured_outputs, schema_of
-from gateway.serving.ask import Options
+from gateway.openai.formats import (
+    Choices,
+    GrammarText,
+    ResponseFormat,
+    StructuredOutputs,
+    Wanted,
+    capability_of,
+    check_wanted,
+    from_response_format,
+    from_structured_outputs,
+    schema_of,
+    unknown_parts,
+)
+from gateway.serving.ask import Options, Truncation
 
 # Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
 GREEDY_BELOW = 1e-4
@@ -43,6 +55,18 @@ _Bias = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
 Conflict = tuple[str, str, str | None]
 """Message, param, code."""
 
+_FORMS: Mapping[str, Literal["json_schema", "regex", "choice", "grammar"]] = {
+    "guided_json": "json_schema",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "guided_grammar": "grammar",
+    "json_schema": "json_schema",
+    "regex": "regex",
+    "ebnf": "grammar",
+    "grammar": "grammar",
+}
+"""Fields that want one form each, and which."""
+
 
 class StreamOptions(BaseModel):
     """Options of a stream.
@@ -50,7 +74,7 @@ class StreamOptions(BaseModel):
     Attributes:
         include_usage: whether a last chunk carries the usage of the whole answer.
         continuous_usage_stats: whether every chunk carries the usage so far.
-        include_obfuscation: only false: chunks are never padded.
+        include_obfuscation: whether chunks are padded, so that their lengths do not tell those of the tokens.
     """
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -87,20 +111,32 @@ class GenerationFields(BaseModel):
     stop: _Stop | None = Field(default=None, description="At most 4, unless the operator allows more.")
     stop_token_ids: list[_TokenId] = Field(default_factory=list, max_length=64, description="Extension.")
     include_stop_str_in_output: bool = Field(default=False, description="Extension.")
+    no_stop_trim: bool = Field(default=False, description="Extension: include_stop_str_in_output.")
     min_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS, description="Extension.")
     ignore_eos: bool = Field(default=False, description="Extension.")
     skip_special_tokens: bool = Field(default=True, description="Extension.")
-    prompt_logprobs: int | None = Field(default=None, ge=0, le=20, description="Extension.")
+    prompt_logprobs: int | None = Field(default=None, ge=-1, le=20, description="Extension; not -1.")
     return_token_ids: bool = Field(default=False, description="Extension.")
+    return_tokens_as_token_ids: bool = Field(default=False, description="Extension: in log-probs.")
+    truncate_prompt_tokens: int | None = Field(
+        default=None, ge=-1, le=MOST_TOKENS, description="Extension: tokens of the prompt that are kept; -1: what fits."
+    )
+    truncation_side: Literal["left", "right"] = Field(default="left", description="Extension: where a prompt is cut.")
     num_draft_tokens: int | None = Field(
         default=None, ge=0, le=MOST_DRAFT_TOKENS, description="Extension: guessed by a draft model; 0: none."
     )
     prompt_table: str | None = Field(default=None, min_length=1, max_length=256, description="Extension: by its name.")
+    response_format: ResponseFormat | None = Field(default=None, description="text when absent.")
+    cache_salt: str | None = Field(default=None, min_length=1, max_length=1024, description="Extension.")
     structured_outputs: StructuredOutputs | None = Field(default=None, description="Extension: one form of the answer.")
     guided_json: dict[str, Any] | str | None = Field(default=None, description="Extension: structured_outputs.json.")
-    guided_regex: str | None = Field(default=None, min_length=1, max_length=65536, description="Extension, as above.")
+    guided_regex: GrammarText | None = Field(default=None, description="Extension, as above.")
     guided_choice: Choices | None = Field(default=None, description="Extension, as above.")
-    guided_grammar: str | None = Field(default=None, min_length=1, max_length=65536, description="Extension, as above.")
+    guided_grammar: GrammarText | None = Field(default=None, description="Extension, as above.")
+    json_schema: dict[str, Any] | str | None = Field(default=None, description="Extension: structured_outputs.json.")
+    regex: GrammarText | None = Field(default=None, description="Extension: structured_outputs.regex.")
+    ebnf: GrammarText | None = Field(default=None, description="Extension: structured_outputs.grammar.")
+    grammar: GrammarText | None = Field(default=None, description="Extension: structured_outputs.grammar.")
     stream: bool = False
     stream_options: StreamOptions | None = None
     user: str | None = None
@@ -118,7 +154,7 @@ class GenerationFields(BaseModel):
             stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
             min_tokens=self.min_tokens,
             stop_token_ids=tuple(self.stop_token_ids),
-            include_stop_str_in_output=self.include_stop_str_in_output,
+            include_stop_str_in_output=self.include_stop_str_in_output or self.no_stop_trim,
             skip_special_tokens=self.skip_special_tokens,
             ignore_eos=self.ignore_eos,
             logit_bias={int(index): bias for index, bias in self.logit_bias.items()},
@@ -129,6 +165,18 @@ class GenerationFields(BaseModel):
             token_ids=self.return_token_ids,
             prompt_table=self.prompt_table,
             num_draft_tokens=self.num_draft_tokens,
+        )
+
+    def truncation(self, options: Options) -> Truncation | None:
+        """How the prompt is cut; None where it is not.
+
+        Args:
+            options: of the request.
+        """
+        if self.truncate_prompt_tokens is None:
+            return None
+        return Truncation(
+            self.truncate_prompt_tokens, self.truncation_side, options.max_tokens or 1, options.max_tokens_name
         )
 
     def _sampling(self, defaults: SamplingDefaults) -> Sampling:
@@ -156,17 +204,20 @@ class GenerationFields(BaseModel):
             OpenAIError: 400 for a text in place of JSON that is none.
         """
         found: list[Wanted] = []
+        wanted = from_response_format(self.response_format)
+        if wanted is not None:
+            found.append(wanted)
         if self.structured_outputs is not None:
             found += from_structured_outputs(self.structured_outputs)
-        if self.guided_json is not None:
-            found.append(schema_of(self.guided_json, "guided_json", "guided_json"))
-        if self.guided_regex is not None:
-            found.append(Wanted("regex", self.guided_regex, "guided_regex", "guided_regex"))
-        if self.guided_choice is not None:
-            found.append(Wanted("choice", self.guided_choice, "guided_choice", "guided_choice"))
-        if self.guided_grammar is not None:
-            found.append(Wanted("grammar", self.guided_grammar, "guided_grammar", "guided_grammar"))
+        for name, kind in _FORMS.items():
+            value = getattr(self, name)
+            if value is not None:
+                found.append(schema_of(value, name, name) if kind == "json_schema" else Wanted(kind, value, name, name))
         return found
+
+    def unknown_parts(self) -> dict[str, Any]:
+        """Fields that nobody reads inside of its objects, by their paths."""
+        return unknown_parts(self.response_format, self.structured_outputs)
 
     def names(self, guided_by: str | None) -> dict[str, str]:
         """This request's names of parameters that errors of the engine call otherwise.
@@ -184,6 +235,11 @@ class GenerationFields(BaseModel):
         return {} if self.user is None else {"user": self.user[:512]}
 
     @property
+    def obfuscated(self) -> bool:
+        """Whether the chunks of its stream are padded."""
+        return self.stream_options is not None and self.stream_options.include_obfuscation
+
+    @property
     def candidates(self) -> int:
         """Generations to start: more than ``n`` where the best of them are chosen."""
         return self.n if self.use_beam_search else max(self.n, self.best_of or 1)
@@ -196,6 +252,27 @@ class GenerationFields(BaseModel):
     def _plain(self, name: str) -> Any:
         value = getattr(self, name)
         return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Null means absent: in the request and in objects of its own; never inside a schema, where it is a value."""
+    data = {key: value for key, value in data.items() if value is not None}
+    for key in ("stream_options", "structured_outputs", "prediction"):
+        data |= {key: pruned(data[key])} if key in data else {}
+    if isinstance(data.get("response_format"), dict):
+        data["response_format"] = pruned_inside(data["response_format"], "json_schema")
+    return data
+
+
+def pruned(value: Any) -> Any:
+    """An object without its nulls; anything else as it is."""
+    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def pruned_inside(value: Any, key: str) -> Any:
+    """An object without its nulls and without those of the object under ``key``."""
+    value = pruned(value)
+    return {**value, key: pruned(value[key])} if isinstance(value, dict) and key in value else value
 
 
 @functools.cache
@@ -216,6 +293,13 @@ def without(request: Request, names: Collection[str]) -> Request:
     copy = request.model_copy(update=defaults)
     copy.model_fields_set.difference_update(names)
     return copy
+
+
+def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:
+    """Let the type of ``response_format`` decide what it takes to serve it."""
+    how = capabilities.get(capability_of(request.response_format))
+    if how is not None:
+        capabilities["response_format"] = how
 
 
 def refuse_conflicts(conflicts: Iterator[Conflict]) -> None:
@@ -243,6 +327,13 @@ def shared_conflicts(request: GenerationFields) -> Iterator[Conflict]:
         yield "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false.", "best_of", invalid
     if request.stream and request.prompt_logprobs is not None:
         yield "'prompt_logprobs' is not available in a stream. Set 'stream' to false.", "prompt_logprobs", invalid
+    if request.prompt_logprobs == -1:
+        message = (
+            "'prompt_logprobs' of -1 asks for the whole vocabulary, which no engine here gives; ask for 20 at most."
+        )
+        yield message, "prompt_logprobs", "unsupported_parameter"
+    if request.truncate_prompt_tokens == 0:
+        yield "'truncate_prompt_tokens' must leave a token; -1 keeps what fits.", "truncate_prompt_tokens", invalid
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         yield "'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid
     yield from _beam_conflicts(request)

@@ -37,17 +37,17 @@ class CompletionTokensDetails(TypedDict):
 
 
 class CompletionUsage(TypedDict):
-    """Token counts of an answer. Details are null where nobody knows them."""
+    """Token counts of an answer. Details are absent where nobody knows them."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: PromptTokensDetails | None
-    completion_tokens_details: CompletionTokensDetails | None
+    prompt_tokens_details: NotRequired[PromptTokensDetails]
+    completion_tokens_details: NotRequired[CompletionTokensDetails]
 
 
 class PromptLogprob(TypedDict):
-    """Extension: the log-prob of one token at one place of the prompt; the rank is null beyond the alternatives."""
+    """Extension: the log-prob of one token at one place of the prompt; the rank is null where nobody says it."""
 
     logprob: float
     rank: int | None

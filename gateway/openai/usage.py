@@ -19,22 +19,28 @@ class ReasonedUsage(Usage):
     reasoning_tokens: int | None = 0
 
 
+def at_beginning(usage: Usage) -> Usage:
+    """Token counts of an answer before its first token, of which nobody knows yet what of the prompt was cached."""
+    return Usage(usage.prompt_tokens, 0)
+
+
 def usage_object(usage: Usage) -> dict[str, Any]:
     """OpenAI's ``usage``.
 
-    ``prompt_tokens_details`` is null where nobody knows how much of the prompt was cached,
+    ``prompt_tokens_details`` is absent where nobody knows how much of the prompt was cached,
     ``completion_tokens_details`` where nobody knows how much of the answer was reasoning. The latter has no counts of
     predicted tokens where nobody knows what became of them, for the engine answers without ids.
     """
-    cached = usage.cached_tokens
-    reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
-    details = None if reasoning is None else {"reasoning_tokens": reasoning, "audio_tokens": 0}
-    if details is not None and usage.predicted is not None:
-        details["accepted_prediction_tokens"], details["rejected_prediction_tokens"] = usage.predicted
-    return {
+    counts: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": None if cached is None else {"cached_tokens": cached, "audio_tokens": 0},
-        "completion_tokens_details": details,
     }
+    if usage.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens, "audio_tokens": 0}
+    reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
+    if reasoning is not None:
+        counts["completion_tokens_details"] = details = {"reasoning_tokens": reasoning, "audio_tokens": 0}
+        if usage.predicted is not None:
+            details["accepted_prediction_tokens"], details["rejected_prediction_tokens"] = usage.predicted
+    return counts

@@ -38,6 +38,9 @@ def _answer(finding: Any) -> OpenAIError:
     param = param_of(finding["loc"])
     if kind == "missing":
         return _missing(param)
+    if kind == "literal_error" and given == "custom" and _TOOLS & set(finding["loc"]):
+        message = f"Custom tools are not supported: '{param}' must be 'function'."
+        return OpenAIError(400, message, param=param, code="unsupported_parameter")
     if kind in {"role", "content_part"}:
         return _unknown_branch(kind, param, given, finding["msg"])
     if kind == "too_long":
@@ -52,6 +55,7 @@ def _answer(finding: Any) -> OpenAIError:
     return OpenAIError(400, f"Invalid {wrong} for '{param}': {_lower(finding['msg'])}.", param=param, code=code)
 
 
+_TOOLS = frozenset({"tools", "tool_choice", "tool_calls"})
 # Pydantic's names of findings -> OpenAI's codes.
 _RANGE = {
     "greater_than_equal": "integer_below_min_value",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gateway.generation import Sampling
 from gateway.generation.request import Guide
@@ -60,6 +60,23 @@ class IdsPrompt:
 
 
 PromptSource = ChatPrompt | TextPrompt | IdsPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How a prompt is cut, as vLLM's ``truncate_prompt_tokens`` does it: after the chat template, by tokens.
+
+    Attributes:
+        tokens: that are kept at most; -1 is what the context leaves beside the answer.
+        side: where the others are cut off. On the left a BOS that the tokenizer adds to a text stays.
+        answer: tokens that the answer may have, at least 1.
+        answer_name: the request parameter that ``answer`` came from, for refusals.
+    """
+
+    tokens: int
+    side: Literal["left", "right"] = "left"
+    answer: int = 1
+    answer_name: str = "max_tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,16 @@ _TEMPLATE_READS = {
 }
 
 
-_CHECKABLE = ("response_format", "structured_outputs", "guided_json", "guided_choice", "tool_choice", "function_call")
+_CHECKABLE = (
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_choice",
+    "json_schema",
+    "tool_choice",
+    "function_call",
+)
+_OF_IDS = ("return_token_ids", "detokenize", "skip_special_tokens")
 _CHECKED = Capability("emulated", "the finished answer is checked, and fails if it does not fit.")
 _NO_FORMAT = (
     "it is not known how this model writes calls (family); demand one by `tool_choice`, if its engine is guided."
@@ -57,9 +66,9 @@ def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[
         found["top_logprobs"] = Capability("impossible", "this model's engine gives no alternatives per token.")
     if not features.token_ids:
         missing = Capability("impossible", "this model's engine answers with text only.")
-        found |= dict.fromkeys(("return_token_ids", "skip_special_tokens"), missing)
+        found |= dict.fromkeys(_OF_IDS, missing)
     else:
-        for name in ("return_token_ids", "skip_special_tokens"):
+        for name in _OF_IDS:
             found[name] = known.get(name, Capability("emulated", "from the token ids of the answer."))
     return found
 

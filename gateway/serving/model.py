@@ -19,7 +19,7 @@ from gateway.generation import Capability, Engine, EngineError, EngineFeatures, 
 from gateway.generation.stop import Reader
 from gateway.serving import drafts, prompts
 from gateway.serving.adapted import AdaptedEngine, AdapterState
-from gateway.serving.ask import Options, PromptSource
+from gateway.serving.ask import Options, PromptSource, Truncation
 from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
 from gateway.serving.deadlines import Deadlines
@@ -158,8 +158,12 @@ class ServedModel:
         """End the supervision of its engine."""
         await self.backend.close()
 
-    async def build_prompt(self, source: PromptSource) -> Prompt:
+    async def build_prompt(self, source: PromptSource, truncation: Truncation | None = None) -> Prompt:
         """Render and tokenize a prompt; a long one off the event loop.
+
+        Args:
+            source: where it comes from.
+            truncation: how it is cut where it is too long; None leaves it whole.
 
         Raises:
             EngineError: UNAVAILABLE when the model is not ready.
@@ -168,7 +172,11 @@ class ServedModel:
         """
         parts, features = self.parts, self.backend.engine.features
         build = functools.partial(prompts.build, source, parts, self.settings, as_ids=features.prompt_ids)
-        return await anyio.to_thread.run_sync(build) if prompts.is_long(source) else build()
+        prompt = await anyio.to_thread.run_sync(build) if prompts.is_long(source) else build()
+        if truncation is None:
+            return prompt
+        room = parts.max_seq_len - features.draft_room
+        return prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
 
     def prepare(self, turn: Turn, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.config import ModelSettings
 from gateway.generation import EngineError, ErrorKind, Prompt
 from gateway.prompt import ChatTemplate, TemplateError, history
-from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt
+from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 
@@ -69,6 +69,49 @@ def build(source: PromptSource, parts: ModelParts, settings: ModelSettings, *, a
             "unsupported_value",
         )
     return prompt
+
+
+def truncated(
+    prompt: Prompt, source: PromptSource, truncation: Truncation, parts: ModelParts, *, room: int, as_ids: bool
+) -> Prompt:
+    """The prompt as far as it is kept.
+
+    Args:
+        prompt: of ``build``.
+        source: where it came from.
+        truncation: what is kept.
+        parts: of the model.
+        room: tokens of the context that prompt and answer may share.
+        as_ids: whether prompts travel to the engine as ids.
+
+    Raises:
+        RefusedError: when more is kept than the context has place for, or the rest cannot travel as text.
+    """
+    room -= truncation.answer
+    if room < 1:
+        message = f"With {truncation.answer} tokens for the answer the context has no place for a prompt."
+        raise RefusedError(message, truncation.answer_name, "context_length_exceeded")
+    most = room if truncation.tokens == -1 else truncation.tokens
+    if most > room:
+        message = f"The context has place for {room} tokens of the prompt beside {truncation.answer} of the answer."
+        raise RefusedError(message, "truncate_prompt_tokens", "integer_above_max_value")
+    ids = prompt.ids
+    if len(ids) <= most:
+        return prompt
+    if truncation.side == "right":
+        ids = ids[:most]
+    elif isinstance(source, TextPrompt) and source.add_special_tokens and prompt.bos_text:
+        ids = ids[:1] + ids[len(ids) - most + 1 :]
+    else:
+        ids = ids[-most:]
+    cut = parts.prompts.ids(ids, as_text=not as_ids)
+    if cut.escaped:
+        message = (
+            "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not"
+            " give the same token ids. Have the operator set path: tokens."
+        )
+        raise RefusedError(message, "truncate_prompt_tokens", "unsupported_value")
+    return cut
 
 
 def _check_size(source: PromptSource, parts: ModelParts) -> None:

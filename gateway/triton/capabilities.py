@@ -20,6 +20,10 @@ _GUIDES: dict[str, tuple[str, ...]] = {
     "guided_regex": ("regex",),
     "guided_choice": ("regex", "ebnf_grammar"),
     "guided_grammar": ("ebnf_grammar",),
+    "json_schema": ("json_schema",),
+    "regex": ("regex",),
+    "ebnf": ("ebnf_grammar",),
+    "grammar": ("ebnf_grammar",),
     "tool_choice": ("json_schema",),
     "function_call": ("json_schema",),
 }
@@ -220,6 +224,7 @@ class _Table:
         return {
             "stream": _native("By decoupled responses."),
             "return_token_ids": ids,
+            "detokenize": ids,
             "skip_special_tokens": special,
             "cached_tokens": cached,
             "prompt_token_ids": _native("By the engine's input input_ids.")

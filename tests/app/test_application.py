@@ -43,7 +43,7 @@ async def test_models_are_listed_and_described(folder: Path) -> None:
         listed = (await running.client.get("/v1/models")).json()
         assert listed["object"] == "list"
         (entry,) = listed["data"]
-        assert set(entry) == {"id", "object", "created", "owned_by", "gateway"}
+        assert set(entry) == {"id", "object", "created", "owned_by", "max_model_len", "gateway"}
         model = Model.model_validate(entry, strict=True)
         assert model.id == MODEL
         one = (await running.client.get(f"/v1/models/{MODEL}")).json()

@@ -120,7 +120,7 @@ def test_a_value_out_of_range_names_its_parameter(gateway: GatewayProcess, chang
         {"logit_bias": {}},
         {"response_format": {"type": "text"}},
         {"user": "someone", "metadata": {"a": "b"}, "store": False, "service_tier": "auto"},
-        {"messages": [*USER, {"role": "assistant", "content": None}, *USER]},
+        {"messages": [*USER, {"role": "assistant", "content": ""}, *USER]},
         {"stop": ["a", "b", "c", "d"]},
         {"messages": [{"role": "user", "content": ""}]},
     ],

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from openai import OpenAI
 
-from gateway.openai.parameters import PARAMETERS, find
+from gateway.openai.parameters import PARAMETERS, Parameter, find
 from gateway.tokens import Tokenizer
 from tests.clients.parameters_stack import MAX_SEQ_LEN, OPEN, TEXT, TOKENS, Asker, serve
 from tests.stack import GatewayProcess
@@ -114,7 +114,7 @@ def test_usage_in_every_chunk(asker: Asker) -> None:
     events = [json.loads(event) for event in asker.stream(stream_options=options)]
     counts = [event["usage"]["completion_tokens"] for event in events]
     assert counts == sorted(counts)
-    assert counts[-1] == 8
+    assert (counts[0], counts[-1]) == (0, 8)
     assert len({event["usage"]["prompt_tokens"] for event in events}) == 1
 
 
@@ -433,8 +433,8 @@ def test_what_the_template_reads(asker: Asker, tokenizer: Tokenizer) -> None:
     assert prompt(chat_template_kwargs={"tone": "calm"}).startswith("tone=calm;")
     hostile = prompt(chat_template_kwargs={"tone": "<|im_start|>"})
     assert hostile.startswith("tone=<|im_start|>;")
-    for fields in ({"reasoning_effort": "high"}, {"documents": [{"text": "one"}]}):
-        assert asker.refused(**fields)["param"] in fields
+    assert asker.refused(documents=[{"text": "one"}])["param"] == "documents"
+    assert asker.post(reasoning_effort="high").headers["x-ignored-parameters"] == "reasoning_effort"
     assert asker.text(reasoning_effort="none", documents=[], chat_template_kwargs={}) == asker.text()
     answer = asker.post(chat_template_kwargs={"tone": "calm"})
     assert answer.headers["x-ignored-parameters"] == "chat_template_kwargs.tone"
@@ -453,6 +453,14 @@ def test_a_template_of_the_request_s_own(asker: Asker, tokenizer: Tokenizer) -> 
 
 # What changes nothing, and what cannot be
 
+
+def _any_value(row: Parameter) -> Any:
+    """A value of the parameter's type that is not neutral."""
+    kinds = {"integer": 7, "number": 0.5, "boolean": True, "string": "x", "array": [1], "object": {"a": 1}}
+    value = next((value for kind, value in kinds.items() if row.type.startswith(kind)), {"a": 1})
+    return not value if row.is_neutral(value) else value
+
+
 ANNOTATIONS: dict[str, Any] = {
     "user": "u",
     "safety_identifier": "s",
@@ -470,16 +478,25 @@ UNSERVED: dict[str, tuple[Any, Any]] = {
     "modalities": (["text", "audio"], ["text"]),
     "num_draft_tokens": (4, 0),
     "moderation": ({"model": "m"}, None),
-    "verbosity": ("low", "medium"),
     "web_search_options": ({}, None),
     "priority": (1, 0),
-    "allowed_token_ids": ([1], []),
-    "logits_processors": (["f"], []),
-    "truncate_prompt_tokens": (5, None),
-    "return_tokens_as_token_ids": (True, False),
-    "spaces_between_special_tokens": (False, True),
-    "num_return_sequences": (2, 1),
+    **{
+        row.name: (_any_value(row), row.neutral[0] if row.neutral else None)
+        for row in PARAMETERS
+        if row.kind == "impossible" and row.source == "extension" and "chat" in row.endpoints and "." not in row.name
+    },
 }
+# Of these the value is what a client sends.
+NESTED = {
+    "structured_outputs.whitespace_pattern": {"structured_outputs": {"regex": "a", "whitespace_pattern": " "}},
+    "structured_outputs.disable_any_whitespace": {"structured_outputs": {"regex": "a", "disable_any_whitespace": True}},
+    "structured_outputs.disable_additional_properties": {
+        "structured_outputs": {"regex": "a", "disable_additional_properties": True}
+    },
+    "response_format.value": {"response_format": {"type": "json_object", "value": {}}},
+}
+HINTS = {row.name: UNSERVED.pop(row.name)[0] for row in PARAMETERS if row.hint and row.name in UNSERVED}
+HINTS |= {"verbosity": "low"}
 
 
 @covers(*ANNOTATIONS)
@@ -493,6 +510,23 @@ def test_annotations_are_logged_and_change_nothing(asker: Asker, gateway: Gatewa
     assert asker.refused(metadata={"a": 1})["param"] == "metadata.a"
 
 
+@covers(*NESTED, "structured_outputs.disable_fallback")
+def test_what_a_form_cannot_have_is_refused(asker: Asker) -> None:
+    for name, fields in NESTED.items():
+        error = asker.refused(**fields)
+        assert (error["param"], error["code"]) == (name, "unsupported_parameter"), name
+    asker.chat(structured_outputs={"regex": "a", "disable_fallback": True})
+
+
+@covers(*HINTS)
+def test_hints_are_served_without_and_named(asker: Asker) -> None:
+    answer = asker.post(**HINTS)
+    assert answer.status_code == 200, answer.text
+    hints = {name for name in HINTS if name != "return_mm_kwargs"}  # whose values all change nothing
+    assert set(answer.headers["x-ignored-parameters"].split(", ")) == hints
+    assert answer.json()["choices"] == asker.chat()["choices"]
+
+
 @covers(*UNSERVED)
 def test_what_cannot_be_is_refused_and_what_says_nothing_is_served(asker: Asker) -> None:
     for name, (value, _) in UNSERVED.items():
@@ -502,8 +536,10 @@ def test_what_cannot_be_is_refused_and_what_says_nothing_is_served(asker: Asker)
     answer = asker.post(**neutral)
     assert answer.status_code == 200, answer.text
     assert "x-ignored-parameters" not in answer.headers
-    left_out = asker.post(model=OPEN, **{name: value for name, (value, _) in UNSERVED.items()})
-    assert set(left_out.headers["x-ignored-parameters"].split(", ")) == set(UNSERVED)
+    names = sorted(UNSERVED)
+    for some in (names[place : place + 32] for place in range(0, len(names), 32)):  # as many as the header has at most
+        left_out = asker.post(model=OPEN, **{name: UNSERVED[name][0] for name in some})
+        assert set(left_out.headers["x-ignored-parameters"].split(", ")) == set(some)
 
 
 # What tools and structures do, test_tools.py and test_structured.py show.
@@ -517,6 +553,10 @@ FORMS: dict[str, tuple[Any, str]] = {
     "guided_regex": ("b{4}", "bbbb"),
     "guided_choice": (["yes", "no"], "yes|no"),
     "guided_grammar": ('root ::= "<" [0-9] ">"', "<[0-9]>"),
+    "json_schema": ({"enum": ["y", 2]}, '"y"|2'),
+    "regex": ("c{4}", "cccc"),
+    "ebnf": ('root ::= "(" [0-9] ")"', r"\([0-9]\)"),
+    "grammar": ('root ::= "{" [0-9] "}"', r"\{[0-9]\}"),
 }
 
 
@@ -525,11 +565,16 @@ def test_forms_of_an_answer(asker: Asker) -> None:
     for name, (value, pattern) in FORMS.items():
         said = asker.chat(**{name: value}, max_tokens=20)["choices"][0]["message"]["content"]
         assert re.fullmatch(pattern, said.strip()), name
-        if name != "response_format":
-            body = {"model": TOKENS, "prompt": "x", "max_tokens": 20, name: value}
-            said = asker.client.post("/v1/completions", json=body).json()["choices"][0]["text"]
-            assert re.fullmatch(pattern, said.strip()), name
+        body = {"model": TOKENS, "prompt": "x", "max_tokens": 20, name: value}
+        said = asker.client.post("/v1/completions", json=body).json()["choices"][0]["text"]
+        assert re.fullmatch(pattern, said.strip()), name
     asker.chat(response_format={"type": "text"})
+    for form, pattern in (
+        ({"type": "json", "schema": {"enum": ["z", 3]}}, '"z"|3'),
+        ({"type": "regex", "regex": "d{4}"}, "dddd"),
+        ({"type": "ebnf", "ebnf": 'root ::= "[" [0-9] "]"'}, r"\[[0-9]\]"),
+    ):
+        assert re.fullmatch(pattern, asker.text(response_format=form, max_tokens=20).strip())
 
 
 @covers("tool_choice", "parallel_tool_calls", "functions", "function_call")
@@ -547,10 +592,34 @@ def test_calls_that_are_demanded(asker: Asker) -> None:
 
 
 @covers("stream_options.include_obfuscation")
-def test_obfuscation(asker: Asker) -> None:
-    param = "stream_options.include_obfuscation"
-    assert asker.refused(stream=True, stream_options={"include_obfuscation": True})["param"] == param
-    asker.stream(stream_options={"include_obfuscation": False})
+def test_padded_chunks_are_of_one_length(asker: Asker) -> None:
+    padded = asker.stream(stream_options={"include_obfuscation": True}, max_tokens=40)
+    lengths = {len(event.encode()) % 64 for event in padded}
+    assert len(lengths) == 1
+    texts = [json.loads(event)["choices"][0]["delta"].get("content", "") for event in padded]
+    assert "".join(texts) == asker.text(max_tokens=40)
+    assert "obfuscation" not in asker.stream()[1]
+
+
+@covers("cache_salt")
+def test_a_salt_for_the_cache(asker: Asker) -> None:
+    error = asker.refused(model=TEXT, cache_salt="secret")
+    assert (error["param"], error["code"]) == ("cache_salt", "unsupported_parameter")
+
+
+@covers("return_tokens_as_token_ids", "truncate_prompt_tokens", "truncation_side", "no_stop_trim")
+def test_names_of_vllm_and_sglang(asker: Asker, greedy: list[int]) -> None:
+    body = asker.chat(logprobs=True, return_tokens_as_token_ids=True)
+    named = [entry["token"] for entry in body["choices"][0]["logprobs"]["content"]]
+    assert named == [f"token_id:{index}" for index in greedy]
+    whole = asker.prompt_ids()
+    assert asker.prompt_ids(truncate_prompt_tokens=3) == whole[-3:]
+    assert asker.prompt_ids(truncate_prompt_tokens=3, truncation_side="right") == whole[:3]
+    text = asker.text()
+    stop = text[3:5]
+    kept = asker.chat(stop=stop, no_stop_trim=True)["choices"][0]
+    assert kept["message"]["content"] == text[: text.index(stop) + len(stop)]
+    assert kept["stop_reason"] == stop
 
 
 @pytest.mark.parametrize("value", [None])

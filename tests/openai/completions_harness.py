@@ -73,7 +73,7 @@ def checked(body: dict[str, Any]) -> dict[str, Any]:
     Those have no null in ``token_logprobs`` and ``top_logprobs``, which OpenAI's own server sends for the first token
     of an echoed prompt.
     """
-    assert set(body) == {"id", "object", "created", "model", "system_fingerprint", "choices", "usage"}
+    assert set(body) == {"id", "object", "created", "model", "choices", "usage"}
     assert body["id"].startswith("cmpl-")
     strict = json.loads(json.dumps(body))
     for choice in strict["choices"]:
@@ -109,8 +109,15 @@ def joined(chunks: Sequence[dict[str, Any]], index: int = 0) -> dict[str, Any]:
         assert reason is None, "something follows the finish reason"
         text += choice["text"]
         reason = choice["finish_reason"]
+        assert ("stop_reason" in choice) is (reason is not None)
         if choice["logprobs"]:
             has_lists = True
             for name in lists:
                 lists[name] += choice["logprobs"][name]
-    return {"index": index, "text": text, "logprobs": lists if has_lists else None, "finish_reason": reason}
+    return {
+        "index": index,
+        "text": text,
+        "logprobs": lists if has_lists else None,
+        "finish_reason": reason,
+        "stop_reason": choice["stop_reason"],
+    }

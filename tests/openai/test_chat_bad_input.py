@@ -130,9 +130,25 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
         ({"messages": [{"role": "user", "content": "x", "name": 5}]}, "messages[0].name", "invalid_type"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", "missing_required_parameter"),
         (
+            {"messages": [MESSAGE, {"role": "assistant", "content": None, "tool_calls": []}]},
+            "messages[1].content",
+            "invalid_value",
+        ),
+        ({"messages": [{"role": "assistant", "content": []}]}, "messages[0].content", "invalid_value"),
+        ({"functions": []}, "functions", "empty_array"),
+        ({"safety_identifier": "x" * 65}, "safety_identifier", "string_above_max_length"),
+        ({"prompt_logprobs": -1}, "prompt_logprobs", "unsupported_parameter"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "invalid_value"),
+        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_parameter"),
+        (
+            {"tools": TOOLS, "tool_choice": {"type": "custom", "custom": {"name": "x"}}},
+            "tool_choice.type",
+            "unsupported_parameter",
+        ),
+        (
             {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "type": "custom"}]}]},
             "messages[0].tool_calls[0].type",
-            "invalid_value",
+            "unsupported_parameter",
         ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f"}}]}]},
@@ -248,8 +264,6 @@ UNSERVED: dict[str, Any] = {
     "modalities": ["text", "audio"],
     "prediction": {"type": "content", "content": "x"},
     "num_draft_tokens": 3,
-    "reasoning_effort": "high",
-    "verbosity": "low",
     "web_search_options": {},
     "repetition_penalty": 1.2,
     "min_p": 0.1,
@@ -283,13 +297,16 @@ async def test_what_a_model_cannot_serve_is_refused_or_left_out_by_policy(folder
         assert name in (await running.client.get("/metrics")).text
 
 
-async def test_obfuscation_is_not_served(folder: Path) -> None:
+@pytest.mark.parametrize("hint", [{"verbosity": "low"}, {"reasoning_effort": "high"}, {"session_id": "s"}])
+async def test_a_hint_is_served_without_unless_the_operator_refuses_it(folder: Path, hint: dict[str, Any]) -> None:
+    (name,) = hint
     async with gateway(folder) as running:
-        body = GOOD | {"stream": True, "stream_options": {"include_obfuscation": True}}
-        error = (await running.client.post("/v1/chat/completions", json=body)).json()["error"]
-        assert error["param"] == "stream_options.include_obfuscation"
-        body["stream_options"] = {"include_obfuscation": False}
-        assert (await running.client.post("/v1/chat/completions", json=body)).status_code == 200
+        answer = await running.client.post("/v1/chat/completions", json=GOOD | hint)
+        assert (answer.status_code, answer.headers["x-ignored-parameters"]) == (200, name)
+        assert name in (await running.client.get("/metrics")).text
+    async with gateway(folder, policies={"hints": "strict"}) as running:
+        error = (await running.client.post("/v1/chat/completions", json=GOOD | hint)).json()["error"]
+        assert (error["param"], error["code"]) == (name, "unsupported_parameter")
 
 
 async def test_unknown_fields_can_be_refused_or_passed_over(folder: Path) -> None:
@@ -323,7 +340,9 @@ async def test_unknown_fields_can_be_refused_or_passed_over(folder: Path) -> Non
         {"stream": False, "logprobs": False, "top_logprobs": 0},
         {"logprobs": True, "top_logprobs": 0},
         {"messages": [{"role": "user", "content": ""}]},
-        {"messages": [{"role": "assistant", "content": None, "tool_calls": None, "refusal": None}]},
+        {"messages": [{"role": "assistant", "content": "", "tool_calls": None, "refusal": None}]},
+        {"messages": [{"role": "assistant", "content": None, "refusal": "No."}]},
+        {"safety_identifier": "x" * 64},
         {
             "messages": [
                 {"role": "assistant", "tool_calls": [CALL]},

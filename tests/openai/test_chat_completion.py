@@ -19,13 +19,11 @@ PROMPT_TOKENS = len(b"user\nHi") + 2 + 1 + len(b"assistant\n") + 1  # ChatML aro
 
 
 def checked(body: dict[str, Any]) -> ChatCompletion:
-    """The body, with OpenAI's fields and no others at each level."""
-    assert set(body) == {"id", "object", "created", "model", "system_fingerprint", "choices", "usage"}
-    assert set(body["choices"][0]) == {"index", "message", "logprobs", "finish_reason"}
-    assert set(body["usage"]) == {
-        "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"
-    }  # fmt: skip
-    assert body["usage"]["prompt_tokens_details"] is None  # an engine that tells nothing of its cache
+    """The body, with OpenAI's fields at each level, vLLM's stop_reason, and no others."""
+    assert set(body) == {"id", "object", "created", "model", "choices", "usage"}
+    assert set(body["choices"][0]) == {"index", "message", "logprobs", "finish_reason", "stop_reason"}
+    # An engine that tells nothing of its cache.
+    assert set(body["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens", "completion_tokens_details"}
     return ChatCompletion.model_validate(body, strict=True)
 
 

@@ -27,15 +27,16 @@ def events(content: bytes) -> list[bytes]:
 
 
 def checked(content: bytes) -> list[ChatCompletionChunk]:
-    """The chunks of a whole stream, with OpenAI's fields and no others at each level."""
+    """The chunks of a whole stream, with OpenAI's fields at each level, vLLM's stop_reason, and no others."""
     *datas, done = events(content)
     assert done == b"[DONE]"
     result = []
     for data in datas:
         chunk = json.loads(data)
-        assert set(chunk) <= {"id", "object", "created", "model", "system_fingerprint", "choices", "usage"}
+        assert set(chunk) <= {"id", "object", "created", "model", "choices", "usage"}
         for choice in chunk["choices"]:
-            assert set(choice) == {"index", "delta", "logprobs", "finish_reason"}
+            last = {"stop_reason"} if choice["finish_reason"] else set()
+            assert set(choice) == {"index", "delta", "logprobs", "finish_reason"} | last
             assert set(choice["delta"]) <= {"role", "content"}
         result.append(ChatCompletionChunk.model_validate(chunk, strict=True))
     return result
@@ -52,11 +53,11 @@ async def test_byte_for_byte(folder: Path) -> None:
         first = json.loads(events(answer.content)[0])
         head = (
             f'{{"id":"{first["id"]}","object":"chat.completion.chunk","created":{first["created"]},"model":"scripted",'
-            '"system_fingerprint":null,"choices":[{"index":0,"delta":'
+            '"choices":[{"index":0,"delta":'
         )
         deltas = ['{"role":"assistant","content":""}', '{"content":"a"}', '{"content":"\\""}', '{"content":"é"}']
         expected = [head + delta + ',"logprobs":null,"finish_reason":null}]}' for delta in deltas]
-        expected += [head + '{},"logprobs":null,"finish_reason":"stop"}]}', "[DONE]"]
+        expected += [head + '{},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}', "[DONE]"]
         assert answer.content.decode() == "".join(f"data: {event}\n\n" for event in expected)
         assert first["id"].startswith("chatcmpl-")
         checked(answer.content)

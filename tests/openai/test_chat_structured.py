@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.generation import Capability
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL
+from tests.openai import peer_parameters as peers
 from tests.openai.tools_harness import CITY, GUIDED, TOOLS, UNGUIDED, accumulated, streamed, tool, tools_folder, whole
 
 VALIDATE = {"structured_output_without_guidance": "validate", "max_seq_len": 4096}
@@ -42,6 +45,20 @@ def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"guided_choice": ["a"]}, "regex", "(a)"),
         ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "ebnf_grammar", 'root ::= "a"'),
         ({"guided_grammar": 'root ::= "a"'}, "ebnf_grammar", 'root ::= "a"'),
+        ({"response_format": {"type": "json", "schema": CITY}}, "json_schema", CITY),
+        ({"response_format": {"type": "json_object", "schema": CITY}}, "json_schema", CITY),
+        ({"response_format": {"type": "regex", "regex": "a+"}}, "regex", "a+"),
+        ({"response_format": {"type": "ebnf", "ebnf": 'root ::= "a"'}}, "ebnf_grammar", 'root ::= "a"'),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True}}},
+            "json_schema",
+            {"type": "object", "additionalProperties": True},
+        ),
+        ({"json_schema": CITY}, "json_schema", CITY),
+        ({"json_schema": json.dumps(CITY)}, "json_schema", CITY),
+        ({"regex": "a+"}, "regex", "a+"),
+        ({"ebnf": 'root ::= "a"'}, "ebnf_grammar", 'root ::= "a"'),
+        ({"grammar": 'root ::= "a"'}, "ebnf_grammar", 'root ::= "a"'),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -52,10 +69,37 @@ async def test_what_the_engine_is_told(folder: Path, body: dict[str, Any], kind:
         assert guide is not None
         assert guide.kind == kind
         assert (guide.text if isinstance(text, str) else json.loads(guide.text)) == text
-        if "response_format" not in body:
-            answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "x", **body})
-            assert answer.status_code == 200
-            assert running.engine.requests[1].guide == guide
+        answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "x", **body})
+        assert answer.status_code == 200
+        assert running.engine.requests[1].guide == guide
+
+
+@pytest.mark.parametrize("name", peers.CONSTRAINTS)
+async def test_a_constraint_that_is_not_served_is_refused_and_never_dropped(folder: Path, name: str) -> None:
+    fields = {name: peers.CONSTRAINTS[name]}
+    async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
+        answers = [
+            await running.chat(**fields),
+            await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "x", **fields}),
+        ]
+        for answer in answers:
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (400, "unsupported_parameter")
+            assert error["param"].partition(".")[0] == name
+        assert running.engine.requests == []
+
+
+async def test_the_type_of_a_form_decides_which_guide_it_takes(folder: Path) -> None:
+    only = dataclasses.replace(
+        GUIDED,
+        guide_types=frozenset({"regex"}),
+        capabilities={"guided_regex": Capability("native", "by guided decoding.")},
+    )
+    async with gateway(folder, features=only, max_seq_len=4096) as running:
+        assert (await running.chat(response_format={"type": "regex", "regex": "a+"})).status_code == 200
+        for form in ({"type": "json_object"}, {"type": "ebnf", "ebnf": 'root ::= "a"'}):
+            error = (await running.chat(response_format=form)).json()["error"]
+            assert (error["param"], error["code"]) == ("response_format", "unsupported_parameter")
 
 
 async def test_free_text_has_no_guide(folder: Path) -> None:
@@ -310,9 +354,16 @@ async def test_schemas_beyond_any_size(folder: Path) -> None:
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.name"),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "type": "object"}}},
             "response_format.json_schema.schema",
         ),
+        ({"response_format": {"type": "json"}}, "response_format.schema"),
+        ({"response_format": {"type": "regex", "value": "a"}}, "response_format.regex"),
+        ({"response_format": {"type": "regex", "regex": "("}}, "response_format.regex"),
+        ({"response_format": {"type": "ebnf", "ebnf": ""}}, "response_format.ebnf"),
+        ({"response_format": {"type": "grammar", "grammar": "root ::= x"}}, "response_format"),
+        ({"response_format": {"type": "json_object", "schema": {"type": "x"}}}, "response_format.schema.type"),
+        ({"regex": "a", "ebnf": 'root ::= "a"'}, "ebnf"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
             "response_format.json_schema.name",

@@ -19,7 +19,8 @@ async def test_a_text_is_continued(folder: Path) -> None:
         assert answer.headers["cache-control"] == "no-cache"
         body = checked(answer.json())
         (choice,) = body["choices"]
-        assert choice == {"index": 0, "text": "Hello", "logprobs": None, "finish_reason": "stop"}
+        plain = {"logprobs": None, "finish_reason": "stop", "stop_reason": None}
+        assert choice == {"index": 0, "text": "Hello", **plain}
         assert (body["object"], body["model"]) == ("text_completion", MODEL)
         assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (2, 5)
         (request,) = running.engine.requests
@@ -82,7 +83,8 @@ async def test_a_stop_string_and_its_count(folder: Path) -> None:
 async def test_max_tokens_0_echoes_and_generates_nothing(folder: Path) -> None:
     async with gateway(folder) as running:
         body = checked((await complete(running, "Hi", max_tokens=0, echo=True)).json())
-        assert body["choices"][0] == {"index": 0, "text": "Hi", "logprobs": None, "finish_reason": "length"}
+        plain = {"logprobs": None, "finish_reason": "length", "stop_reason": None}
+        assert body["choices"][0] == {"index": 0, "text": "Hi", **plain}
         assert body["usage"]["completion_tokens"] == 0
 
 

@@ -17,6 +17,7 @@ from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.errors import OpenAIError
 from gateway.openai.parameters import PARAMETERS, Endpoint, Policy, check_parameters, find
 from gateway.parameters_document import render
+from tests.openai import peer_parameters as peers
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 class Policies:
     impossible: Policy = "strict"
     unknown: Policy = "warn"
+    hints: Policy = "warn"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,11 @@ def test_every_field_of_a_request_has_a_row(endpoint: Endpoint, request_type: An
     assert [name for name in request_type.model_fields if find(endpoint, name) is None] == []
 
 
+@pytest.mark.parametrize(("endpoint", "names"), [("chat", peers.CHAT), ("completions", peers.COMPLETIONS)])
+def test_every_parameter_of_other_servers_has_a_row(endpoint: Endpoint, names: frozenset[str]) -> None:
+    assert sorted(name for name in names if find(endpoint, name) is None) == []
+
+
 def test_no_parameter_has_two_rows_at_an_endpoint() -> None:
     names = [(endpoint, row.name) for row in PARAMETERS for endpoint in row.endpoints]
     assert len(names) == len(set(names))
@@ -68,7 +75,10 @@ def test_every_neutral_value_passes_whatever_the_model_can() -> None:
         nothing = {row.name: Capability("impossible", "not here.")}
         for value in (None, *row.neutral):
             for endpoint in row.endpoints:
-                assert check_parameters(endpoint, {row.name: value}, nothing, Policies("strict", "strict")).named == ()
+                assert (
+                    check_parameters(endpoint, {row.name: value}, nothing, Policies("strict", "strict", "strict")).named
+                    == ()
+                )
 
 
 @pytest.mark.parametrize(
@@ -87,6 +97,11 @@ def test_policies_decide() -> None:
     assert caught.value.param == "min_p"
     found = check_parameters("chat", fields, {}, Policies("warn", "ignore"))
     assert (found.named, found.counted, found.dropped) == (("min_p",), ("min_p", "brand_new"), frozenset({"min_p"}))
+    hinted = {"verbosity": "low", "reasoning_effort": "high", "session_id": "s"}
+    assert check_parameters("chat", hinted, {}, Policies()).dropped == hinted.keys()
+    with pytest.raises(OpenAIError) as caught:
+        check_parameters("chat", hinted, {}, Policies(hints="strict"))
+    assert caught.value.param == "verbosity"
     native = {"min_p": Capability("native", "by a tensor.")}
     assert check_parameters("chat", fields, native, Policies()).named == ("brand_new",)
     with pytest.raises(OpenAIError) as caught:

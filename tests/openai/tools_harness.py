@@ -24,7 +24,7 @@ SHOWS_TOOLS = (
 ALL_KINDS = frozenset({"json", "json_schema", "regex", "ebnf_grammar", "structural_tag"})
 STOCK_KINDS = ALL_KINDS - {"structural_tag"}
 _GUIDABLE = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
-             "tool_choice", "function_call")  # fmt: skip
+             "json_schema", "regex", "ebnf", "grammar", "tool_choice", "function_call")  # fmt: skip
 GUIDED = dataclasses.replace(
     TOKENS,
     guide_types=STOCK_KINDS,

@@ -47,9 +47,10 @@ NATIVE = {
     "max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "temperature", "top_p", "top_k", "min_p", "seed",
     "presence_penalty", "frequency_penalty", "repetition_penalty", "bad_words", "logprobs", "top_logprobs",
     "prompt_logprobs", "stream", "cached_tokens", "response_format", "structured_outputs", "guided_json",
-    "guided_regex", "guided_choice", "guided_grammar", "tool_choice", "function_call", "lora",
+    "guided_regex", "guided_choice", "guided_grammar", "json_schema", "regex", "ebnf", "grammar", "tool_choice",
+    "function_call", "lora",
 }  # fmt: skip
-EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids", "skip_special_tokens"}
+EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids", "detokenize", "skip_special_tokens"}
 NEVER = {"priority", "suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
 
 

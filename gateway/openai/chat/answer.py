@@ -44,6 +44,10 @@ class ChatAnswer:
         reason = self.generations[index].assembler.finish_reason
         return self.read[index].finish_reason(reason) if self.read else reason
 
+    def stop_reason(self, index: int) -> str | int | None:
+        """The stop string or id that ended a candidate, None where something else did; valid at its end."""
+        return self.generations[index].assembler.stop_reason
+
     def finish_reasons(self) -> list[str]:
         """Why each candidate ended; valid at the end."""
         return [self.finish_reason(index) for index in range(len(self.generations))]
@@ -139,7 +143,9 @@ def _choice(answer: ChatAnswer, index: int, text: str, logprobs: Sequence[TokenL
     return Choice(
         None if content is None else request.echoed() + content,
         answer.finish_reason(index),
+        answer.stop_reason(index),
         logprobs if request.logprobs else None,
+        request.return_tokens_as_token_ids,
         answer.generations[index].assembler.token_ids if request.return_token_ids else None,
         message,
     )

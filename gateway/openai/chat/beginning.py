@@ -39,8 +39,8 @@ async def begin_answer(
         TemplateError: when the chat template refuses the messages.
     """
     parts = model.parts
-    prompt = await model.build_prompt(request.prompt(turn.shown if turn else None))
     options = request.options(parts.defaults)
+    prompt = await model.build_prompt(request.prompt(turn.shown if turn else None), request.truncation(options))
     expectations = Expectations()
     read: Sequence[ReadChoice] = ()
     if turn is not None:

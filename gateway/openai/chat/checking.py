@@ -7,7 +7,7 @@ from typing import Any
 from gateway.families.plain import PlainFamily
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.generation import without
+from gateway.openai.generation import consider_form, without
 from gateway.openai.parameters import Ignored, check_parameters
 from gateway.serving.model import ServedModel
 
@@ -32,7 +32,8 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
     if request.use_beam_search:
         # Then it is the number of beams, not of candidates.
         capabilities["best_of"] = capabilities.get("use_beam_search", _NO_BEAMS)
-    fields = request.given() | dict.fromkeys(request.unknown_parts())
+    consider_form(request, capabilities)
+    fields = request.given() | request.unknown_parts()
     _consider_tools(request, model, fields, capabilities)
     if not own_template:
         read = model.parts.prompts.template

@@ -46,7 +46,7 @@ class ChunkWriter:
         wants_usage: whether every chunk needs the usage so far.
     """
 
-    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage", "wants_usage")
+    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage", "_names_as_ids", "wants_usage")
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class ChunkWriter:
         continuous_usage: bool = False,
         choices: int = 1,
         service_tier: str | None = None,
+        names_as_ids: bool = False,
     ) -> None:
         """Build what all chunks share.
 
@@ -69,13 +70,15 @@ class ChunkWriter:
             continuous_usage: whether the others have the usage so far instead.
             choices: how many there are.
             service_tier: the tier, where the request asked for one.
+            names_as_ids: whether log-prob entries name tokens by their ids.
         """
         fields = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
         if service_tier is not None:
             fields["service_tier"] = service_tier
         self.wants_usage = continuous_usage
         self._include_usage = include_usage
-        self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"system_fingerprint":null,"choices":['
+        self._names_as_ids = names_as_ids
+        self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
         self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
         self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
         self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
@@ -97,7 +100,7 @@ class ChunkWriter:
         start = self._before[index] + orjson.dumps(piece.text)
         if not piece.logprobs and usage is None and not isinstance(piece, PieceWithIds):
             return start + self._after
-        logprobs = orjson.dumps(logprobs_object(piece.logprobs) if piece.logprobs else None)
+        logprobs = orjson.dumps(self._logprobs(piece.logprobs))
         ids = b""
         if isinstance(piece, PieceWithIds):
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
@@ -115,33 +118,54 @@ class ChunkWriter:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""
         return self._chunk(index, delta, None, extras, usage)
 
-    def last(self, index: int, finish_reason: str, extras: Extras, usage: Usage | None = None) -> bytes:
-        """The last chunk of a choice that may have entries and ids left."""
-        return self._chunk(index, {}, finish_reason, extras, usage)
+    def last(
+        self,
+        index: int,
+        finish_reason: str,
+        stop_reason: str | int | None = None,
+        extras: Extras | None = None,
+        usage: Usage | None = None,
+    ) -> bytes:
+        """The last chunk of a choice that may have entries and ids left.
+
+        Args:
+            index: of the choice.
+            finish_reason: why it ended.
+            stop_reason: the stop string or id that ended it, as in vLLM.
+            extras: what is left.
+            usage: so far, where it is wanted.
+        """
+        return self._chunk(index, {}, finish_reason, extras or Extras(), usage, stop_reason)
 
     def _chunk(
-        self, index: int, delta: Mapping[str, Any], finish_reason: str | None, extras: Extras, usage: Usage | None
+        self,
+        index: int,
+        delta: Mapping[str, Any],
+        finish_reason: str | None,
+        extras: Extras,
+        usage: Usage | None,
+        stop_reason: str | int | None = None,
     ) -> bytes:
         choice: dict[str, Any] = {
             "index": index,
             "delta": delta,
-            "logprobs": logprobs_object(extras.logprobs) if extras.logprobs else None,
+            "logprobs": self._logprobs(extras.logprobs),
             "finish_reason": finish_reason,
         }
+        if finish_reason is not None:
+            choice["stop_reason"] = stop_reason
         if extras.ids is not None:
             choice["token_ids"] = extras.ids
         return self._head + orjson.dumps(choice) + self._closing(usage)
-
-    def end(self, index: int, finish_reason: str, usage: Usage | None = None) -> bytes:
-        """The last chunk of a choice, with its finish reason."""
-        choice = b'{"index":%d,"delta":{},"logprobs":null,"finish_reason":' % index
-        return self._head + choice + orjson.dumps(finish_reason) + b"}" + self._closing(usage)
 
     def close(self, usage: Usage) -> bytes:
         """The usage chunk where it is wanted, and ``[DONE]``."""
         if not self._include_usage:
             return DONE
         return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+
+    def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        return logprobs_object(entries, names_as_ids=self._names_as_ids) if entries else None
 
     def _closing(self, usage: Usage | None) -> bytes:
         """What ends a chunk behind its choice: with the usage so far where it is wanted."""

@@ -20,14 +20,18 @@ class Choice:
     Attributes:
         text: the whole text; None when there are calls in its place.
         finish_reason: why it ended.
+        stop_reason: the stop string or id that ended it; None where something else did.
         logprobs: entries of all its tokens; None when they were not asked for.
+        names_as_ids: whether the entries name tokens by their ids.
         token_ids: its ids; None when they were not asked for.
         message: fields of its message besides role, content and refusal.
     """
 
     text: str | None
     finish_reason: str
+    stop_reason: str | int | None = None
     logprobs: Sequence[TokenLogprob] | None = None
+    names_as_ids: bool = False
     token_ids: Sequence[int] | None = None
     message: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,7 +61,6 @@ def completion_body(
             "object": "chat.completion",
             "created": created,
             "model": model,
-            "system_fingerprint": None,
             "choices": [_choice(index, choice) for index, choice in enumerate(choices)],
             "usage": usage_object(usage),
             **(extras or {}),
@@ -66,11 +69,13 @@ def completion_body(
 
 
 def _choice(index: int, choice: Choice) -> dict[str, Any]:
+    entries = choice.logprobs
     body = {
         "index": index,
         "message": {"role": "assistant", "content": choice.text, "refusal": None, **choice.message},
-        "logprobs": None if choice.logprobs is None else logprobs_object(choice.logprobs),
+        "logprobs": None if entries is None else logprobs_object(entries, names_as_ids=choice.names_as_ids),
         "finish_reason": choice.finish_reason,
+        "stop_reason": choice.stop_reason,
     }
     return body if choice.token_ids is None else {**body, "token_ids": choice.token_ids}
 

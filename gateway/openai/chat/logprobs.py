@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.generation import TokenLogprob
+from gateway.generation.logprobs import named_by_id
 
 
-def logprobs_object(entries: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The ``logprobs`` object of a choice; ``bytes`` is a list of integers, as OpenAI has it."""
+def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
+    """The ``logprobs`` object of a choice; ``bytes`` is a list of integers, as OpenAI has it.
+
+    Args:
+        entries: of its tokens.
+        names_as_ids: whether tokens are named by their ids.
+    """
+    if names_as_ids:
+        entries = list(map(named_by_id, entries))
     return {"content": [_entry(entry) for entry in entries], "refusal": None}
 
 

@@ -69,6 +69,7 @@ class ChatCompletionChoice(TypedDict):
     message: ChatCompletionMessage
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason
+    stop_reason: str | int | None
     token_ids: NotRequired[list[int]]
 
 
@@ -79,7 +80,6 @@ class ChatCompletion(TypedDict):
     object: Literal["chat.completion"]
     created: int
     model: str
-    system_fingerprint: None
     choices: list[ChatCompletionChoice]
     usage: CompletionUsage
     service_tier: NotRequired[str]
@@ -115,12 +115,13 @@ class ChatCompletionDelta(TypedDict):
 
 
 class ChatCompletionChunkChoice(TypedDict):
-    """More of a choice; the last of its chunks has the finish reason."""
+    """More of a choice; the last of its chunks has the finish reason and the stop that ended it, if one did."""
 
     index: int
     delta: ChatCompletionDelta
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason | None
+    stop_reason: NotRequired[str | int | None]
     token_ids: NotRequired[list[int]]
 
 
@@ -132,7 +133,7 @@ class ChatCompletionChunk(TypedDict):
     created: int
     model: str
     service_tier: NotRequired[str]
-    system_fingerprint: None
     choices: list[ChatCompletionChunkChoice]
     usage: NotRequired[CompletionUsage | None]
     prompt_token_ids: NotRequired[list[int]]
+    obfuscation: NotRequired[str]

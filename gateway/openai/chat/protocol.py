@@ -21,15 +21,17 @@ from gateway.openai.chat.tools import (
     ToolChoice,
     offered,
 )
-from gateway.openai.formats import ResponseFormat, Wanted, from_response_format
 from gateway.openai.generation import (
     GREEDY_BELOW,
     MOST_TOKENS,
     Conflict,
     GenerationFields,
     StreamOptions,
+    pruned,
+    pruned_inside,
     refuse_conflicts,
     shared_conflicts,
+    without_nulls,
 )
 from gateway.openai.validation import error_of
 from gateway.serving.ask import ChatPrompt, Options
@@ -64,10 +66,11 @@ class ChatCompletionRequest(GenerationFields):
     tools: list[FunctionTool] = Field(default_factory=list, max_length=MOST_TOOLS)
     tool_choice: ToolChoice | None = Field(default=None, description="auto when absent and there are tools.")
     parallel_tool_calls: bool = Field(default=True, description="Whether more than one call may be made.")
-    functions: list[FunctionDefinition] = Field(default_factory=list, max_length=MOST_TOOLS, description="Old tools.")
+    functions: list[FunctionDefinition] = Field(
+        default_factory=list, min_length=1, max_length=MOST_TOOLS, description="Old tools."
+    )
     function_call: FunctionCallChoice | None = Field(default=None, description="Old tool_choice.")
     prediction: Prediction | None = Field(default=None, description="How the answer is thought to begin.")
-    response_format: ResponseFormat | None = Field(default=None, description="text when absent.")
     echo: bool = Field(default=False, description="Extension: repeats the message that is continued.")
     add_generation_prompt: bool | None = Field(default=None, description="Extension; true when absent.")
     continue_final_message: bool = Field(default=False, description="Extension.")
@@ -77,7 +80,7 @@ class ChatCompletionRequest(GenerationFields):
     metadata: dict[_MetadataKey, _MetadataValue] = Field(default_factory=dict, max_length=16)
     store: bool = False
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    safety_identifier: _Identifier | None = None
+    safety_identifier: str | None = Field(default=None, max_length=64)
     prompt_cache_key: _Identifier | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
@@ -104,11 +107,6 @@ class ChatCompletionRequest(GenerationFields):
     def offered(self) -> Offered:
         """Its tools and the choice among them, in whichever form they came."""
         return offered(self.tools, self.tool_choice, self.functions, self.function_call)
-
-    def forms(self) -> Sequence[Wanted]:
-        """The forms that the answer shall have; see the base."""
-        wanted = from_response_format(self.response_format)
-        return [*([] if wanted is None else [wanted]), *super().forms()]
 
     def options(self, defaults: SamplingDefaults) -> Options:
         """The rest of the request in neutral terms.
@@ -152,12 +150,15 @@ class ChatCompletionRequest(GenerationFields):
         }
         return super().annotations() | {name: value for name, value in said.items() if value is not None}
 
-    def unknown_parts(self) -> list[str]:
-        """Paths of fields that nobody defined inside of messages and tools."""
+    def unknown_parts(self) -> dict[str, Any]:
+        """Fields that nobody reads inside of its objects, messages and tools, by their paths."""
         tools = [(f"tools[{index}]", tool) for index, tool in enumerate(self.tools)]
         inside = zip(self.offered().paths, self.offered().functions, strict=True)
         messages = [(f"messages[{index}]", message) for index, message in enumerate(self.messages)]
-        return [f"{path}.{name}" for path, part in (*messages, *tools, *inside) for name in part.model_extra or {}]
+        found = super().unknown_parts()
+        for path, part in (*messages, *tools, *inside):
+            found |= {f"{path}.{name}": value for name, value in (part.model_extra or {}).items()}
+        return found
 
 
 def parse_chat_request(body: bytes) -> ChatCompletionRequest:
@@ -176,32 +177,19 @@ def parse_chat_request(body: bytes) -> ChatCompletionRequest:
 
 
 def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """Null means absent: in the request and in the objects of its own; never inside a schema, where it is a value."""
-    data = {key: value for key, value in data.items() if value is not None}
-    for key in ("stream_options", "structured_outputs", "prediction"):
-        data |= {key: _pruned(data[key])} if key in data else {}
-    if isinstance(data.get("response_format"), dict):
-        data["response_format"] = _pruned_inside(data["response_format"], "json_schema")
+    """Null means absent, in tools and messages too."""
+    data = without_nulls(data)
     for key, inside in (("tools", "function"), ("functions", "")):
         if isinstance(data.get(key), list):
-            data[key] = [_pruned_inside(tool, inside) for tool in data[key]]
+            data[key] = [pruned_inside(tool, inside) for tool in data[key]]
     if isinstance(data.get("messages"), list):
-        data["messages"] = [_pruned(message) for message in data["messages"]]
+        data["messages"] = [pruned(message) for message in data["messages"]]
         for message in data["messages"]:
             if isinstance(message, dict) and isinstance(message.get("content"), list):
-                message["content"] = [_pruned(part) for part in message["content"]]
+                message["content"] = [pruned(part) for part in message["content"]]
             if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
-                message["tool_calls"] = [_pruned_inside(call, "function") for call in message["tool_calls"]]
+                message["tool_calls"] = [pruned_inside(call, "function") for call in message["tool_calls"]]
     return data
-
-
-def _pruned(value: Any) -> Any:
-    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
-
-
-def _pruned_inside(value: Any, key: str) -> Any:
-    value = _pruned(value)
-    return {**value, key: _pruned(value[key])} if isinstance(value, dict) and key in value else value
 
 
 def _conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:

@@ -8,9 +8,11 @@ from collections.abc import AsyncGenerator, Sequence
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError, Piece, Usage
 from gateway.openai.chat.answer import ChatAnswer, completion_id, note, tier
-from gateway.openai.chat.chunks import ChunkWriter, error_event
+from gateway.openai.chat.chunks import ChunkWriter, Extras, error_event
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.errors import OpenAIError, from_engine
+from gateway.openai.obfuscation import obfuscated
+from gateway.openai.usage import at_beginning
 from gateway.serving.choices import Choices
 from gateway.serving.pieces import Forward, PieceWithIds
 from gateway.web.record import RequestRecord
@@ -43,13 +45,13 @@ async def stream_answer(
             while (more := await events.next(timeouts.keepalive_s, forwards=not waiting)) is not None:
                 # A call that is held back makes no event of its tokens, however many they are.
                 if waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s:
-                    yield waiting + more or COMMENT
+                    yield events.finished(waiting + more) or COMMENT
                     waiting, quiet_since = b"", time.monotonic()
             ended = True
             note(record, running, answer, ended=True)
             last = waiting + events.end()
             record.ending = True
-            yield last
+            yield events.finished(last)
         except (EngineError, OpenAIError) as error:
             if not begun:
                 raise
@@ -75,6 +77,7 @@ def _writer(request: ChatCompletionRequest) -> ChunkWriter:
         continuous_usage=options is not None and options.continuous_usage_stats,
         choices=request.n,
         service_tier=tier(request),
+        names_as_ids=request.return_tokens_as_token_ids,
     )
 
 
@@ -90,12 +93,14 @@ class _Events:
         collected = answer.expectations and not answer.read
         self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
         self._forward: Forward | None = None
-        self._plain = len(answer.generations) == 1 and not (writer.wants_usage or answer.read or collected)
+        self._obfuscated = answer.request.obfuscated
+        special = writer.wants_usage or answer.read or collected or self._obfuscated
+        self._plain = len(answer.generations) == 1 and not special
 
     def opening(self) -> bytes:
         """The first chunk of every choice, and the text that it continues where that is wanted."""
         answer, writer, request = self._answer, self._writer, self._answer.request
-        usage = self._usage()
+        usage = None if (usage := self._usage()) is None else at_beginning(usage)
         prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
         echoed = request.echoed()
         events = b""
@@ -138,13 +143,17 @@ class _Events:
             parts += [writer.piece(index, piece, usage) for piece in pieces]
             if complete:
                 self._check(index)
-                parts.append(writer.end(index, self._answer.finish_reason(index), usage))
+                parts.append(self._last(index, usage))
         return b"".join(parts)
 
     def end(self) -> bytes:
         """The last events: the end of a choice that had none yet, and what ends the stream."""
-        last = b"" if self._running.done else self._writer.end(0, self._answer.finish_reason(0))
+        last = b"" if self._running.done else self._last(0)
         return last + self._writer.close(self._answer.usage(self._running))
+
+    def finished(self, events: bytes) -> bytes:
+        """The events as they are sent: padded where that is wanted."""
+        return obfuscated(events) if self._obfuscated else events
 
     def _usage(self) -> Usage | None:
         return self._answer.usage(self._running) if self._writer.wants_usage else None
@@ -161,8 +170,13 @@ class _Events:
         parts = [self._writer.delta(index, delta, choice.extras(), usage) for delta in choice.take()]
         if complete:
             self._check(index)
-            parts.append(self._writer.last(index, self._answer.finish_reason(index), choice.extras(), usage))
+            parts.append(self._last(index, usage, choice.extras()))
         return parts
+
+    def _last(self, index: int, usage: Usage | None = None, extras: Extras | None = None) -> bytes:
+        """The last chunk of a choice."""
+        reasons = self._answer.finish_reason(index), self._answer.stop_reason(index)
+        return self._writer.last(index, *reasons, extras, usage)
 
     def _check(self, index: int) -> None:
         failure = self._answer.failure(index, "" if self._texts is None else "".join(self._texts[index]))

@@ -68,12 +68,15 @@ def _chosen(choice: object) -> Iterator[tuple[str, str]]:
 
 
 def history_conflicts(messages: Sequence[Message]) -> Iterator[Conflict]:
-    """Calls of the conversation whose arguments are no JSON object, and results that belong to no call."""
+    """Turns of the assistant with nothing in them, calls whose arguments are no JSON object, results of no call."""
     calls: set[str] = set()
     functions: set[str] = set()
     for index, message in enumerate(messages):
         path = f"messages[{index}]"
         if isinstance(message, AssistantMessage):
+            if _says_nothing(message):
+                text = "A message of the assistant needs 'content', unless it has 'tool_calls' or 'function_call'."
+                yield text, f"{path}.content", _INVALID
             for place, call in enumerate(message.tool_calls or ()):
                 calls.add(call.id)
                 yield from _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
@@ -86,6 +89,11 @@ def history_conflicts(messages: Sequence[Message]) -> Iterator[Conflict]:
         elif isinstance(message, FunctionMessage) and message.name not in functions:
             text = "A function message must answer a 'function_call' of that name in an earlier assistant message."
             yield text, f"{path}.name", _INVALID
+
+
+def _says_nothing(message: AssistantMessage) -> bool:
+    said = (message.refusal, message.reasoning_content, message.reasoning, message.function_call)
+    return message.content in (None, []) and not message.tool_calls and said == (None,) * len(said)
 
 
 def _arguments(text: str, path: str) -> Iterator[Conflict]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.generation import Capability
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.errors import OpenAIError
-from gateway.openai.generation import without
+from gateway.openai.generation import consider_form, without
 from gateway.openai.parameters import Ignored, check_parameters, find, served
 from gateway.serving.model import ServedModel
 
@@ -22,7 +22,10 @@ def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[Co
     capabilities = dict(model.known_capabilities())
     if request.use_beam_search:
         capabilities["best_of"] = _capability("use_beam_search", capabilities)
-    ignored = check_parameters("completions", request.given(), capabilities, model.settings.policies)
+    consider_form(request, capabilities)
+    ignored = check_parameters(
+        "completions", request.given() | request.unknown_parts(), capabilities, model.settings.policies
+    )
     request = without(request, ignored.dropped)
     _check_echo(request, _capability("prompt_logprobs", capabilities))
     return request, ignored

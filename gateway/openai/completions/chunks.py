@@ -37,7 +37,7 @@ class ChunkWriter:
             continuous: whether every chunk says the usage so far.
         """
         head = orjson.dumps({"id": completion_id, "object": "text_completion", "created": created, "model": model})
-        self._head = b"data: " + head[:-1] + b',"system_fingerprint":null,"choices":['
+        self._head = b"data: " + head[:-1] + b',"choices":['
         self._include_usage = include_usage
         self.wants_usage = continuous
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.generation import EngineError, ErrorKind, TokenLogprob
-from gateway.generation.logprobs import make_entry
+from gateway.generation.logprobs import make_entry, named_by_id
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
@@ -33,8 +33,10 @@ class Row:
     offset: int | None = None
 
 
-def row_of(entry: TokenLogprob, offset: int | None = None) -> Row:
+def row_of(entry: TokenLogprob, offset: int | None = None, *, names_as_ids: bool = False) -> Row:
     """The row of a token; where two alternatives have the same text, the better one stays."""
+    if names_as_ids:
+        entry = named_by_id(entry)
     top: dict[str, float] = {}
     for token, _, logprob in entry.top:
         top.setdefault(token, logprob)
@@ -50,6 +52,7 @@ def prompt_rows(
     top: Sequence[Sequence[tuple[int, float]]],
     *,
     silent_bos: bool,
+    names_as_ids: bool = False,
 ) -> list[Row]:
     """The rows of a prompt's tokens, special tokens shown.
 
@@ -60,6 +63,7 @@ def prompt_rows(
         logprobs: of each id but the first.
         top: for each of these its alternatives as (id, log-prob), best first; empty where none were asked for.
         silent_bos: whether the first id is a BOS that is not in the text.
+        names_as_ids: whether tokens are named by their ids.
 
     Raises:
         EngineError: when the log-probs do not fit the prompt, or one is not a number.
@@ -72,12 +76,13 @@ def prompt_rows(
         offset = min(detokenizer.characters, len(text))
         if position == 0:
             entry = make_entry(tokenizer, detokenizer, index, 0.0, ())
-            rows.append(Row(entry.token, entry.bytes, None, None, offset))
+            rows.append(Row(row_of(entry, names_as_ids=names_as_ids).token, entry.bytes, None, None, offset))
             if silent_bos:
                 continue  # the text begins after it, for decoders that treat the start of a text in their own way
         else:
             others = top[position - 1] if top else ()
-            rows.append(row_of(make_entry(tokenizer, detokenizer, index, logprobs[position - 1], others), offset))
+            entry = make_entry(tokenizer, detokenizer, index, logprobs[position - 1], others)
+            rows.append(row_of(entry, offset, names_as_ids=names_as_ids))
         detokenizer.push(index)
     return rows
 

@@ -31,12 +31,14 @@ class CompletionChoice(_CompletionText):
     """One choice."""
 
     finish_reason: Literal["stop", "length"]
+    stop_reason: str | int | None
 
 
 class CompletionChunkChoice(_CompletionText):
-    """More of a choice; the last of its chunks has the finish reason."""
+    """More of a choice; the last of its chunks has the finish reason and the stop that ended it, if one did."""
 
     finish_reason: Literal["stop", "length"] | None
+    stop_reason: NotRequired[str | int | None]
 
 
 class _CompletionHead(TypedDict):
@@ -44,7 +46,6 @@ class _CompletionHead(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
-    system_fingerprint: None
 
 
 class Completion(_CompletionHead):
@@ -59,3 +60,4 @@ class CompletionChunk(_CompletionHead):
 
     choices: list[CompletionChunkChoice]
     usage: NotRequired[CompletionUsage | None]
+    obfuscation: NotRequired[str]

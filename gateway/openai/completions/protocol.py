@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 from pydantic import Field, ValidationError
 
 from gateway.config.model import SamplingDefaults
 from gateway.openai.body import parse_object
 from gateway.openai.completions.prompts import PromptField, sources
-from gateway.openai.generation import MOST_TOKENS, Conflict, GenerationFields, refuse_conflicts, shared_conflicts
+from gateway.openai.generation import (
+    MOST_TOKENS,
+    Conflict,
+    GenerationFields,
+    refuse_conflicts,
+    shared_conflicts,
+    without_nulls,
+)
 from gateway.openai.validation import error_of
 from gateway.serving.ask import Options, PromptSource
 
@@ -27,6 +33,7 @@ class CompletionRequest(GenerationFields):
     )
     logprobs: int | None = Field(default=None, ge=0, le=20, description="Alternatives per token.")
     echo: bool = Field(default=False, description="Whether the prompt stands before the answer.")
+    detokenize: bool = Field(default=True, description="Extension: false gives token_ids and an empty text.")
     add_special_tokens: bool = Field(default=True, description="Extension: whether BOS goes before a text.")
 
     @property
@@ -59,6 +66,7 @@ class CompletionRequest(GenerationFields):
             top_logprobs=self.logprobs or 0,
             ignore_eos=base.ignore_eos or self.shows_end,
             prompt_logprobs=prompt_logprobs,
+            token_ids=base.token_ids or not self.detokenize,
         )
 
     def names(self, guided_by: str | None) -> dict[str, str]:
@@ -78,20 +86,11 @@ def parse_completion_request(body: bytes) -> CompletionRequest:
         OpenAIError: 400, naming the parameter at fault.
     """
     try:
-        request = CompletionRequest.model_validate(_without_nulls(parse_object(body)))
+        request = CompletionRequest.model_validate(without_nulls(parse_object(body)))
     except ValidationError as error:
         raise error_of(error) from None
     refuse_conflicts(_conflicts(request))
     return request
-
-
-def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """Null means absent: in the request and in stream_options."""
-    data = {key: value for key, value in data.items() if value is not None}
-    options = data.get("stream_options")
-    if isinstance(options, dict):
-        data["stream_options"] = {key: value for key, value in options.items() if value is not None}
-    return data
 
 
 def _conflicts(request: CompletionRequest) -> Iterator[Conflict]:

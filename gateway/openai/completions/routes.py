@@ -20,7 +20,7 @@ from gateway.openai.completions.sequence import Choice, PreparedPrompt, Wanted
 from gateway.openai.completions.stream import stream_answer
 from gateway.openai.completions.whole import whole_answer
 from gateway.openai.guidance import structure
-from gateway.openai.ignored import ignored_header
+from gateway.openai.ignored import deviations_header, ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.reading import read_request
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
@@ -59,6 +59,7 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
         asked, ignored = check_completion(asked, model)
         note_checked(asked, ignored, model, metrics)
         headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
+        headers |= deviations_header([path for form in asked.forms() for path in form.deviations()])
         answer = await _prepare(asked, model, record)
         events = functools.partial(stream_answer, answer, record, timeouts) if asked.stream else None
         whole = functools.partial(whole_answer, answer, record)
@@ -79,18 +80,22 @@ async def _prepare(asked: CompletionRequest, model: ServedModel, record: Request
     form = structure(forms[0] if forms else None, model.backend.engine.features, validate=False)
     record.names = asked.names(forms[0].path if forms else None)
     options = dataclasses.replace(asked.options(parts.defaults), guide=form.guide)
+    truncation = asked.truncation(options)
     wanted = Wanted(
         echo=asked.echo,
         logprobs=asked.logprobs,
         generated=asked.max_tokens != 0,
         end_ids=frozenset(parts.end_ids) if asked.shows_end and not asked.ignore_eos else frozenset(),
-        token_ids=asked.return_token_ids,
+        text=asked.detokenize,
+        token_ids=asked.return_token_ids or not asked.detokenize,
+        prompt_ids=asked.return_token_ids,
+        names_as_ids=asked.return_tokens_as_token_ids,
         prompt_logprobs=asked.prompt_logprobs,
     )
     choices: list[Choice] = []
     for index, source in enumerate(asked.sources()):
         try:
-            prepared = PreparedPrompt(source, await model.build_prompt(source))
+            prepared = PreparedPrompt(source, await model.build_prompt(source, truncation))
         except RefusedError as error:
             raise _of_element(error, asked, index) from None
         generations = await model.generate(prepared.prompt, options, record.request_id, record.started)

@@ -31,8 +31,10 @@ class PreparedPrompt:
 
     @property
     def text(self) -> str:
-        """What ``echo`` shows: the client's own text, or what its ids decode to."""
-        return self.source.text if isinstance(self.source, TextPrompt) else self.prompt.text
+        """What ``echo`` shows: the client's own text, or what its ids decode to, or those of them that were kept."""
+        if isinstance(self.source, TextPrompt) and self.prompt.text.endswith(self.source.text):
+            return self.source.text
+        return self.prompt.text
 
     @property
     def silent_bos(self) -> bool:
@@ -49,7 +51,10 @@ class Wanted:
         logprobs: alternatives in its log-prob lists; None: it has no such lists.
         generated: whether what is generated is shown; not where ``max_tokens`` is 0.
         end_ids: ids that end an answer, where the engine was told to return them; they have a row but no text.
-        token_ids: whether it has the ids of the prompt and of the answer.
+        text: whether it has its text; else it is empty.
+        token_ids: whether it has the ids of the answer.
+        prompt_ids: whether it has the ids of the prompt.
+        names_as_ids: whether its log-prob lists name tokens by their ids.
         prompt_logprobs: alternatives with which it has the log-probs of the prompt by themselves; None: not at all.
     """
 
@@ -57,7 +62,10 @@ class Wanted:
     logprobs: int | None = None
     generated: bool = True
     end_ids: frozenset[int] = frozenset()
+    text: bool = True
     token_ids: bool = False
+    prompt_ids: bool = False
+    names_as_ids: bool = False
     prompt_logprobs: int | None = None
 
 
@@ -106,6 +114,11 @@ class Choice:
         return "stop" if self._ended else self.running.assembler.finish_reason
 
     @property
+    def stop_reason(self) -> str | int | None:
+        """The stop string or id that ended it, None where something else did; valid at its end."""
+        return self.running.assembler.stop_reason if self._wanted.generated else None
+
+    @property
     def mean_logprob(self) -> float:
         """Log-prob per token, by which ``best_of`` chooses; an answer without tokens is the last choice."""
         return self.logprob_sum / self.tokens if self.tokens else -math.inf
@@ -118,7 +131,8 @@ class Choice:
         """
         if not self._wanted.echo:
             return "", []
-        return self.prepared.text, self._prompt_rows() if self._wanted.logprobs is not None else []
+        text = self.prepared.text if self._wanted.text else ""
+        return text, self._prompt_rows() if self._wanted.logprobs is not None else []
 
     def take(self, pieces: Sequence[Piece]) -> tuple[str, list[Row]]:
         """Text and rows of the next pieces."""
@@ -134,11 +148,11 @@ class Choice:
                 if entry.index in self._wanted.end_ids:
                     self._ended, text = True, ""
                     entry = dataclasses.replace(entry, bytes=b"")  # noqa: PLW2901
-                rows.append(row_of(entry))
+                rows.append(row_of(entry, names_as_ids=self._wanted.names_as_ids))
             texts.append(text)
         if not self._wanted.generated:
             return "", []
-        return "".join(texts), rows if self._wanted.logprobs is not None else []
+        return "".join(texts) if self._wanted.text else "", rows if self._wanted.logprobs is not None else []
 
     def logprobs(self, rows: Sequence[Row]) -> dict[str, Any] | None:
         """The ``logprobs`` object of the next rows; None where none are shown."""
@@ -153,7 +167,7 @@ class Choice:
             extras["prompt_logprobs"] = prompt_logprobs_list(
                 [dataclasses.replace(entry, top=entry.top[:most]) for entry in entries]
             )
-        if self._wanted.token_ids:
+        if self._wanted.prompt_ids:
             extras["prompt_token_ids"] = list(self.prepared.prompt.ids)
         return extras
 
@@ -171,4 +185,5 @@ class Choice:
         chosen, top = (given.chosen, given.top) if given is not None else ((), ())
         top = [others[: self._wanted.logprobs] for others in top]  # prompt_logprobs may have asked for more
         text, silent = self.prepared.text, self.prepared.silent_bos
-        return prompt_rows(self._tokenizer, ids, text, chosen, top, silent_bos=silent)
+        as_ids = self._wanted.names_as_ids
+        return prompt_rows(self._tokenizer, ids, text, chosen, top, silent_bos=silent, names_as_ids=as_ids)

@@ -11,6 +11,8 @@ from gateway.openai.chat.chunks import error_event
 from gateway.openai.completions.answer import Answer, completion_id
 from gateway.openai.completions.chunks import ChunkWriter
 from gateway.openai.errors import from_engine
+from gateway.openai.obfuscation import obfuscated
+from gateway.openai.usage import at_beginning
 from gateway.serving.pieces import Forward
 from gateway.web.record import RequestRecord
 from gateway.web.sse import COMMENT
@@ -27,7 +29,8 @@ async def stream_answer(
         EngineError: when a generation fails before the first bytes. Afterwards its error is the last event.
     """
     writer = _writer(answer)
-    plain = len(answer.choices) == 1 and answer.choices[0].plain and not writer.wants_usage
+    padded = answer.request.obfuscated
+    plain = len(answer.choices) == 1 and answer.choices[0].plain and not (writer.wants_usage or padded)
     async with answer.running() as running:
         begun = ended = False
         try:
@@ -43,13 +46,14 @@ async def stream_answer(
                 events = b"".join([_events(answer, writer, usage, found, opened) for found in ready])
                 begun = begun or bool(events)
                 if events or not ready:
-                    yield events or COMMENT
+                    yield (obfuscated(events) if padded else events) or COMMENT
                 if forward is None and opened and record.write is not None and plain:
                     forward = writer.forward(record.write)
             ended = True
             answer.note(record, running, ended=True)
             record.ending = True
-            yield writer.end(answer.usage(running))
+            last = writer.end(answer.usage(running))
+            yield obfuscated(last) if padded else last
         except EngineError as error:
             if not begun:
                 raise
@@ -75,14 +79,16 @@ def _events(
         text, rows = choice.opening()
         extras = choice.prompt_extras()
         if text or rows or extras:
-            events = writer.choice(index, text, usage, logprobs=choice.logprobs(rows), extra=extras)
+            before = usage if usage is None or len(opened) > 1 else at_beginning(usage)
+            events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
     for piece in pieces:
         text, rows = choice.take([piece])
         extras = choice.new_extras()
         if text or rows or extras:
             events += writer.choice(index, text, usage, logprobs=choice.logprobs(rows) if rows else None, extra=extras)
     if complete:
-        events += writer.choice(index, "", usage, finish_reason=choice.finish_reason)
+        extra = {"stop_reason": choice.stop_reason}
+        events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=extra)
     return events
 
 

@@ -60,6 +60,7 @@ def _body(answer: Answer, texts: list[list[str]], rows: list[list[Row]], created
                 "text": opening + "".join(texts[index]),
                 "logprobs": choice.logprobs(first + rows[index]),
                 "finish_reason": choice.finish_reason,
+                "stop_reason": choice.stop_reason,
                 **choice.prompt_extras(),
                 **choice.new_extras(),
             }
@@ -70,7 +71,6 @@ def _body(answer: Answer, texts: list[list[str]], rows: list[list[Row]], created
             "object": "text_completion",
             "created": created,
             "model": answer.request.model,
-            "system_fingerprint": None,
             "choices": bodies,
             "usage": usage_object(usage),
         }

@@ -34,6 +34,7 @@ class Model(TypedDict):
     object: Literal["model"]
     created: int
     owned_by: Literal["gateway"]
+    max_model_len: int | None
     gateway: ModelService
 
 

@@ -38,7 +38,7 @@ def models_router(registry: Registry) -> APIRouter:
 
 
 def model_object(model: ServedModel, name: str) -> Model:
-    """OpenAI's model object with a further object ``gateway``; values that are not known yet are null.
+    """OpenAI's model object, vLLM's ``max_model_len``, and an object ``gateway``; what is not known yet is null.
 
     Args:
         model: what is described.
@@ -51,6 +51,7 @@ def model_object(model: ServedModel, name: str) -> Model:
         "object": "model",
         "created": model.created,
         "owned_by": "gateway",
+        "max_model_len": model.max_seq_len,
         "gateway": {
             "model": model.name,
             "aliases": list(model.settings.aliases),

@@ -23,6 +23,11 @@ class Policies(Protocol):
         ...
 
     @property
+    def hints(self) -> Policy:
+        """For those of them that an answer is as good without."""
+        ...
+
+    @property
     def unknown(self) -> Policy:
         """For fields that nobody defined as far as this gateway knows."""
         ...
@@ -72,7 +77,8 @@ def check_parameters(
             how = served(row, capabilities)
             if how.how == "impossible":
                 message = f"The parameter {name!r} is not supported with this value: {how.note}"
-                found.append((name, _apply(policies.impossible, message, name)))
+                policy = policies.hints if row.hint else policies.impossible
+                found.append((name, _apply(policy, message, name)))
                 dropped.add(name)
             else:
                 _check_limit(name, value, how)

@@ -98,6 +98,15 @@ _ADDITIONS = (
     ),
 )
 
+_CACHE = (
+    _engine(
+        "cache_salt",
+        "string of 1 to 1024 characters",
+        "keeps the prompt's KV blocks from requests with another salt, so that no timing tells who asked what",
+        note="As in vLLM. TensorRT-LLM's backend for Triton has no input for it.",
+    ),
+)
+
 _DRAFTS = (
     Parameter(
         "num_draft_tokens",
@@ -123,6 +132,7 @@ _ENDS = (
         "include_stop_str_in_output", "boolean", "leaves what ended the answer in its text", False,
         note="A model's own end tokens are never part of the text.",
     ),
+    _gateway("no_stop_trim", "boolean", "is SGLang's name of `include_stop_str_in_output`", False),
 )  # fmt: skip
 
 _OUTPUT = (
@@ -130,10 +140,29 @@ _OUTPUT = (
         "prompt_logprobs",
         "integer 0 to 20",
         "returns the log-prob of each prompt token, with so many alternatives",
-        note="In the answer beside `choices`, in completions in each choice; null for the first token, as vLLM has it."
-        " Not in a stream: 400.",
+        note="-1, the whole vocabulary, is 400. In the answer beside `choices`, in completions in each choice; null for"
+        " the first token, as vLLM has it. Not in a stream: 400.",
     ),
     _engine("return_token_ids", "boolean", "returns `prompt_token_ids`, and `token_ids` in each choice", False),
+    _gateway(
+        "return_tokens_as_token_ids",
+        "boolean",
+        "names tokens in log-probs by their ids, such as `token_id:7`",
+        False,
+        note="`bytes` are those of the text as ever.",
+    ),
+    Parameter(
+        "detokenize",
+        "engine",
+        "boolean",
+        "false gives `token_ids` in place of the text, which is empty",
+        COMPLETIONS,
+        source="extension",
+        neutral=(True,),
+        how=_UNDECLARED,
+        asks_engine=True,
+        openai="As in trtllm-serve. Stop strings end the answer as ever.",
+    ),
     _engine("skip_special_tokens", "boolean", "leaves special tokens out of the text", True),
     Parameter(
         "echo",
@@ -169,6 +198,20 @@ _OUTPUT = (
 )
 
 _PROMPT = (
+    _gateway(
+        "truncate_prompt_tokens",
+        "integer from 1, or -1",
+        "keeps so many of the prompt's tokens, -1 as many as fit beside `max_tokens`",
+        how="the rendered prompt is cut by tokens",
+        note="As in vLLM: the last ones, whatever of the conversation or its template is lost; a BOS that goes before a"
+        " text stays. More than fit is 400. A text that is far beyond the context is 400 as ever.",
+    ),
+    _gateway(
+        "truncation_side",
+        "string: left or right",
+        "is where `truncate_prompt_tokens` cuts",
+        "left",
+    ),
     _gateway("add_generation_prompt", "boolean", "opens the assistant's turn", True, endpoints=CHAT),
     _gateway(
         "continue_final_message",
@@ -220,5 +263,5 @@ _PROMPT = (
     ),
 )
 
-EXTENSIONS: tuple[Parameter, ...] = (*_SAMPLING, *_ADDITIONS, *_DRAFTS, *_ENDS, *_OUTPUT, *_PROMPT)
+EXTENSIONS: tuple[Parameter, ...] = (*_SAMPLING, *_ADDITIONS, *_CACHE, *_DRAFTS, *_ENDS, *_OUTPUT, *_PROMPT)
 """Extensions that are served wherever the engine can."""

@@ -35,6 +35,8 @@ class Parameter:
         empty_is_neutral: whether an empty array or object changes nothing.
         how: how it is served where the engine says nothing of its own.
         asks_engine: whether the engine's capability map decides.
+        hint: whether an answer without it is as true to the request: a wish for the model's manner, or for the way that
+            the request takes. Where it cannot be served, the policy for hints decides.
         openai: where this differs from OpenAI's own server, and why; or what that does where it is no parameter of it.
     """
 
@@ -48,6 +50,7 @@ class Parameter:
     empty_is_neutral: bool = False
     how: Capability = field(default_factory=lambda: Capability("native", "by the engine"))
     asks_engine: bool = False
+    hint: bool = False
     openai: str = ""
 
     def is_neutral(self, value: Any) -> bool:

@@ -40,6 +40,16 @@ _REQUEST = (
         neutral=(False,),
         how=Capability("emulated", "counted from token ids"),
     ),
+    Parameter(
+        "stream_options.include_obfuscation",
+        "engine",
+        "boolean",
+        "pads chunks by a field `obfuscation`, so that their lengths do not tell those of the tokens",
+        neutral=(False,),
+        how=Capability("emulated", "every chunk is filled up to a multiple of 64 bytes"),
+        openai="Off unless it is true; with OpenAI it is on unless it is false. It costs some 40 bytes a chunk, and the"
+        " fast way of a plain stream.",
+    ),
 )
 
 _SAMPLING = (
@@ -69,7 +79,7 @@ _SAMPLING = (
         openai="Without one it is random. Choice i of `n` has seed + i, as 64 bits: after the largest comes the"
         " smallest. The same seed gives the same answer only at equal load: batch sizes"
         " change the last bits of the engine's numbers. With `num_draft_tokens`, here or in the operator's settings, a"
-        " seed gives another answer than without, and another for each number. `system_fingerprint` is null.",
+        " seed gives another answer than without, and another for each number. `system_fingerprint` is absent.",
     ),
     Parameter(
         "presence_penalty",
@@ -215,7 +225,9 @@ _TEMPLATE = (
         CHAT,
         neutral=("none",),
         how=Capability("impossible", "the chat template of this model does not read it."),
-        openai="It reaches the model by its chat template alone; a template that does not read it makes it impossible.",
+        hint=True,
+        openai="It reaches the model by its chat template alone; a template that does not read it makes it"
+        " impossible, and it is a hint.",
     ),
 )
 
@@ -223,7 +235,14 @@ _ANNOTATIONS = tuple(
     Parameter(name, "annotation", form, does, endpoints, neutral=neutral, how=_NOTHING, openai=note)
     for name, form, does, endpoints, neutral, note in (
         ("user", "string", "names the end user", BOTH, (), "It is in the access log."),
-        ("safety_identifier", "string", "names the end user", CHAT, (), "It is in the access log."),
+        (
+            "safety_identifier",
+            "string of at most 64 characters",
+            "names the end user",
+            CHAT,
+            (),
+            "It is in the access log.",
+        ),
         (
             "metadata",
             "object of at most 16 strings",

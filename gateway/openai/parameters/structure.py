@@ -45,10 +45,9 @@ TOOLS: tuple[Parameter, ...] = (
     Parameter(
         "functions",
         "engine",
-        "array of at most 128 functions",
+        "array of 1 to 128 functions",
         "is the old form of `tools`",
         CHAT,
-        empty_is_neutral=True,
         how=_SHOWN,
         openai="Answers have the old form, too: `function_call`, one at most.",
     ),
@@ -62,34 +61,40 @@ TOOLS: tuple[Parameter, ...] = (
         asks_engine=True,
         how=_NO_GUIDES,
     ),
+)
+"""OpenAI's own."""
+
+FORMS: tuple[Parameter, ...] = (
     Parameter(
         "response_format",
         "engine",
-        "object with a type: text, json_object, json_schema or structural_tag",
+        "object with a type: text, json_object, json_schema, json, regex, ebnf or structural_tag",
         "gives the answer a form",
-        CHAT,
         neutral=({"type": "text"},),
         asks_engine=True,
         how=_NO_GUIDES,
         openai="A schema may leave OpenAI's strict subset: the header `x-strict-schema-deviations` says where. What"
-        " guides cannot enforce is 400 with its path. `structural_tag` is an extension. See [tools.md](tools.md).",
+        " guides cannot enforce is 400 with its path. OpenAI has the first three types, in chat. The others are"
+        " extensions, and so is `schema` beside `json_object`. See [tools.md](tools.md).",
+    ),
+    *(
+        Parameter(name, "engine", form, does, BOTH, "extension", asks_engine=True, how=_NO_GUIDES, openai=note)
+        for name, form, does, note in (
+            (
+                "structured_outputs",
+                "object with one of json, regex, choice, grammar, json_object, structural_tag",
+                "gives the answer a form",
+                "As in vLLM. A grammar is GBNF, as xgrammar reads it.",
+            ),
+            ("guided_json", "mapping or string", "is `structured_outputs.json`", "An older name of vLLM's."),
+            ("guided_regex", "string", "is `structured_outputs.regex`", "An older name of vLLM's."),
+            ("guided_choice", "array of strings", "is `structured_outputs.choice`", "An older name of vLLM's."),
+            ("guided_grammar", "string", "is `structured_outputs.grammar`", "An older name of vLLM's."),
+            ("json_schema", "mapping or string", "is `structured_outputs.json`", "SGLang's and llama.cpp's name."),
+            ("regex", "string", "is `structured_outputs.regex`", "SGLang's name."),
+            ("ebnf", "string", "is `structured_outputs.grammar`", "SGLang's name."),
+            ("grammar", "string", "is `structured_outputs.grammar`", "llama.cpp's name."),
+        )
     ),
 )
-"""OpenAI's own."""
-
-FORMS: tuple[Parameter, ...] = tuple(
-    Parameter(name, "engine", form, does, BOTH, "extension", asks_engine=True, how=_NO_GUIDES, openai=note)
-    for name, form, does, note in (
-        (
-            "structured_outputs",
-            "object with one of json, regex, choice, grammar, json_object, structural_tag",
-            "gives the answer a form",
-            "As in vLLM. A grammar is GBNF, as xgrammar reads it.",
-        ),
-        ("guided_json", "mapping or string", "is `structured_outputs.json`", "An older name of vLLM's."),
-        ("guided_regex", "string", "is `structured_outputs.regex`", "An older name of vLLM's."),
-        ("guided_choice", "array of strings", "is `structured_outputs.choice`", "An older name of vLLM's."),
-        ("guided_grammar", "string", "is `structured_outputs.grammar`", "An older name of vLLM's."),
-    )
-)
-"""Extensions."""
+"""Forms of the answer."""

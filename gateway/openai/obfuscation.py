@@ -1,0 +1,35 @@
+"""Chunks of one length whatever their text: OpenAI's ``stream_options.include_obfuscation``.
+
+An observer of encrypted traffic sees the length of each event and with it that of its token. The field ``obfuscation``
+fills every chunk up to a multiple of ``STEP`` bytes. Its characters are random, so that nothing compresses them away.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from gateway.web.sse import one_line
+
+STEP = 64
+"""Bytes; more than most tokens have, so that their chunks are all of one length."""
+
+_END = b"}\n\n"
+_FIELD = b',"obfuscation":"'
+_LEAST = len(_FIELD) + 1  # with its closing quote
+
+
+def obfuscated(events: bytes) -> bytes:
+    """Events of a stream with every chunk padded; comments and ``[DONE]`` as they are.
+
+    Args:
+        events: complete events, ready to send.
+    """
+    return b"".join(_padded(event + b"\n\n") for event in one_line(events).split(b"\n\n")[:-1])
+
+
+def _padded(event: bytes) -> bytes:
+    if not event.startswith(b"data: {"):
+        return event
+    wanted = -(len(event) + _LEAST) % STEP
+    padding = secrets.token_urlsafe(STEP)[:wanted].encode()
+    return event[: -len(_END)] + _FIELD + padding + b'"' + _END

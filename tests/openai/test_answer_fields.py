@@ -1,0 +1,201 @@
+"""Fields of answers that vLLM and OpenAI have: what ended them, usage so far, padding, tokens by their ids."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.generation import EngineChunk
+from tests.app.harness import Gateway, gateway, says
+from tests.app.scripted import MAX_SEQ_LEN, MODEL, ByteIds
+from tests.openai.completions_harness import FEATURES, complete, joined, scores
+
+
+def _datas(content: bytes) -> list[bytes]:
+    """The data of each event but ``[DONE]``."""
+    *datas, done = [line for line in content.split(b"\n\n") if line.startswith(b"data: ")]
+    assert done == b"data: [DONE]"
+    return datas
+
+
+def _chunks(content: bytes) -> list[dict[str, Any]]:
+    return [json.loads(data[6:]) for data in _datas(content)]
+
+
+async def _both(running: Gateway, **body: Any) -> list[dict[str, Any]]:
+    """The choice of a chat and of a completion, each whole, then the last chunk of each streamed."""
+    found = []
+    for stream in (False, True):
+        for answer in (await running.chat(stream=stream, **body), await complete(running, stream=stream, **body)):
+            assert answer.status_code == 200, answer.text
+            found.append((_chunks(answer.content)[-1] if stream else answer.json())["choices"][0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [({"stop": ["zz", "lo"]}, "lo"), ({"stop": ["zz"]}, None), ({"max_tokens": 2}, None), ({"stop_ids": "l"}, "l")],
+)
+async def test_the_stop_that_ended_an_answer_is_named(folder: Path, body: dict[str, Any], reason: str | None) -> None:
+    ids = ByteIds(folder)
+    if "stop_ids" in body:
+        (wanted,) = ids.of(body["stop_ids"])
+        body, expected = {"stop_token_ids": [wanted]}, wanted
+    else:
+        expected = reason  # type: ignore[assignment]
+    async with gateway(folder, features=FEATURES) as running:
+        for choice in await _both(running, **body):
+            assert choice["stop_reason"] == expected
+            assert choice["finish_reason"] == ("length" if "max_tokens" in body else "stop")
+        answer = await running.chat(stream=True, **body)
+        assert [b"stop_reason" in data for data in _datas(answer.content)][:-1].count(True) == 0
+
+
+async def test_each_choice_names_its_own_stop(folder: Path) -> None:
+    def script(request: Any) -> list[EngineChunk]:
+        text = "a.b" if request.sampling.seed == 1 else "c!d"
+        return [*(EngineChunk(ids=[index]) for index in ByteIds(folder).of(text)), EngineChunk(final=True)]
+
+    async with gateway(folder, script) as running:
+        choices = (await running.chat(n=2, seed=1, stop=[".", "!"])).json()["choices"]
+        assert [choice["stop_reason"] for choice in choices] == [".", "!"]
+
+
+async def test_usage_so_far_counts_from_nothing(folder: Path) -> None:
+    ids = ByteIds(folder).of("Hello")
+    script = [EngineChunk(ids=ids[:3]), EngineChunk(ids=ids[3:]), EngineChunk(final=True, cached_tokens=2)]
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    async with gateway(folder, lambda _: script) as running:
+        chunks = _chunks((await running.chat(stream=True, stream_options=options)).content)
+        assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+        counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+        assert (counts[0], counts[-1]) == (0, 5)
+        assert counts == sorted(counts)
+        assert "prompt_tokens_details" not in chunks[0]["usage"]
+        assert chunks[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 2, "audio_tokens": 0}
+        answer = await complete(running, echo=True, stream=True, stream_options=options)
+        chunks = _chunks(answer.content)
+        assert (chunks[0]["choices"][0]["text"], chunks[0]["usage"]["completion_tokens"]) == ("Hi", 0)
+
+
+async def test_what_nobody_knows_is_absent(folder: Path) -> None:
+    async with gateway(folder) as running:
+        for answer in (await running.chat(), await complete(running)):
+            body = answer.json()
+            assert "system_fingerprint" not in body
+            assert "prompt_tokens_details" not in body["usage"]
+        options = {"include_usage": True}
+        for answer in (
+            await running.chat(stream=True, stream_options=options),
+            await complete(running, stream=True, stream_options=options),
+        ):
+            assert b"system_fingerprint" not in answer.content
+            assert b'_details":null' not in answer.content
+
+
+@pytest.mark.parametrize("served", [False, True])
+async def test_padded_chunks_do_not_tell_the_lengths_of_tokens(folder: Path, served: bool) -> None:
+    texts = ["a", "some", " longer words", "é\u2028", '"']
+    ids = ByteIds(folder)
+    script = [*(EngineChunk(ids=ids.of(text)) for text in texts), EngineChunk(final=True)]
+    options = {"include_usage": True, "include_obfuscation": True}
+    async with gateway(folder, lambda _: script, served=served) as running:
+        for answer in (
+            await running.chat(stream=True, stream_options=options),
+            await complete(running, stream=True, stream_options=options),
+        ):
+            chunks = _chunks(answer.content)
+            assert all(isinstance(chunk["obfuscation"], str) for chunk in chunks)
+            with_text = [len(data) for data in _datas(answer.content) if b'"finish_reason":null' in data]
+            assert len(with_text) >= len(texts)
+            assert max(with_text) - min(with_text) in {0, 64}
+            assert {(length + 2) % 64 for length in with_text} == {0}
+        assert len({chunk["obfuscation"] for chunk in chunks}) == len(chunks)
+        assert joined(chunks)["text"] == "".join(texts)
+        for off in ({}, {"include_obfuscation": False}):
+            answer = await running.chat(stream=True, stream_options=off)
+            assert b"obfuscation" not in answer.content
+
+
+async def test_log_probs_name_tokens_by_their_ids_where_that_is_wanted(folder: Path) -> None:
+    async with gateway(folder, scores(folder, "né"), features=FEATURES) as running:
+        first = ByteIds(folder).of("n")[0]
+        asked = {"logprobs": True, "top_logprobs": 2, "max_tokens": 3, "seed": 1}
+        plain = (await running.chat(**asked)).json()["choices"][0]["logprobs"]["content"]
+        named = (await running.chat(**asked, return_tokens_as_token_ids=True)).json()["choices"][0]["logprobs"][
+            "content"
+        ]
+        assert (plain[0]["token"], named[0]["token"]) == ("n", f"token_id:{first}")
+        assert [other["token"] for other in named[0]["top_logprobs"]] == ["token_id:0", "token_id:1"]
+        assert [entry["bytes"] for entry in named] == [entry["bytes"] for entry in plain]
+        answer = await running.chat(**asked, return_tokens_as_token_ids=True, stream=True)
+        streamed = [
+            entry
+            for chunk in _chunks(answer.content)
+            for entry in (chunk["choices"][0]["logprobs"] or {"content": []})["content"]
+        ]
+        assert streamed == named
+        body = {"logprobs": 1, "max_tokens": 3, "echo": True, "return_tokens_as_token_ids": True}
+        lists = (await complete(running, "n", **body)).json()["choices"][0]["logprobs"]
+        assert lists["tokens"][:2] == [f"token_id:{first}"] * 2
+        assert set(lists["top_logprobs"][1]) == {"token_id:0", f"token_id:{first}"}
+        assert lists["text_offset"][:3] == [0, 1, 2]
+
+
+async def test_an_answer_without_detokenizing_is_its_ids(folder: Path) -> None:
+    async with gateway(folder) as running:
+        body = (await complete(running, detokenize=False, echo=True)).json()["choices"][0]
+        assert (body["text"], body["token_ids"]) == ("", ByteIds(folder).of("Hello"))
+        assert "prompt_token_ids" not in body
+        chunks = _chunks((await complete(running, detokenize=False, stream=True)).content)
+        assert {choice["text"] for chunk in chunks for choice in chunk["choices"]} == {""}
+        streamed = [index for chunk in chunks for index in chunk["choices"][0].get("token_ids", ())]
+        assert streamed == body["token_ids"]
+        error = (await running.chat(detokenize=False)).json()["error"]
+        assert (error["param"], error["code"]) == ("detokenize", "unsupported_parameter")
+
+
+async def test_prompts_are_cut_by_tokens(folder: Path) -> None:
+    ids = ByteIds(folder).of("0123456789")
+
+    async def kept(**body: Any) -> tuple[int, ...]:
+        answer = await complete(running, "0123456789", max_tokens=1, **body)
+        assert answer.status_code == 200, answer.text
+        return running.engine.requests[-1].prompt.ids
+
+    async with gateway(folder) as running:
+        assert await kept(truncate_prompt_tokens=4) == tuple(ids[-4:])
+        assert await kept(truncate_prompt_tokens=4, truncation_side="right") == tuple(ids[:4])
+        assert await kept(truncate_prompt_tokens=40) == tuple(ids)
+        echoed = (await complete(running, "0123456789", truncate_prompt_tokens=4, echo=True)).json()["choices"][0]
+        assert echoed["text"] == "6789Hello"
+        whole = (await running.chat(return_token_ids=True, max_tokens=1)).json()["prompt_token_ids"]
+        cut = (await running.chat(return_token_ids=True, max_tokens=1, truncate_prompt_tokens=5)).json()
+        assert cut["prompt_token_ids"] == whole[-5:]
+        assert cut["usage"]["prompt_tokens"] == 5
+
+
+async def test_a_prompt_is_cut_to_what_fits_beside_the_answer(folder: Path) -> None:
+    async with gateway(folder, says(folder, "x")) as running:
+        for fields, length in (({"max_tokens": 16}, MAX_SEQ_LEN - 16), ({}, MAX_SEQ_LEN - 1)):
+            answer = await complete(running, "n" * 400, truncate_prompt_tokens=-1, **fields)
+            assert answer.status_code == 200, answer.text
+            assert len(running.engine.requests[-1].prompt.ids) == length
+        for fields, param in (
+            ({"max_tokens": 16, "truncate_prompt_tokens": MAX_SEQ_LEN - 15}, "truncate_prompt_tokens"),
+            ({"max_tokens": MAX_SEQ_LEN, "truncate_prompt_tokens": -1}, "max_tokens"),
+        ):
+            error = (await complete(running, "n", **fields)).json()["error"]
+            assert error["param"] == param
+        asked = {"max_completion_tokens": MAX_SEQ_LEN, "truncate_prompt_tokens": -1}
+        assert (await running.chat(**asked)).json()["error"]["param"] == "max_completion_tokens"
+
+
+async def test_models_say_how_long_a_request_may_be(folder: Path) -> None:
+    async with gateway(folder) as running:
+        (listed,) = (await running.client.get("/v1/models")).json()["data"]
+        assert listed["max_model_len"] == MAX_SEQ_LEN
+        assert (await running.client.get(f"/v1/models/{MODEL}")).json()["max_model_len"] == MAX_SEQ_LEN
