@@ -72,12 +72,14 @@ EXTENSION_INPUTS = (
     TensorSpec("num_top_log_probs", "INT32", extension=True),
     TensorSpec("num_prompt_log_probs", "INT32", extension=True),
     TensorSpec("min_p", "FP32", extension=True),
+    TensorSpec("cache_salt", "STRING", extension=True),
 )
 EXTENSION_OUTPUTS = (
     TensorSpec("finish_reason", "STRING", extension=True),
     TensorSpec("top_log_probs_ids", "INT32", (ANY, ANY), extension=True),
     TensorSpec("top_log_probs", "FP32", (ANY, ANY), extension=True),
     TensorSpec("prompt_log_probs", "FP32", (ANY,), extension=True),
+    TensorSpec("prompt_log_probs_ranks", "INT32", (ANY,), extension=True),
     TensorSpec("prompt_top_log_probs_ids", "INT32", (ANY, ANY), extension=True),
     TensorSpec("prompt_top_log_probs", "FP32", (ANY, ANY), extension=True),
     TensorSpec("num_cached_tokens", "INT32", extension=True),

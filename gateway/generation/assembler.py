@@ -63,6 +63,7 @@ class SequenceAssembler:
         "_most",
         "_plain",
         "_predicted",
+        "_prompt_ranks",
         "_prompt_tokens",
         "_push",
         "_queue",
@@ -136,6 +137,7 @@ class SequenceAssembler:
         self.token_ids: list[int] = []
         self.prompt_logprobs: Sequence[float] | None = None
         self.prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] = ()
+        self._prompt_ranks: Sequence[int] = ()
         self.stopped = False
         self.surplus_tokens = 0
 
@@ -221,6 +223,7 @@ class SequenceAssembler:
             self._request.prompt.ids,
             self.prompt_logprobs,
             self.prompt_top_logprobs,
+            self._prompt_ranks,
             skip_special_tokens=skip_special_tokens,
         )
 
@@ -247,6 +250,7 @@ class SequenceAssembler:
         if chunk.prompt_logprobs is not None and self.prompt_logprobs is None:
             self.prompt_logprobs = chunk.prompt_logprobs
             self.prompt_top_logprobs = chunk.prompt_top_logprobs or ()
+            self._prompt_ranks = chunk.prompt_ranks or ()
 
     def _feed_plain(self, ids: Sequence[int]) -> Piece | None:
         """Neither stop strings nor log-probs: the common case, kept short."""

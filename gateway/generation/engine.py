@@ -30,6 +30,7 @@ class EngineChunk:
         cached_tokens: prompt tokens found in the KV cache, where the engine says so; on the last chunk.
         prompt_logprobs: log-prob of each prompt token but the first, once, on the first chunk that has it; length
             ``len(prompt.ids) - 1``.
+        prompt_ranks: with them the places of these tokens in the vocabulary, from 1, where the engine says so.
         prompt_top_logprobs: for each of these its alternatives as (token id, log-prob), best first.
     """
 
@@ -45,6 +46,7 @@ class EngineChunk:
     cached_tokens: int | None = None
     prompt_logprobs: Sequence[float] | None = None
     prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
+    prompt_ranks: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class PromptLogprob:
         bytes: the bytes that it adds to the text; empty for a skipped special token.
         logprob: natural logarithm; None for the first token, which nothing predicts.
         top: alternatives as (id, token, bytes, logprob), best first.
+        rank: its place among all tokens of the vocabulary, from 1; None where nobody says, as for the first token.
     """
 
     index: int
@@ -29,6 +30,7 @@ class PromptLogprob:
     bytes: _Bytes
     logprob: float | None
     top: tuple[tuple[int, str, _Bytes, float], ...] = ()
+    rank: int | None = None
 
 
 def prompt_entries(
@@ -36,6 +38,7 @@ def prompt_entries(
     ids: Sequence[int],
     logprobs: Sequence[float],
     top: Sequence[Sequence[tuple[int, float]]] = (),
+    ranks: Sequence[int] = (),
     *,
     skip_special_tokens: bool = False,
 ) -> list[PromptLogprob]:
@@ -46,6 +49,7 @@ def prompt_entries(
         ids: the prompt.
         logprobs: of each token but the first.
         top: alternatives of each token but the first, or nothing.
+        ranks: of each token but the first, or nothing.
         skip_special_tokens: whether special tokens have no bytes.
 
     Raises:
@@ -67,6 +71,8 @@ def prompt_entries(
             data = detokenizer.contribution(other)
             shown = token_form(data) if data or not tokenizer.is_special(other) else tokenizer.token_text(other)
             others.append((other, shown, data, finite(value)))
-        entries.append(PromptLogprob(index, name, own, finite(logprobs[place - 1]) if place else None, tuple(others)))
+        own_value = finite(logprobs[place - 1]) if place else None
+        rank = ranks[place - 1] if place and ranks else None
+        entries.append(PromptLogprob(index, name, own, own_value, tuple(others), rank))
         detokenizer.push(index)
     return entries

@@ -107,6 +107,7 @@ class GenerationRequest:
             steps, and a greedy answer is the same, a sampled one as probable.
         draft_limit: tokens of the draft that are sent; None is all of them.
         num_draft_tokens: tokens that the engine's draft model guesses at a time, 0 is none.
+        cache_salt: KV blocks are shared only with requests of the same salt; empty is none.
         use_draft_logits: whether its guesses are accepted by the probabilities that both models give them.
     """
 
@@ -136,4 +137,5 @@ class GenerationRequest:
     draft: tuple[int, ...] = ()
     draft_limit: int | None = None
     num_draft_tokens: int = 0
+    cache_salt: str = ""
     use_draft_logits: bool = False

@@ -165,6 +165,7 @@ class GenerationFields(BaseModel):
             token_ids=self.return_token_ids,
             prompt_table=self.prompt_table,
             num_draft_tokens=self.num_draft_tokens,
+            cache_salt=self.cache_salt or "",
         )
 
     def truncation(self, options: Options) -> Truncation | None:

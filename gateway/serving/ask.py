@@ -108,6 +108,7 @@ class Options:
         visible: special tokens that leave their text, whatever ``skip_special_tokens`` says.
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
         prediction: how the answer is thought to begin; None is no prediction.
+        cache_salt: KV blocks are shared only with requests of the same salt; empty is none.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -134,3 +135,4 @@ class Options:
     visible: frozenset[int] = frozenset()
     num_draft_tokens: int | None = None
     prediction: str | None = None
+    cache_salt: str = ""

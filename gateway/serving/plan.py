@@ -93,6 +93,7 @@ def _first(
         draft=predicted,
         draft_limit=sent_length(len(predicted), max_tokens, features),
         num_draft_tokens=draft_length(options, settings),
+        cache_salt=options.cache_salt,
         use_draft_logits=settings.speculative.use_draft_logits,
     )
 

@@ -253,7 +253,12 @@ class _Table:
             table = self._by("prompt_embedding_table", "its rows go before the prompt as virtual tokens")
         else:
             table = _impossible("Virtual tokens cannot travel as text; set `path: tokens` for this model.")
-        return {"lora": self._by("lora_task_id"), "prompt_table": table}
+        salt = self._by("cache_salt")
+        if salt.how == "impossible":
+            salt = _impossible(
+                "TensorRT-LLM's models in Triton have no input for it; switch off enable_kv_cache_reuse."
+            )
+        return {"lora": self._by("lora_task_id"), "prompt_table": table, "cache_salt": salt}
 
     def drafts(self) -> dict[str, Capability]:
         return {"prediction": self._prediction(), **self._draft_model()}

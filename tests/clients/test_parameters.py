@@ -391,6 +391,8 @@ def test_log_probs_of_the_prompt(asker: Asker) -> None:
     for index, row in zip(body["prompt_token_ids"][1:], others, strict=True):
         assert row[str(index)]["logprob"] <= 0
         assert 2 <= len(row) <= 3
+        assert sorted(token["rank"] for token in row.values())[:2] == [1, 2]
+        assert row[str(index)]["rank"] >= (3 if len(row) == 3 else 1)
     assert "prompt_logprobs" not in asker.chat(max_tokens=1)
 
 
@@ -603,8 +605,15 @@ def test_padded_chunks_are_of_one_length(asker: Asker) -> None:
 
 @covers("cache_salt")
 def test_a_salt_for_the_cache(asker: Asker) -> None:
-    error = asker.refused(model=TEXT, cache_salt="secret")
-    assert (error["param"], error["code"]) == ("cache_salt", "unsupported_parameter")
+    def cached(**salt: str) -> int:
+        question = "A question that nobody else asks, of a length that fills some blocks of the cache."
+        return int(asker.chat(question, **salt)["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    asker.chat("A question", cache_salt="warm")
+    first, again, other = (cached(cache_salt=salt) for salt in ("one", "one", "two"))
+    assert (first, other) == (0, 0)
+    assert again > 0
+    assert asker.refused(cache_salt="")["param"] == "cache_salt"
 
 
 @covers("return_tokens_as_token_ids", "truncate_prompt_tokens", "truncation_side", "no_stop_trim")

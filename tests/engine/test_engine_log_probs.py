@@ -111,6 +111,7 @@ def test_prompt_log_probs_are_the_models_own_whatever_the_sampling_and_the_compa
     np.testing.assert_allclose(scores.log_probs, expected, atol=1e-4)
     for place, alternatives in enumerate(scores.top_log_probs):
         assert [token for token, _ in alternatives] == np.argsort(-own[place], kind="stable")[:2].tolist()
+    assert scores.ranks == [1 + int((own[place] > own[place, token]).sum()) for place, token in enumerate(prompt[1:])]
     (alone,) = generate(Request("", prompt, 1, prompt_log_probs=0))
     np.testing.assert_allclose(_scores([alone]).log_probs, scores.log_probs, atol=BATCH_EFFECTS)
 

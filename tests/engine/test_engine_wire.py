@@ -72,8 +72,10 @@ def test_every_tensor_is_read() -> None:
             num_prompt_log_probs=0,
             min_p=np.float32(0.25),
             return_perf_metrics=True,
+            cache_salt="secret",
         )
     )
+    assert request.cache_salt == "secret"
     assert request.prompt == [5, 6]
     assert request.stop_words == request.sampling.bad_words == ((10, 11), (20,))
     assert request.sampling.bias is not None
@@ -275,11 +277,12 @@ def test_shapes_of_logits_have_their_axes_swapped_while_streaming() -> None:
 
 
 def test_what_the_prompt_and_the_cache_have_to_tell() -> None:
-    scores = PromptScores([-1.0, -2.0], [[(6, -1.0), (9, -3.0)], [(3, -0.5), (7, -2.0)]])
+    scores = PromptScores([-1.0, -2.0], [[(6, -1.0), (9, -3.0)], [(3, -0.5), (7, -2.0)]], ranks=[1, 2])
     perf = Perf(1, first_scheduled_ns=2, first_token_ns=3, blocks=(5, 2), cached_tokens=64)
     response = Response(Request("r", [5, 6, 7], 9, prompt_log_probs=2), ids=[8], final=True, prompt=scores, perf=perf)
     tensors = wire.to_tensors(response, wire.Wanted())
     assert tensors["prompt_log_probs"].tolist() == [[-1.0, -2.0]]
+    assert tensors["prompt_log_probs_ranks"].tolist() == [[1, 2]]
     assert tensors["prompt_top_log_probs_ids"].tolist() == [[[6, 9], [3, 7]]]
     assert tensors["prompt_top_log_probs"].tolist() == [[[-1.0, -3.0], [-0.5, -2.0]]]
     told = {name: array.tolist() for name, array in tensors.items() if name.startswith("kv_") or "time" in name}

@@ -52,6 +52,24 @@ def test_a_second_turn_reuses_the_first(triton: TritonServer, kserve: Kserve, ti
     assert [answer.ids for answer in others] == [answer.ids for answer in kserve.stream("ensemble", **told)][:-1]
 
 
+@pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble"])
+def test_a_salt_keeps_blocks_from_requests_with_another(kserve: Kserve, tiny_model_dir: Path, model: str) -> None:
+    text = f"{uuid.uuid4().hex} " * 4
+    ids = list(Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json")).encode(text, add_special_tokens=False).ids)
+
+    def cached(**salt: str) -> int:
+        told = {"return_perf_metrics": True, **salt}
+        if model == "tensorrt_llm":
+            return value(ask(kserve, ids, 1, **told)[-1], "num_cached_tokens")
+        return value(
+            kserve.stream(model, text_input=text, max_tokens=1, end_id=-1, stream=True, **told)[-1], "num_cached_tokens"
+        )
+
+    assert cached(cache_salt="one") == 0
+    assert (cached(), cached(cache_salt="two")) == (0, 0)
+    assert min(cached(), cached(cache_salt="one"), cached(cache_salt="two")) > 0
+
+
 def test_a_prompts_log_probs_are_those_it_was_generated_with(kserve: Kserve) -> None:
     prompt = [40, 41, 42]
     sampled = {"temperature": np.array([[0.9]], np.float32), "runtime_top_p": np.array([[1.0]], np.float32), "seed": 5}
@@ -69,12 +87,18 @@ def test_a_prompts_log_probs_are_those_it_was_generated_with(kserve: Kserve) -> 
     assert top.shape == ids.shape == (1, len(prompt) + 30 - 1, 2)
     assert ids[0, len(prompt) - 1 :, 0].tolist() == answer.ids
     np.testing.assert_allclose(top[0, len(prompt) - 1 :, 0], got[0, len(prompt) - 1 :], atol=1e-6)
+    ranks = first.tensors["prompt_log_probs_ranks"]
+    assert ranks.shape == got.shape
+    assert set(ranks[0, len(prompt) - 1 :].tolist()) == {1}
 
 
 @pytest.mark.parametrize("model", ["ensemble", "tensorrt_llm_bls"])
 def test_the_text_models_pass_them_through(kserve: Kserve, model: str) -> None:
     answer, *_ = kserve.stream(model, text_input="hello there", max_tokens=3, num_prompt_log_probs=1, stream=True)
-    assert answer.tensors["prompt_log_probs"].shape == answer.tensors["prompt_top_log_probs_ids"].shape[:2]
+    shape = answer.tensors["prompt_log_probs"].shape
+    assert (
+        shape == answer.tensors["prompt_top_log_probs_ids"].shape[:2] == answer.tensors["prompt_log_probs_ranks"].shape
+    )
     wrong = kserve.stream(model, text_input="x", max_tokens=3, min_p=np.array([[2.0]], np.float32))
     assert "min_p must be from 0 to 1" in wrong[-1].error
 

@@ -16,7 +16,7 @@ from llmapi.engine import generate_arguments
 from llmapi.extensions import Extensions
 from llmapi.options import Options, choose_sampler, llm_arguments
 from llmapi.sampling import sampling_arguments
-from reference.request import Beams, Request, Retention, Sampling
+from reference.request import Beams, RefusedError, Request, Retention, Sampling
 
 from gateway.config.deployment import DeploymentSettings
 from gateway.repository.contradictions import contradictions
@@ -65,6 +65,19 @@ def test_generate_arguments_fit(version: str, request_: Request) -> None:
     more = Extensions(retention=lambda _: object()).generate_arguments(replace_retention(request_))
     assert list(more) == ["kv_cache_retention_config"]
     recorded.check_call("LLM.generate_async", generate_arguments(request_, object()) | more, version)
+
+
+@every_version
+def test_a_salt_goes_where_the_version_takes_it(version: str) -> None:
+    request = Request("a", [1], 5, cache_salt="secret")
+    with pytest.raises(RefusedError, match="cache_salt"):
+        Extensions().generate_arguments(request)
+    more = Extensions(cache_salt=True).generate_arguments(request)
+    assert more == {"cache_salt": "secret"}
+    if "cache_salt" in recorded.parameters("LLM.generate_async", version):
+        recorded.check_call("LLM.generate_async", generate_arguments(request, object()) | more, version)
+    else:
+        assert version.startswith("1.0")
 
 
 def replace_retention(request: Request) -> Request:

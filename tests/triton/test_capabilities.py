@@ -48,7 +48,7 @@ NATIVE = {
     "presence_penalty", "frequency_penalty", "repetition_penalty", "bad_words", "logprobs", "top_logprobs",
     "prompt_logprobs", "stream", "cached_tokens", "response_format", "structured_outputs", "guided_json",
     "guided_regex", "guided_choice", "guided_grammar", "json_schema", "regex", "ebnf", "grammar", "tool_choice",
-    "function_call", "lora",
+    "function_call", "lora", "cache_salt",
 }  # fmt: skip
 EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids", "detokenize", "skip_special_tokens"}
 NEVER = {"priority", "suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}

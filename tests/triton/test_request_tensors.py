@@ -194,11 +194,22 @@ def test_beams_where_the_engine_has_them_do_not_stream() -> None:
 def test_prompt_log_probs_are_asked_for_when_wanted(wanted: int) -> None:
     wire = direct().encode(ask(prompt_logprobs=wanted))
     assert inputs_of(wire)["num_prompt_log_probs"] == ("INT32", [1, 1], int32(wanted))
+    assert "prompt_log_probs_ranks" in {output.name for output in wire.outputs}
+    older = direct(tensorrt_llm=without("tensorrt_llm", "prompt_log_probs_ranks")).encode(ask(prompt_logprobs=wanted))
+    assert "prompt_log_probs_ranks" not in {output.name for output in older.outputs}
     alternatives = {"prompt_top_log_probs_ids", "prompt_top_log_probs"}
     names = {output.name for output in wire.outputs}
     assert "prompt_log_probs" in names
     assert (alternatives < names) is bool(wanted)
     assert "num_prompt_log_probs" not in encode(ask())
+
+
+def test_a_salt_is_sent_where_it_is_taken() -> None:
+    for engine in (direct(), through_ensemble()):
+        assert inputs_of(engine.encode(ask(cache_salt="secret")))["cache_salt"][0] == "BYTES"
+        assert "cache_salt" not in inputs_of(engine.encode(ask()))
+    with pytest.raises(EngineError, match="cache_salt"):
+        direct(tensorrt_llm=without("tensorrt_llm", "cache_salt")).encode(ask(cache_salt="secret"))
 
 
 def test_cached_tokens_come_from_the_best_output_that_there_is() -> None:

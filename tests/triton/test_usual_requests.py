@@ -40,6 +40,7 @@ VALUES: dict[str, list[Any]] = {
     "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
     "lora": [None],
     "prompt_table": [None],
+    "cache_salt": ["", "x", "y"],
     "draft": [(), (1,), (2, 3)],
     "draft_limit": [None, 1],
     "num_draft_tokens": [0, 1],

@@ -83,14 +83,14 @@ def _choice(index: int, choice: Choice) -> dict[str, Any]:
 def prompt_logprobs_list(entries: Sequence[PromptLogprob]) -> list[dict[str, Any] | None]:
     """``prompt_logprobs`` as vLLM writes it: for each token an object by token id, null for the first.
 
-    ``rank`` is null for a token that is not among the alternatives.
+    ``rank`` is null where the engine does not say it and the token is not among the alternatives.
     """
     rows: list[dict[str, Any] | None] = []
     for entry in entries:
         if entry.logprob is None:
             rows.append(None)
             continue
-        row = {str(entry.index): {"logprob": entry.logprob, "rank": None, "decoded_token": entry.token}}
+        row = {str(entry.index): {"logprob": entry.logprob, "rank": entry.rank, "decoded_token": entry.token}}
         for rank, (index, token, _, logprob) in enumerate(entry.top, start=1):
             row[str(index)] = {"logprob": logprob, "rank": rank, "decoded_token": token}
         rows.append(row)

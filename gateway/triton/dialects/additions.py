@@ -1,4 +1,4 @@
-"""The tensors of adapters and of prompt tables (contract sections 1.3 and 2.8)."""
+"""The tensors of adapters, of prompt tables and of the KV cache's salt (contract sections 1.3 and 2.8)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ def put_lora(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, reque
     if lora.weights is not None and lora.config is not None:
         encoder.put_raw(wire, "lora_weights", lora.weights.values, shape=lora.weights.shape)
         encoder.put_raw(wire, "lora_config", lora.config.values, shape=lora.config.shape)
+
+
+def put_cache_salt(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+    """Add the salt of its KV blocks.
+
+    Raises:
+        EngineError: the model has no such tensor.
+    """
+    if request.cache_salt and not encoder.put(wire, "cache_salt", request.cache_salt):
+        raise unsupported("cache_salt", encoder.model.name)
 
 
 def put_prompt_table(

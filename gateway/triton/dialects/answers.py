@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.engine import EngineChunk, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.logits import log_probs, read_rows
+from gateway.triton.dialects.logits import log_probs, ranks, read_rows
 from gateway.triton.dialects.outputs import Outputs
 from gateway.triton.dialects.returns import uses_logits
 from gateway.triton.dialects.template import TemplateShelf, TokenTemplate
@@ -24,7 +24,7 @@ _DEFAULT = Abilities()
 _ONE = b"\x01\0\0\0"
 _OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
 _OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
-_OF_PROMPT = ("prompt_log_probs", "prompt_top_log_probs_ids", "prompt_top_log_probs")
+_OF_PROMPT = ("prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids", "prompt_top_log_probs")
 
 
 class TokenReader:
@@ -189,7 +189,9 @@ class TokenReader:
                 return
             if len(rows) != len(ids):  # what the KV cache had is not computed again (contract section 2.6)
                 raise _missing("logits of the whole prompt")
-            chunk.prompt_logprobs, top = log_probs(rows, ids[1:], wanted, self._vocab_size())
+            size = self._vocab_size()
+            chunk.prompt_logprobs, top = log_probs(rows, ids[1:], wanted, size)
+            chunk.prompt_ranks = ranks(rows, ids[1:], size)
             chunk.prompt_top_logprobs = top if wanted else None
         else:
             raw = outputs.get("prompt_log_probs")
@@ -199,6 +201,11 @@ class TokenReader:
             if len(values) != len(ids) - 1:
                 raise _missing("log-probs of every prompt token")
             chunk.prompt_logprobs = values
+            if (places := outputs.get("prompt_log_probs_ranks")) is not None:
+                of_tokens: Sequence[int] = memoryview(places).cast("i").tolist()
+                if len(of_tokens) != len(values) or min(of_tokens, default=1) < 1:
+                    raise _missing("the rank of every prompt token")
+                chunk.prompt_ranks = of_tokens
             if wanted:
                 found = self._table(outputs, "prompt_top_log_probs", len(values), wanted)
                 chunk.prompt_top_logprobs = found

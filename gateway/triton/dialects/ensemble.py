@@ -11,7 +11,7 @@ from gateway.contract import BLS
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.additions import put_lora
+from gateway.triton.dialects.additions import put_cache_salt, put_lora
 from gateway.triton.dialects.answers import TextReader, TokenReader
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.constraints import put_beams, put_guide, put_min_tokens
@@ -127,6 +127,7 @@ class EnsembleEngine:
         put_min_tokens(encoder, wire, request)
         put_guide(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
+        put_cache_salt(encoder, wire, request)
         put_draft(encoder, wire, request)
         put_draft_model(encoder, wire, request)
         put_beams(encoder, wire, request, self._abilities, length_penalty="length_penalty")

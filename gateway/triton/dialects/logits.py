@@ -69,6 +69,15 @@ def log_probs(
     return values, best
 
 
+def ranks(rows: NDArray[Any], chosen: Sequence[int], vocab_size: int | None) -> list[int]:
+    """The place of each chosen token among all of its row, from 1; arguments as of ``log_probs``, which checks them."""
+    width = min(rows.shape[1], vocab_size or rows.shape[1])
+    return [
+        1 + int(np.count_nonzero(row[:width] > row[token])) + int(np.count_nonzero(row[:token] == row[token]))
+        for row, token in zip(rows, chosen, strict=False)
+    ]
+
+
 def _best(scores: NDArray[np.float64], count: int) -> Alternatives:
     if not count:
         return []

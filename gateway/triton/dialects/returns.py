@@ -79,6 +79,9 @@ def _put_prompt_logprobs(
         encoder.put(wire, "return_context_logits", True)
         return ["context_logits"]
     encoder.put(wire, "num_prompt_log_probs", request.prompt_logprobs or 0)
+    outputs = ["prompt_log_probs"]
+    if "prompt_log_probs_ranks" in encoder.model.outputs:
+        outputs.append("prompt_log_probs_ranks")
     if request.prompt_logprobs:
-        return ["prompt_log_probs", "prompt_top_log_probs_ids", "prompt_top_log_probs"]
-    return ["prompt_log_probs"]
+        outputs += ["prompt_top_log_probs_ids", "prompt_top_log_probs"]
+    return outputs

@@ -11,7 +11,7 @@ from gateway.contract import TENSORRT_LLM
 from gateway.generation.engine import Began, EngineChunk, EngineError, EngineFeatures, ErrorKind, Take
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.additions import put_lora, put_prompt_table
+from gateway.triton.dialects.additions import put_cache_salt, put_lora, put_prompt_table
 from gateway.triton.dialects.answers import TokenReader
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.constraints import put_beams, put_guide, put_logit_bias, put_min_tokens
@@ -124,6 +124,7 @@ class TokensEngine:
         put_guide(encoder, wire, request, self._abilities)
         put_logit_bias(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
+        put_cache_salt(encoder, wire, request)
         put_draft(encoder, wire, request)
         put_draft_model(encoder, wire, request)
         put_beams(encoder, wire, request, self._abilities, length_penalty="len_penalty")

@@ -13,7 +13,17 @@ from gateway.generation.request import GenerationRequest, Sampling
 _MOST = 64
 # What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
 _OWN = {"id", "prompt", "max_tokens", "sampling", "stop", "end_texts", "bad_texts"}
-_UNUSUAL = {"bad_words", "draft", "guide", "logit_bias", "lora", "prompt_logprobs", "prompt_table", "stop_ids"}
+_UNUSUAL = {
+    "bad_words",
+    "cache_salt",
+    "draft",
+    "guide",
+    "logit_bias",
+    "lora",
+    "prompt_logprobs",
+    "prompt_table",
+    "stop_ids",
+}
 
 _fields = {field.name for field in dataclasses.fields(GenerationRequest)} - _OWN - _UNUSUAL
 _sampling = {f"sampling.{field.name}" for field in dataclasses.fields(Sampling) if field.name != "seed"}

@@ -10,6 +10,7 @@ Environment, beside TRITON_ENGINE and MODEL_DIR: see `llmapi.options.read_option
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,7 @@ class Adapter(LlmAdapter):
             beams=options.max_beam_width,
             beam_log_probs=sampler.beam_log_probs,
             retention=lambda asked: retention_config(retention, asked),
+            cache_salt="cache_salt" in inspect.signature(package.LLM.generate_async).parameters,  # 1.0 has none
             long_bad_words=hasattr(package.SamplingParams, "_get_bad_words"),
         )
         self._takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))

@@ -89,6 +89,7 @@ DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
     "top_log_probs_ids": (np.int32, (1, 0, 0)),
     "top_log_probs": (np.float32, (1, 0, 0)),
     "prompt_log_probs": (np.float32, (1, 0)),
+    "prompt_log_probs_ranks": (np.int32, (1, 0)),
     "prompt_top_log_probs_ids": (np.int32, (1, 0, 0)),
     "prompt_top_log_probs": (np.float32, (1, 0, 0)),
     "num_cached_tokens": (np.int32, (1, 1)),
@@ -229,6 +230,7 @@ def parse(
         draft=parse_draft(read) if DRAFT in takes else NO_DRAFT,
         beams=parse_beams(read),
         retention=parse_retention(read),
+        cache_salt=read.text("cache_salt") or "",
         is_cancelled=is_cancelled,
     )
     wanted = Wanted(
@@ -311,10 +313,11 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
         ``output_ids`` INT32 [1, 1, L] and ``sequence_length`` INT32 [1, 1] always; ``output_log_probs`` FP32 [1, 1, T]
         and ``cum_log_probs`` FP32 [1, 1] over all T generated tokens; ``top_log_probs_ids`` INT32 and ``top_log_probs``
         FP32 [1, new, k]; ``num_input_tokens``, ``num_output_tokens`` INT32 [1, 1]; ``finish_reason`` STRING [1, 1] on
-        the last response. On the first response ``prompt_log_probs`` FP32 [1, P - 1], ``prompt_top_log_probs_ids`` and
-        ``prompt_top_log_probs`` [1, P - 1, k], ``context_logits`` FP32 [1, P, vocab]. ``generation_logits`` FP32
-        [1, 1, limit, vocab], streaming [1, new, 1, vocab]. On the last one ``kv_cache_*``, ``num_cached_tokens`` and
-        ``total_*draft_tokens`` INT32, ``acceptance_rate`` FP32 and the times INT64 [1, 1]. Beams: see `beam_tensors`.
+        the last response. On the first response ``prompt_log_probs`` FP32 and ``prompt_log_probs_ranks`` INT32
+        [1, P - 1], ``prompt_top_log_probs_ids`` and ``prompt_top_log_probs`` [1, P - 1, k], ``context_logits`` FP32
+        [1, P, vocab]. ``generation_logits`` FP32 [1, 1, limit, vocab], streaming [1, new, 1, vocab]. On the last one
+        ``kv_cache_*``, ``num_cached_tokens`` and ``total_*draft_tokens`` INT32, ``acceptance_rate`` FP32 and the times
+        INT64 [1, 1]. Beams: see `beam_tensors`.
     """
     request, ids = response.request, response.ids
     tensors: Tensors = {
@@ -357,6 +360,7 @@ def _prompt_tensors(request: Request, scores: PromptScores) -> Tensors:
     tensors: Tensors = {}
     if request.prompt_log_probs is not None:
         tensors["prompt_log_probs"] = np.array([scores.log_probs], np.float32)
+        tensors["prompt_log_probs_ranks"] = np.array([scores.ranks], np.int32)
     if k := request.prompt_log_probs:
         tensors |= _alternatives("prompt_top_log_probs", scores.top_log_probs, k)
     if scores.logits is not None:

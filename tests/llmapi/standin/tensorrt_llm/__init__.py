@@ -180,11 +180,12 @@ class LLM:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def generate_async(self, **arguments: Any) -> RequestOutput:
+    def generate_async(self, *, cache_salt: str | None = None, **arguments: Any) -> RequestOutput:
         """Start a request."""
+        arguments |= {} if cache_salt is None else {"cache_salt": cache_salt}
         recorded.check_call("LLM.generate_async", arguments)
         params: SamplingParams = arguments["sampling_params"]
-        named = {"lora_request": "lora", "kv_cache_retention_config": "retention"}
+        named = {"lora_request": "lora", "kv_cache_retention_config": "retention", "cache_salt": "salt"}
         more = {named[name]: repr(value) for name, value in arguments.items() if name in named}
         journal("generate_async", streaming=arguments["streaming"], sampling=params.given, **more)
         self._count += 1

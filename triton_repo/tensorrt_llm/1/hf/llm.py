@@ -59,6 +59,7 @@ def refuse(request: Request) -> None:
     asked = {
         "min_tokens": request.sampling.min_tokens > 0 and request.end_id >= 0,
         "embedding_bias": request.sampling.bias is not None,
+        "cache_salt": bool(request.cache_salt),
         "num_top_log_probs": request.top_log_probs > 0,
         "return_context_logits": request.context_logits,
         "return_generation_logits": request.generation_logits,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from reference.request import Perf, PromptScores, RefusedError
-from reference.sampling import best_log_probs, log_softmax
+from reference.sampling import best_log_probs, log_softmax, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ class Extensions:
         beams: the one width that its requests have; 1 is no beam search.
         beam_log_probs: whether its sampler gives log-probs of beams.
         retention: from what a request says of its blocks to a `KvCacheRetentionConfig`.
+        cache_salt: whether its requests can be kept from each other's KV blocks.
         long_bad_words: whether `set_bad_words` reaches its sampler.
     """
 
@@ -50,6 +51,7 @@ class Extensions:
     beams: int = 1
     beam_log_probs: bool = False
     retention: Callable[[Retention], Any] | None = None
+    cache_salt: bool = False
     long_bad_words: bool = False
 
     def sampling_arguments(self, request: Request) -> dict[str, Any]:
@@ -74,9 +76,13 @@ class Extensions:
         """Keyword arguments of `LLM.generate_async`.
 
         Raises:
-            RefusedError: the adapter is not there.
+            RefusedError: the adapter is not there, or the engine takes no salt.
         """
         arguments: dict[str, Any] = {}
+        if request.cache_salt:
+            if not self.cache_salt:
+                raise RefusedError("cache_salt is not supported by the engine")
+            arguments["cache_salt"] = request.cache_salt
         if request.lora is not None and self.lora is not None:
             arguments["lora_request"] = self.lora(request.lora)
         if request.retention is not None and self.retention is not None:
@@ -183,5 +189,6 @@ def prompt_scores(prompt: list[int], logits: NDArray[np.float32], count: int) ->
     for row, token in zip(logits, prompt[1:], strict=False):
         full = log_softmax(row.astype(np.float64))
         scores.log_probs.append(float(full[token]))
+        scores.ranks.append(rank(full, token))
         scores.top_log_probs.append(best_log_probs(full, count))
     return scores

@@ -208,6 +208,7 @@ class Request:
             the model steps. Without logits they never change what is drawn.
         beams: the beam search; its answer is one response with all beams.
         retention: how long its blocks are to be kept; None leaves it to the engine.
+        cache_salt: requests share blocks of the KV cache only with those of the same salt; empty is none.
         is_cancelled: asked once in each step.
         handle: the caller's own, untouched.
         arrival_ns: set by the engine that takes it.
@@ -235,6 +236,7 @@ class Request:
     draft: Draft = NO_DRAFT
     beams: Beams = NO_BEAMS
     retention: Retention | None = None
+    cache_salt: str = ""
     is_cancelled: Callable[[], bool] = bool
     handle: object = None
     arrival_ns: int = 0
@@ -314,11 +316,13 @@ class PromptScores:
         log_probs: of each prompt token but the first.
         top_log_probs: for each of these its alternatives (id, log-prob), best first.
         logits: [prompt, vocab] where asked for.
+        ranks: the places of these tokens among all by their log-probs, from 1.
     """
 
     log_probs: list[float] = field(default_factory=list)
     top_log_probs: list[list[tuple[int, float]]] = field(default_factory=list)
     logits: NDArray[np.float32] | None = None
+    ranks: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,12 @@ def log_softmax(scores: Doubles) -> Doubles:
     return full
 
 
+def rank(full: Doubles, token: int) -> int:
+    """The place of a token among all by their log-probs, from 1; of equal ones the lower id comes first."""
+    own = full[token]
+    return 1 + int(np.count_nonzero(full > own)) + int(np.count_nonzero(full[:token] == own))
+
+
 def best_log_probs(full: Doubles, count: int) -> list[tuple[int, float]]:
     """The ``count`` best of log-probs [vocab] as (id, log-prob), best first; equal ones by id."""
     return [(int(i), float(full[i])) for i in _best(full, count)] if count else []

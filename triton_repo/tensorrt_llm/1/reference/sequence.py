@@ -11,7 +11,7 @@ import numpy as np
 
 from reference.llama import BLOCK, Chunk
 from reference.request import Finish, Perf, PromptScores, Request, Response
-from reference.sampling import Guess, best_log_probs, log_softmax
+from reference.sampling import Guess, best_log_probs, log_softmax, rank
 from reference.words import ends_with
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ class RunningSequence:
     def salt(self) -> bytes:
         """What the keys and values depend on besides the tokens."""
         request = self.request
-        salt = b"" if request.adapter is None else request.adapter.digest
+        salt = hashlib.sha256(request.cache_salt.encode()).digest() if request.cache_salt else b""
+        salt += b"" if request.adapter is None else request.adapter.digest
         if request.prompt_table is not None:
             salt += hashlib.sha256(request.prompt_table.rows.tobytes()).digest()
             # Without the zeros of the tokens after the table, which say nothing and are as many as the prompt is long.
@@ -132,6 +133,7 @@ class RunningSequence:
         full = log_softmax(logits[: len(following)].astype(np.float64))
         for row, token in zip(full, following, strict=True):
             self._prompt.log_probs.append(float(row[token]))
+            self._prompt.ranks.append(rank(row, token))
             self._prompt.top_log_probs.append(best_log_probs(row, self.request.prompt_log_probs))
 
     def append(self, draw: Draw, logits: Floats) -> Finish | None:
@@ -180,7 +182,7 @@ class RunningSequence:
         if not self._context:
             return scores
         logits, self._context = np.concatenate(self._context), []
-        return PromptScores(scores.log_probs, scores.top_log_probs, logits)
+        return PromptScores(scores.log_probs, scores.top_log_probs, logits, scores.ranks)
 
     def _shown_logits(self, shown: int) -> Floats:
         vocab = self.sampler.vocab
