@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from gateway.openai.body import check_content_type
 from gateway.openai.errors import OpenAIError
-from gateway.web.disconnect import ClientDisconnectedError
+from gateway.serving.long_work import BODIES
+from gateway.web.disconnect import ClientDisconnectedError, while_connected
 
 _LARGE_BODY = 65536  # bytes; parsing more than this would hold up other requests' tokens
 Parsed = TypeVar("Parsed")
 
 
 async def read_request(request: Request, parse: Callable[[bytes], Parsed]) -> Parsed:
-    """Read the body and parse it; a large one off the event loop.
+    """Read the body and parse it; a large one off the event loop, and in its turn.
 
     Args:
         request: whose body was not read yet.
-        parse: of the endpoint.
+        parse: of the endpoint; checks what takes time with a large body, too.
 
     Raises:
-        ClientDisconnectedError: the client left before it had sent the body.
+        ClientDisconnectedError: the client left before it had sent the body, or before its turn came.
+        EngineError: QUEUE_FULL when too many large bodies wait.
         OpenAIError: 415 for another content type than JSON, 400 for an empty body, and what ``parse`` raises.
     """
     check_content_type(request.headers.get("content-type", ""))
@@ -35,5 +36,5 @@ async def read_request(request: Request, parse: Callable[[bytes], Parsed]) -> Pa
     if not body:
         raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
     if len(body) > _LARGE_BODY:
-        return await anyio.to_thread.run_sync(parse, body)
+        return await while_connected(request.scope, request.receive, BODIES.run(lambda _: parse(body)))
     return parse(body)

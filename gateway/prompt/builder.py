@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -51,8 +51,9 @@ class PromptBuilder:
         continue_final_message: bool = False,
         template: ChatTemplate | None = None,
         variables: Mapping[str, Any] | None = None,
+        check: Callable[[str], None] | None = None,
     ) -> Prompt:
-        """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and two more.
+        """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and these.
 
         Args:
             messages: of the conversation.
@@ -62,6 +63,7 @@ class PromptBuilder:
             continue_final_message: whether the prompt ends with the last character of the last message's content.
             template: one to use instead of the model's.
             variables: more names for the template.
+            check: is given the rendered text before it is tokenized, and refuses it by an exception of its own.
 
         Raises:
             TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
@@ -75,11 +77,15 @@ class PromptBuilder:
             data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
         if not self._escaper.occurs_in(list(data.values())):
             text = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
+            if check is not None:
+                check(text)
             ids = self._tokenizer.encode(text)
             return Prompt(text=text, ids=tuple(ids), bos_text=self._bos_text(ids))
         marker = unused_marker(data, template.source)
         marked = {key: self._escaper.mark(value, marker) for key, value in data.items()}
         rendered = _up_to(end, template.render(**marked, add_generation_prompt=add_generation_prompt))
+        if check is not None:
+            check(rendered)
         stretches = self._escaper.split(rendered, marker)
         ids = [index for number, stretch in enumerate(stretches) for index in self._encode(stretch, number == 0)]
         return Prompt(

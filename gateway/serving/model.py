@@ -24,6 +24,7 @@ from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.serving.long_work import PROMPTS
 from gateway.serving.plan import plan
 from gateway.serving.running import RunningGeneration
 from gateway.serving.turns import PreparedTurn, prepare
@@ -150,16 +151,18 @@ class ServedModel:
         await self.backend.close()
 
     async def build_prompt(self, source: PromptSource) -> Prompt:
-        """Render and tokenize a prompt; a long one off the event loop.
+        """Render and tokenize a prompt; a long one off the event loop, and in its turn.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready.
+            EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is far too long,
+                QUEUE_FULL when too many long ones wait.
             RefusedError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
         parts, features = self.parts, self.backend.engine.features
         build = functools.partial(prompts.build, source, parts, self.settings, as_ids=features.prompt_ids)
-        return await anyio.to_thread.run_sync(build) if prompts.is_long(source) else build()
+        work = prompts.long_work(source)
+        return build() if work is None else await work.run(lambda left: build(left=left))
 
     def prepare(self, turn: Turn, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.
@@ -188,7 +191,7 @@ class ServedModel:
         """
         engine, parts = self.engine, self.parts
         tokenize = functools.partial(drafts.tokenize_prediction, options, parts)
-        predicted = await anyio.to_thread.run_sync(tokenize) if drafts.is_long(options) else tokenize()
+        predicted = await PROMPTS.run(tokenize) if drafts.is_long(options) else tokenize()
         requests = plan(
             prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,

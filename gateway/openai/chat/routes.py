@@ -15,14 +15,17 @@ from gateway.openai.chat.beginning import begin_answer
 from gateway.openai.chat.checking import check_chat
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
 from gateway.openai.chat.stream import stream_answer
-from gateway.openai.chat.turn import chat_turn
+from gateway.openai.chat.turn import ChatTurn, chat_turn
 from gateway.openai.ignored import deviations_header, ignored_header
 from gateway.openai.models.lookup import find_model
+from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import api_router
+from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.direct_route import DirectRoute
+from gateway.web.disconnect import while_connected
 from gateway.web.record import record_of
 
 _RESPONSES = responses(
@@ -50,17 +53,22 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
     async def create_chat_completion(request: Request) -> Response:
         """Continue a conversation."""
         record = record_of(request.scope)
-        asked = await read_request(request, parse_chat_request)
-        model = find_model(registry, asked.model)
-        record.model = model.name
-        record.annotations = asked.annotations()
-        asked, ignored = check_chat(asked, model)
-        note_checked(asked, ignored, model, metrics)
-        turn = chat_turn(asked, model)
+
+        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None]:
+            asked = parse_chat_request(body)
+            model = find_model(registry, asked.model)
+            record.model = model.name
+            record.annotations = asked.annotations()
+            asked, ignored = check_chat(asked, model)
+            note_checked(asked, ignored, model, metrics)
+            return asked, ignored, model, chat_turn(asked, model)
+
+        asked, ignored, model, turn = await read_request(request, take)
         record.guide = turn.guided_by if turn else None
         headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
         headers |= deviations_header(turn.warnings if turn else ())
-        answer = await begin_answer(asked, turn, model, record)
+        beginning = begin_answer(asked, turn, model, record)
+        answer = await while_connected(request.scope, request.receive, beginning)
         events = functools.partial(stream_answer, answer, record, timeouts) if asked.stream else None
         whole = functools.partial(whole_answer, answer, record)
         return await respond(request, record, headers, events=events, whole=whole)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-import anyio.to_thread
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
 from gateway.openai.chat.checking import check_chat
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
+from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import api_router
 from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
@@ -23,10 +26,16 @@ from gateway.openai.tokens.protocol import (
     parse_tokenize_request,
 )
 from gateway.openai.tokens.render import render_chat
+from gateway.serving import prompts
+from gateway.serving.ask import IdsPrompt
+from gateway.serving.long_work import LongWork
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
+from gateway.web.disconnect import while_connected
 from gateway.web.record import record_of
+
+Asked = TypeVar("Asked", TokenizeRequest, DetokenizeRequest)
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
@@ -38,26 +47,30 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     """
     router = api_router("tokens")
 
-    def begin(request: Request, asked: TokenizeRequest | DetokenizeRequest) -> tuple[ServedModel, dict[str, str]]:
-        model = model_or_only(registry, asked.model)
-        record_of(request.scope).model = model.name
-        for name in asked.ignored():
-            metrics.count_ignored(model.name, name)
-        return model, ignored_header(asked.ignored())
+    async def read(request: Request, parse: Callable[[bytes], Asked]) -> tuple[Asked, ServedModel, dict[str, str]]:
+        def take(body: bytes) -> tuple[Asked, ServedModel, dict[str, str]]:
+            asked = parse(body)
+            model = model_or_only(registry, asked.model)
+            record_of(request.scope).model = model.name
+            for name in asked.ignored():
+                metrics.count_ignored(model.name, name)
+            return asked, model, ignored_header(asked.ignored())
+
+        return await read_request(request, take)
 
     @router.post("/tokenize", openapi_extra=body_of(TokenizeRequest))
-    async def create_tokens(request: Request) -> JSONResponse:
+    async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
-        asked = await read_request(request, parse_tokenize_request)
-        model, headers = begin(request, asked)
-        return JSONResponse(await anyio.to_thread.run_sync(tokenize, asked, model), headers=headers)
+        asked, model, headers = await read(request, parse_tokenize_request)
+        work = prompts.long_work(asked.source())
+        return await _respond(request, work, functools.partial(tokenize, asked, model), headers)
 
     @router.post("/detokenize", openapi_extra=body_of(DetokenizeRequest))
-    async def create_text(request: Request) -> JSONResponse:
+    async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
-        asked = await read_request(request, parse_detokenize_request)
-        model, headers = begin(request, asked)
-        return JSONResponse(await anyio.to_thread.run_sync(detokenize, asked, model), headers=headers)
+        asked, model, headers = await read(request, parse_detokenize_request)
+        work = prompts.long_work(IdsPrompt(asked.tokens))
+        return await _respond(request, work, lambda _: detokenize(asked, model), headers)
 
     @router.get("/tokenizer_info")
     async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
@@ -67,19 +80,35 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         return JSONResponse(tokenizer_info(served))
 
     @router.post("/v1/chat/completions/render", openapi_extra=body_of(ChatCompletionRequest))
-    async def render_chat_completion(request: Request) -> JSONResponse:
+    async def render_chat_completion(request: Request) -> Response:
         """Show what a chat request would send to the engine, without sending it."""
         record = record_of(request.scope)
-        asked = await read_request(request, parse_chat_request)
-        model = find_model(registry, asked.model)
-        record.model = model.name
-        asked, ignored = check_chat(asked, model)
-        for name in ignored.counted:
-            metrics.count_ignored(model.name, name)
-        rendered = await render_chat(asked, model, record)
-        return JSONResponse(rendered, headers=ignored_header(ignored.named))
+
+        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel]:
+            asked = parse_chat_request(body)
+            model = find_model(registry, asked.model)
+            record.model = model.name
+            asked, ignored = check_chat(asked, model)
+            for name in ignored.counted:
+                metrics.count_ignored(model.name, name)
+            return asked, ignored, model
+
+        asked, ignored, model = await read_request(request, take)
+        rendering = render_chat(asked, model, record)
+        rendered = await while_connected(request.scope, request.receive, rendering)
+        return Response(rendered, headers=ignored_header(ignored.named), media_type="application/json")
 
     return router
+
+
+async def _respond(
+    request: Request,
+    work: LongWork | None,
+    write: Callable[[threading.Event | None], bytes],
+    headers: Mapping[str, str],
+) -> Response:
+    body = write(None) if work is None else await while_connected(request.scope, request.receive, work.run(write))
+    return Response(body, headers=dict(headers), media_type="application/json")
 
 
 def body_of(schema: type[Any]) -> dict[str, Any]:
