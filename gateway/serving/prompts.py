@@ -35,7 +35,12 @@ def is_long(source: PromptSource) -> bool:
     if isinstance(source, IdsPrompt):
         return len(source.ids) > LONG
     extras = source.template or source.documents or source.tools or source.variables
-    return bool(extras) or sum(map(_weight, source.messages)) > LONG
+    weight = 0
+    for message in source.messages:
+        weight += _weight(message)
+        if weight > LONG:
+            return True
+    return bool(extras)
 
 
 def _weight(message: Mapping[str, Any]) -> int:

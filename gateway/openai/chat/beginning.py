@@ -11,6 +11,7 @@ from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.reading import ReadChoice, Style
 from gateway.openai.chat.turn import ChatTurn, Expectations
 from gateway.openai.errors import OpenAIError
+from gateway.serving.ask import ChatPrompt
 from gateway.serving.model import ServedModel
 from gateway.web.record import RequestRecord
 
@@ -22,12 +23,17 @@ _FIELDS = {
 
 
 async def begin_answer(
-    request: ChatCompletionRequest, turn: ChatTurn | None, model: ServedModel, record: RequestRecord
+    request: ChatCompletionRequest,
+    source: ChatPrompt,
+    turn: ChatTurn | None,
+    model: ServedModel,
+    record: RequestRecord,
 ) -> ChatAnswer:
     """Build the prompt and prepare the generations; nothing is sent yet.
 
     Args:
         request: as the policies of the model let it pass.
+        source: of its prompt, which takes time to make where there are many messages.
         turn: what it wants beyond plain text.
         model: that is asked.
         record: of the HTTP request.
@@ -39,7 +45,7 @@ async def begin_answer(
         TemplateError: when the chat template refuses the messages.
     """
     parts = model.parts
-    prompt = await model.build_prompt(request.prompt(turn.shown if turn else None))
+    prompt = await model.build_prompt(source)
     options = request.options(parts.defaults)
     expectations = Expectations()
     read: Sequence[ReadChoice] = ()

@@ -21,6 +21,7 @@ from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import api_router
+from gateway.serving.ask import ChatPrompt
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
@@ -54,20 +55,21 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         """Continue a conversation."""
         record = record_of(request.scope)
 
-        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None]:
+        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
             asked = parse_chat_request(body)
             model = find_model(registry, asked.model)
             record.model = model.name
             record.annotations = asked.annotations()
             asked, ignored = check_chat(asked, model)
             note_checked(asked, ignored, model, metrics)
-            return asked, ignored, model, chat_turn(asked, model)
+            turn = chat_turn(asked, model)
+            return asked, ignored, model, turn, asked.prompt(turn.shown if turn else None)
 
-        asked, ignored, model, turn = await read_request(request, take)
+        asked, ignored, model, turn, source = await read_request(request, take)
         record.guide = turn.guided_by if turn else None
         headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
         headers |= deviations_header(turn.warnings if turn else ())
-        beginning = begin_answer(asked, turn, model, record)
+        beginning = begin_answer(asked, source, turn, model, record)
         answer = await while_connected(request.scope, request.receive, beginning)
         events = functools.partial(stream_answer, answer, record, timeouts) if asked.stream else None
         whole = functools.partial(whole_answer, answer, record)

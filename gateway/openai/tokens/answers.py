@@ -12,7 +12,7 @@ from gateway.openai.errors import OpenAIError
 from gateway.openai.models.lookup import find_model
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.serving import prompts
-from gateway.serving.ask import TextPrompt
+from gateway.serving.ask import ChatPrompt, TextPrompt
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 from gateway.serving.model import ServedModel
@@ -42,11 +42,17 @@ def most_tokens(parts: ModelParts) -> int:
     return max(parts.max_seq_len, _LEAST_BOUND)
 
 
-def tokenize(request: TokenizeRequest, model: ServedModel, left: threading.Event | None = None) -> bytes:
+def tokenize(
+    request: TokenizeRequest,
+    source: ChatPrompt | TextPrompt,
+    model: ServedModel,
+    left: threading.Event | None = None,
+) -> bytes:
     """Token ids of a text or a conversation as a JSON object; needs the tokenizer only, not the engine.
 
     Args:
         request: what is asked.
+        source: of the prompt.
         model: whose tokenizer.
         left: set when nobody waits for the answer any more.
 
@@ -58,7 +64,7 @@ def tokenize(request: TokenizeRequest, model: ServedModel, left: threading.Event
     """
     parts = model.parts
     try:
-        ids = _ids(request, model, parts, left)
+        ids = _ids(request, source, model, left)
     except EngineError as error:
         if error.kind is not ErrorKind.CONTEXT_LENGTH:
             raise
@@ -69,8 +75,11 @@ def tokenize(request: TokenizeRequest, model: ServedModel, left: threading.Event
     return orjson.dumps({"count": len(ids), "max_model_len": parts.max_seq_len, "tokens": ids, "token_strs": strings})
 
 
-def _ids(request: TokenizeRequest, model: ServedModel, parts: ModelParts, left: threading.Event | None) -> list[int]:
-    source, most = request.source(), most_tokens(parts)
+def _ids(
+    request: TokenizeRequest, source: ChatPrompt | TextPrompt, model: ServedModel, left: threading.Event | None
+) -> list[int]:
+    parts = model.parts
+    most = most_tokens(parts)
     if isinstance(source, TextPrompt):
         prompts.Bound(parts, most, left).check_text(source.text)
         return list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens).ids)

@@ -12,19 +12,24 @@ import orjson
 from gateway.generation import Describing, EngineFeatures, GenerationRequest
 from gateway.openai.chat.beginning import begin_answer
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.turn import chat_turn
+from gateway.openai.chat.turn import ChatTurn
 from gateway.openai.errors import OpenAIError
 from gateway.serving import prompts
+from gateway.serving.ask import ChatPrompt
 from gateway.serving.long_work import PROMPTS
 from gateway.serving.model import ServedModel
 from gateway.web.record import RequestRecord
 
 
-async def render_chat(request: ChatCompletionRequest, model: ServedModel, record: RequestRecord) -> bytes:
+async def render_chat(
+    request: ChatCompletionRequest, source: ChatPrompt, turn: ChatTurn | None, model: ServedModel, record: RequestRecord
+) -> bytes:
     """Do all that a chat does up to the call of the engine, and show it as a JSON object.
 
     Args:
         request: as the policies of the model let it pass.
+        source: of its prompt.
+        turn: what it wants beyond plain text.
         model: that is asked.
         record: of the HTTP request.
 
@@ -34,8 +39,7 @@ async def render_chat(request: ChatCompletionRequest, model: ServedModel, record
         RefusedError: when the engine cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
-    turn = chat_turn(request, model)
-    generations = (await begin_answer(request, turn, model, record)).generations
+    generations = (await begin_answer(request, source, turn, model, record)).generations
     engine = model.engine
     if not isinstance(engine, Describing):
         raise OpenAIError(400, "The engine of this model does not show its requests.", param="model")

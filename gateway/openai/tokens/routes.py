@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from gateway.openai.chat.checking import check_chat
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
+from gateway.openai.chat.turn import ChatTurn, chat_turn
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
@@ -27,15 +28,13 @@ from gateway.openai.tokens.protocol import (
 )
 from gateway.openai.tokens.render import render_chat
 from gateway.serving import prompts
-from gateway.serving.ask import IdsPrompt
+from gateway.serving.ask import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.long_work import LongWork
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import while_connected
 from gateway.web.record import record_of
-
-Asked = TypeVar("Asked", TokenizeRequest, DetokenizeRequest)
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
@@ -47,28 +46,33 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     """
     router = api_router("tokens")
 
-    async def read(request: Request, parse: Callable[[bytes], Asked]) -> tuple[Asked, ServedModel, dict[str, str]]:
-        def take(body: bytes) -> tuple[Asked, ServedModel, dict[str, str]]:
-            asked = parse(body)
-            model = model_or_only(registry, asked.model)
-            record_of(request.scope).model = model.name
-            for name in asked.ignored():
-                metrics.count_ignored(model.name, name)
-            return asked, model, ignored_header(asked.ignored())
-
-        return await read_request(request, take)
+    def begin(request: Request, asked: TokenizeRequest | DetokenizeRequest) -> tuple[ServedModel, dict[str, str]]:
+        model = model_or_only(registry, asked.model)
+        record_of(request.scope).model = model.name
+        metrics.count_ignored(model.name, asked.ignored())
+        return model, ignored_header(asked.ignored())
 
     @router.post("/tokenize", openapi_extra=body_of(TokenizeRequest))
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
-        asked, model, headers = await read(request, parse_tokenize_request)
-        work = prompts.long_work(asked.source())
-        return await _respond(request, work, functools.partial(tokenize, asked, model), headers)
+
+        def take(body: bytes) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
+            asked = parse_tokenize_request(body)
+            return (asked, asked.source(), *begin(request, asked))
+
+        asked, source, model, headers = await read_request(request, take)
+        write = functools.partial(tokenize, asked, source, model)
+        return await _respond(request, prompts.long_work(source), write, headers)
 
     @router.post("/detokenize", openapi_extra=body_of(DetokenizeRequest))
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
-        asked, model, headers = await read(request, parse_detokenize_request)
+
+        def take(body: bytes) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
+            asked = parse_detokenize_request(body)
+            return (asked, *begin(request, asked))
+
+        asked, model, headers = await read_request(request, take)
         work = prompts.long_work(IdsPrompt(asked.tokens))
         return await _respond(request, work, lambda _: detokenize(asked, model), headers)
 
@@ -84,17 +88,17 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         """Show what a chat request would send to the engine, without sending it."""
         record = record_of(request.scope)
 
-        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel]:
+        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
             asked = parse_chat_request(body)
             model = find_model(registry, asked.model)
             record.model = model.name
             asked, ignored = check_chat(asked, model)
-            for name in ignored.counted:
-                metrics.count_ignored(model.name, name)
-            return asked, ignored, model
+            metrics.count_ignored(model.name, ignored.counted)
+            turn = chat_turn(asked, model)
+            return asked, ignored, model, turn, asked.prompt(turn.shown if turn else None)
 
-        asked, ignored, model = await read_request(request, take)
-        rendering = render_chat(asked, model, record)
+        asked, ignored, model, turn, source = await read_request(request, take)
+        rendering = render_chat(asked, source, turn, model, record)
         rendered = await while_connected(request.scope, request.receive, rendering)
         return Response(rendered, headers=ignored_header(ignored.named), media_type="application/json")
 
