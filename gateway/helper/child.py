@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     ):
         resource.setrlimit(limit, (most, most))
     reader, writer = os.fdopen(0, "rb", 0), os.fdopen(1, "wb", 0)
+    write_frame(writer, b"")  # ready
     while True:
         question = read_frame(reader, _LARGEST_QUESTION)
         if question is None:

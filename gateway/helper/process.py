@@ -18,6 +18,7 @@ _ROOT = Path(__file__).parents[2]
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gateway.helper.child import main; main(sys.argv[2:])"
 )
+_START_S = 60.0
 _END_S = 5.0
 _ENVIRONMENT = ("TZ",)  # what a template calls today
 
@@ -75,19 +76,14 @@ class Helper:
         with self._turn:
             if self._process is not None and self._process.poll() is not None:
                 self._end()  # somebody else ended it since: the system, when it lacked memory
-            if self._process is None:
-                self._process = self._started()
-            self._late = False
-            timer = threading.Timer(self._seconds, self._expire, (self._process,))
-            timer.daemon = True
-            timer.start()
             try:
-                answer = self._exchange(self._process, question)
+                if self._process is None:
+                    self._process = self._started()
+                    self._exchange(self._process, None, _START_S)
+                answer = self._exchange(self._process, question, self._seconds)
             except BaseException:
                 self._end()
                 raise
-            finally:
-                timer.cancel()
             if self._late:  # just in time, but it is being ended
                 self._end()
             return answer
@@ -97,14 +93,22 @@ class Helper:
         with self._turn:
             self._end()
 
-    def _exchange(self, process: subprocess.Popen[bytes], question: bytes) -> bytearray:
+    def _exchange(self, process: subprocess.Popen[bytes], question: bytes | None, seconds: float) -> bytearray:
+        """Its answer to a question; to none, when it is ready."""
+        self._late = False
+        timer = threading.Timer(seconds, self._expire, (process,))
+        timer.daemon = True
+        timer.start()
         try:
-            write_frame(_pipe(process.stdin), question)
+            if question is not None:
+                write_frame(_pipe(process.stdin), question)
             answer = read_frame(_pipe(process.stdout), self._largest)
         except OSError:
             answer = None
         except OverflowError:
             raise HelperFailedError("size") from None
+        finally:
+            timer.cancel()
         if answer is None:
             raise HelperFailedError("time" if self._late else "ended")
         return answer

@@ -9,6 +9,7 @@ from typing import Any
 from gateway.generation.request import Prompt
 from gateway.prompt.errors import TemplateError
 from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
+from gateway.prompt.request_template import RequestTemplate
 from gateway.prompt.template import ChatTemplate
 from gateway.tokens import Tokenizer
 
@@ -36,7 +37,9 @@ class PromptBuilder:
         """
         self._tokenizer = tokenizer
         self.template = template
-        self._compiled = lru_cache(maxsize=_KEPT)(lambda source: ChatTemplate(source, tokenizer))
+        self._of_requests = lru_cache(maxsize=_KEPT)(
+            lambda source: RequestTemplate(source, template.special_tokens, template.reserved)
+        )
         self._escaper = ControlEscaper(tokenizer.control_tokens if escape_special_tokens else ())
         if escape_special_tokens:
             tokenizer.prepare_literal()
@@ -49,7 +52,7 @@ class PromptBuilder:
         documents: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
-        template: ChatTemplate | None = None,
+        template: ChatTemplate | RequestTemplate | None = None,
         variables: Mapping[str, Any] | None = None,
         check: Callable[[str], None] | None = None,
     ) -> Prompt:
@@ -127,13 +130,9 @@ class PromptBuilder:
         same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
         return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(list(ids)))
 
-    def compile(self, source: str) -> ChatTemplate:
-        """A template of a request's own, with the tokens of this tokenizer; the last few are kept.
-
-        Raises:
-            TemplateError: when it is not a Jinja template.
-        """
-        return self._compiled(source)
+    def of_request(self, source: str) -> RequestTemplate:
+        """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""
+        return self._of_requests(source)
 
     def _bos_text(self, ids: Sequence[int]) -> str:
         """BOS's text where a server that tokenizes the prompt's text would add a second BOS."""

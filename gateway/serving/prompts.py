@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from gateway.config import ModelSettings
 from gateway.generation import EngineError, ErrorKind, Prompt
-from gateway.prompt import ChatTemplate, TemplateError, history
+from gateway.prompt import RequestTemplate, history
 from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
@@ -214,7 +214,7 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     )
 
 
-def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> ChatTemplate | None:
+def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> RequestTemplate | None:
     """The template that the request brings, where the operator allows that."""
     if source.template is None:
         return None
@@ -225,7 +225,4 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
             "chat_template",
             "unsupported_parameter",
         )
-    try:
-        return parts.prompts.compile(source.template)
-    except TemplateError as error:
-        raise RefusedError(error.message, "chat_template", "invalid_value") from None
+    return parts.prompts.of_request(source.template)

@@ -40,7 +40,7 @@ class TokenizeRequest(_Request):
     return_token_strs: bool = Field(default=False, description="Whether the vocabulary's spellings are wanted, too.")
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    chat_template: str | None = None
+    chat_template: str | None = Field(default=None, max_length=65536)
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     tools: list[dict[str, Any]] | None = None
 
