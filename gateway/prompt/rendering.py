@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from functools import lru_cache
 from typing import Any
 
 import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when memory may have run out
@@ -16,11 +15,11 @@ from gateway.prompt.template import ChatTemplate
 time.tzset()  # reads the time zone while files can be read
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Tokens:
     special_tokens: dict[str, str]
-    bos_token: None = None  # both are among them where there are any
-    eos_token: None = None
+    bos_token: str | None = None  # both are among them where there are any
+    eos_token: str | None = None
 
 
 def answer(question: bytes | bytearray) -> bytes:
@@ -43,7 +42,8 @@ def answer(question: bytes | bytearray) -> bytes:
 
 
 def _found(asked: dict[str, Any]) -> dict[str, Any]:
-    template = _compiled(asked["source"], json.dumps(asked["special_tokens"]))
+    # Not kept: constants of a template may be of any size.
+    template = ChatTemplate(asked["source"], _Tokens(asked["special_tokens"]))
     if "tools" in asked:
         tools = asked["tools"]
         shown = tools and template.shows_tools
@@ -51,11 +51,6 @@ def _found(asked: dict[str, Any]) -> dict[str, Any]:
     conversation = asked["conversation"]
     text = template.render(conversation.pop("messages"), **conversation)
     return {"found": text} if len(text) <= asked["most"] else {"bound": "size"}
-
-
-@lru_cache(maxsize=8)
-def _compiled(source: str, special_tokens: str) -> ChatTemplate:
-    return ChatTemplate(source, _Tokens(json.loads(special_tokens)))
 
 
 def _json(value: object) -> bytes:

@@ -12,17 +12,17 @@ from gateway.prompt.errors import TemplateError
 
 SECONDS: Final = 5.0
 MEMORY_MIB: Final = 512
-LARGEST_MIB: Final = 16
+MOST_CHARACTERS: Final = 2**23
 
 _PARAM = "chat_template"
 _FAILURES = {
     "time": f"takes more than {SECONDS:g} seconds",
-    "size": f"makes a prompt of more than {LARGEST_MIB} MiB",
+    "size": f"makes a prompt of more than {MOST_CHARACTERS} characters",
     "memory": f"takes more than {MEMORY_MIB} MiB of memory",
     "ended": "takes too much time or memory",
 }
 _renderer = Helper(
-    "gateway.prompt.rendering", memory_bytes=MEMORY_MIB * 2**20, seconds=SECONDS, largest=LARGEST_MIB * 2**20
+    "gateway.prompt.rendering", memory_bytes=MEMORY_MIB * 2**20, seconds=SECONDS, largest=8 * MOST_CHARACTERS
 )
 
 

@@ -22,13 +22,13 @@ _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "contin
 class SpecialTokens(Protocol):
     """What a template is told of its tokenizer."""
 
+    bos_token: str | None
+    eos_token: str | None
+
     @property
     def special_tokens(self) -> Mapping[str, str]:
         """Texts of the named special tokens, for example ``{"bos_token": "<s>"}``."""
         ...
-
-    bos_token: str | None
-    eos_token: str | None
 
 
 class ChatTemplate:

@@ -22,6 +22,9 @@ class LongWork:
     """A bounded queue before a few threads.
 
     Not anyio's threads: there are 40 of them, and one that is cancelled leaves its place to the next while it runs on.
+
+    Attributes:
+        count: how many works run or wait.
     """
 
     def __init__(self, name: str, threads: int, most_waiting: int = _MOST_WAITING) -> None:
@@ -34,7 +37,7 @@ class LongWork:
         """
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._most = threads + most_waiting
-        self._count = 0
+        self.count = 0
 
     async def run(self, work: Callable[[threading.Event], Result]) -> Result:
         """Run ``work`` in its turn; one that is cancelled before is never begun.
@@ -45,11 +48,11 @@ class LongWork:
         Raises:
             EngineError: QUEUE_FULL when too many wait already.
         """
-        if self._count >= self._most:
+        if self.count >= self._most:
             raise EngineError(ErrorKind.QUEUE_FULL, "Too many long requests are waiting to be read; try again later.")
         left = threading.Event()
         future = self._threads.submit(work, left)
-        self._count += 1
+        self.count += 1
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda _: self._done(loop))
         try:
@@ -63,7 +66,7 @@ class LongWork:
             loop.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
-        self._count -= 1
+        self.count -= 1
 
 
 PROMPTS = LongWork("long-prompt", 2)

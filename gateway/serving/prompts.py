@@ -130,12 +130,20 @@ class Bound:
             EngineError: CONTEXT_LENGTH.
         """
         if isinstance(source, IdsPrompt):
-            if len(source.ids) > self._most:
-                self._refuse(f"the prompt has {len(source.ids)} tokens")
+            self.check_count(len(source.ids))
         elif isinstance(source, TextPrompt):
             self.check_text(source.text)
         else:
             self._check_characters(sum(len(each["content"]) for each in source.messages))
+
+    def check_count(self, count: int) -> None:
+        """Refuse more tokens than there may be.
+
+        Raises:
+            EngineError: CONTEXT_LENGTH.
+        """
+        if count > self._most:
+            self._refuse(f"the prompt has {count} tokens")
 
     def check_text(self, text: str) -> None:
         """Refuse a text that has more tokens by far: by an eighth, counted in pieces.

@@ -80,10 +80,14 @@ def _ids(
 ) -> list[int]:
     parts = model.parts
     most = most_tokens(parts)
+    bound = prompts.Bound(parts, most, left)
     if isinstance(source, TextPrompt):
-        prompts.Bound(parts, most, left).check_text(source.text)
-        return list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens).ids)
+        bound.check_text(source.text)
+        ids = list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens).ids)
+        bound.check_count(len(ids))
+        return ids
     ids = list(prompts.build(source, parts, model.settings, as_ids=True, most=most, left=left).ids)
+    bound.check_count(len(ids))
     tokenizer = parts.tokenizer
     if request.add_special_tokens and tokenizer.adds_bos and tokenizer.bos_id is not None:
         return ids if ids[:1] == [tokenizer.bos_id] else [tokenizer.bos_id, *ids]
