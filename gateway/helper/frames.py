@@ -8,13 +8,17 @@ from typing import IO
 _HEAD = struct.Struct("<Q")
 
 
-def write_frame(pipe: IO[bytes], data: bytes | bytearray) -> None:
+def write_frame(pipe: IO[bytes], *pieces: bytes) -> None:
     """Write one to an unbuffered pipe.
+
+    Args:
+        pipe: to write to.
+        pieces: that it consists of.
 
     Raises:
         OSError: nobody reads it.
     """
-    for part in (_HEAD.pack(len(data)), data):
+    for part in (_HEAD.pack(sum(map(len, pieces))), *pieces):
         rest = memoryview(part)
         while rest:
             rest = rest[pipe.write(rest) :]

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Literal
 
@@ -67,8 +68,11 @@ class Helper:
         """The id of the process; None while there is none."""
         return self._process.pid if self._process else None
 
-    def ask(self, question: bytes) -> bytearray:
+    def ask(self, *question: bytes) -> bytearray:
         """Give a question and wait for the answer, which blocks the calling thread; others take their turns.
+
+        Args:
+            question: in any number of pieces.
 
         Raises:
             HelperFailedError: there is none; the process was ended, and the next question starts another.
@@ -93,7 +97,9 @@ class Helper:
         with self._turn:
             self._end()
 
-    def _exchange(self, process: subprocess.Popen[bytes], question: bytes | None, seconds: float) -> bytearray:
+    def _exchange(
+        self, process: subprocess.Popen[bytes], question: Sequence[bytes] | None, seconds: float
+    ) -> bytearray:
         """Its answer to a question; to none, when it is ready."""
         self._late = False
         timer = threading.Timer(seconds, self._expire, (process,))
@@ -101,7 +107,7 @@ class Helper:
         timer.start()
         try:
             if question is not None:
-                write_frame(_pipe(process.stdin), question)
+                write_frame(_pipe(process.stdin), *question)
             answer = read_frame(_pipe(process.stdout), self._largest)
         except OSError:
             answer = None

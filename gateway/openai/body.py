@@ -15,6 +15,14 @@ _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
 _parser = Helper(json_text.__name__, memory_bytes=2**30, seconds=10.0, largest=2**28)
 
+Body = bytes | list[bytes]
+"""A request's body; a large one in the pieces that it came in, because to join them would hold up others."""
+
+
+def as_body(pieces: list[bytes]) -> Body:
+    """The body that came in these pieces."""
+    return b"".join(pieces) if sum(map(len, pieces)) <= _LARGE else pieces
+
 
 def check_content_type(content_type: str) -> None:
     """Refuse a body that is declared as something else than JSON; no declaration at all is accepted.
@@ -31,14 +39,14 @@ def check_content_type(content_type: str) -> None:
         )
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
+def parse_object(body: Body) -> dict[str, Any]:
     """Parse a JSON object as ``json_text.parse`` does, a large one in another process.
 
     Raises:
         OpenAIError: 400.
     """
     try:
-        return json_text.parse(body) if len(body) <= _LARGE else _parse_apart(body)
+        return json_text.parse(body) if isinstance(body, bytes) else _parse_apart(body)
     except JsonTextError as error:
         message = error.message
         if error.code is None:
@@ -46,9 +54,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise OpenAIError(400, message, param=error.param, code=error.code) from None
 
 
-def _parse_apart(body: bytes) -> dict[str, Any]:
+def _parse_apart(body: list[bytes]) -> dict[str, Any]:
     try:
-        value, problem = marshal.loads(_parser.ask(body))  # noqa: S302 - by our own process
+        value, problem = marshal.loads(_parser.ask(*body))  # noqa: S302 - by our own process
     except HelperFailedError:
         raise JsonTextError("it takes too much time or memory") from None
     if problem is not None:

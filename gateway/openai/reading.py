@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from gateway.openai.body import check_content_type
+from gateway.openai.body import Body, as_body, check_content_type
 from gateway.openai.errors import OpenAIError
 from gateway.serving.long_work import BODIES
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
@@ -16,7 +16,7 @@ _LARGE_BODY = 65536  # bytes; parsing more than this would hold up other request
 Parsed = TypeVar("Parsed")
 
 
-async def read_request(request: Request, parse: Callable[[bytes], Parsed]) -> Parsed:
+async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Parsed:
     """Read the body and parse it; a large one off the event loop, and in its turn.
 
     Args:
@@ -30,11 +30,12 @@ async def read_request(request: Request, parse: Callable[[bytes], Parsed]) -> Pa
     """
     check_content_type(request.headers.get("content-type", ""))
     try:
-        body = await request.body()
+        pieces = [piece async for piece in request.stream() if piece]
     except ClientDisconnect:
         raise ClientDisconnectedError from None
-    if not body:
+    if not pieces:
         raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
-    if len(body) > _LARGE_BODY:
+    body = as_body(pieces)
+    if not isinstance(body, bytes) or len(body) > _LARGE_BODY:
         return await while_connected(request.scope, request.receive, BODIES.run(lambda _: parse(body)))
     return parse(body)

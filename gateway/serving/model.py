@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -31,6 +33,7 @@ from gateway.serving.turns import PreparedTurn, prepare
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+Built = TypeVar("Built")
 
 
 class ServedModel:
@@ -150,8 +153,12 @@ class ServedModel:
         """End the supervision of its engine."""
         await self.backend.close()
 
-    async def build_prompt(self, source: PromptSource) -> Prompt:
+    async def build_prompt(self, source: PromptSource, then: Callable[[Prompt], Built]) -> Built:
         """Render and tokenize a prompt; a long one off the event loop, and in its turn.
+
+        Args:
+            source: where it comes from.
+            then: what is done with it in the same place, and gives the result.
 
         Raises:
             EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is far too long,
@@ -160,9 +167,12 @@ class ServedModel:
             TemplateError: when the chat template refuses the messages.
         """
         parts, features = self.parts, self.backend.engine.features
-        build = functools.partial(prompts.build, source, parts, self.settings, as_ids=features.prompt_ids)
+
+        def build(left: threading.Event | None) -> Built:
+            return then(prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, left=left))
+
         work = prompts.long_work(source)
-        return build() if work is None else await work.run(lambda left: build(left=left))
+        return build(None) if work is None else await work.run(build)
 
     def prepare(self, turn: Turn, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.

@@ -16,7 +16,7 @@ from gateway.serving.long_work import PROMPTS, TEMPLATES, LeftError, LongWork
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
-_MOST_CHARACTERS = 12  # for each token, in a long prompt; texts have 1 to 6
+_MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
 
@@ -102,7 +102,7 @@ def build(
 class Bound:
     """The length of a prompt, checked by what is cheap before all of it is tokenized to count it.
 
-    What passes takes some hundreds of bytes of memory for each token of ``most``, and no more than 12 characters for
+    What passes takes some hundreds of bytes of memory for each token of ``most``, and no more than 8 characters for
     each, of which tokenizers of one long word take a hundred bytes each.
     """
 

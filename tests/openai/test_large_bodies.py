@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.openai import json_text
-from gateway.openai.body import parse_object
+from gateway.openai.body import as_body, parse_object
 from gateway.openai.errors import OpenAIError
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
@@ -42,7 +42,8 @@ def test_what_is_between_quotes_is_no_structure(padding: str) -> None:
         text = "".join(chance.choices('\\",:[]{}a é😀\n', k=size))
         value = {"a": text, "b": [padding, {text[:100]: [1, 2]}]}
         for ascii_only in (True, False):
-            assert parse_object(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+            body = json.dumps(value, ensure_ascii=ascii_only).encode()
+            assert parse_object(as_body([body[:7], body[7:]])) == value
 
 
 def test_structure_is_counted_across_pieces() -> None:
@@ -74,7 +75,7 @@ def test_a_large_body_is_refused_as_a_small_one(
     padding: str, text: str, says: str, param: str | None, code: str | None
 ) -> None:
     with pytest.raises(OpenAIError) as caught:
-        parse_object((text % json.dumps(padding)).encode())
+        parse_object(as_body([(text % json.dumps(padding)).encode()]))
     assert says in caught.value.message
     assert (caught.value.param, caught.value.code) == (param, code)
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
 from gateway.openai.answering import note_checked, respond, responses
+from gateway.openai.body import Body
 from gateway.openai.chat.answer import whole_answer
 from gateway.openai.chat.beginning import begin_answer
 from gateway.openai.chat.checking import check_chat
@@ -55,7 +56,7 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         """Continue a conversation."""
         record = record_of(request.scope)
 
-        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
+        def take(body: Body) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
             asked = parse_chat_request(body)
             model = find_model(registry, asked.model)
             record.model = model.name

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from gateway.config.model import SamplingDefaults
-from gateway.openai.body import parse_object
+from gateway.openai.body import Body, parse_object
 from gateway.openai.completions.prompts import PromptField, sources
 from gateway.openai.generation import MOST_TOKENS, Conflict, GenerationFields, refuse_conflicts, shared_conflicts
 from gateway.openai.validation import error_of
@@ -62,7 +62,7 @@ class CompletionRequest(GenerationFields):
         )
 
 
-def parse_completion_request(body: bytes) -> CompletionRequest:
+def parse_completion_request(body: Body) -> CompletionRequest:
     """Parse and validate a request body.
 
     Raises:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
 from gateway.openai.answering import note_checked, respond, responses
+from gateway.openai.body import Body
 from gateway.openai.completions.answer import Answer
 from gateway.openai.completions.checking import check_completion
 from gateway.openai.completions.protocol import CompletionRequest, parse_completion_request
@@ -59,7 +60,7 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
         """Continue texts."""
         record = record_of(request.scope)
 
-        def take(body: bytes) -> tuple[CompletionRequest, Ignored, ServedModel]:
+        def take(body: Body) -> tuple[CompletionRequest, Ignored, ServedModel]:
             asked = parse_completion_request(body)
             model = find_model(registry, asked.model)
             record.model = model.name
@@ -102,7 +103,7 @@ async def _prepare(asked: CompletionRequest, model: ServedModel, record: Request
     tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
     for index, source in enumerate(asked.sources()):
         try:
-            prepared = PreparedPrompt(source, await model.build_prompt(source))
+            prepared = await model.build_prompt(source, functools.partial(PreparedPrompt, source))
         except RefusedError as error:
             raise _of_element(error, asked, index) from None
         tokens += len(prepared.prompt.ids)

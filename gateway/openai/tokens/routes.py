@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
+from gateway.openai.body import Body
 from gateway.openai.chat.checking import check_chat
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
 from gateway.openai.chat.turn import ChatTurn, chat_turn
@@ -56,7 +57,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
 
-        def take(body: bytes) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
+        def take(body: Body) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
             asked = parse_tokenize_request(body)
             return (asked, asked.source(), *begin(request, asked))
 
@@ -68,7 +69,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
 
-        def take(body: bytes) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
+        def take(body: Body) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
             asked = parse_detokenize_request(body)
             return (asked, *begin(request, asked))
 
@@ -88,7 +89,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         """Show what a chat request would send to the engine, without sending it."""
         record = record_of(request.scope)
 
-        def take(body: bytes) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
+        def take(body: Body) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
             asked = parse_chat_request(body)
             model = find_model(registry, asked.model)
             record.model = model.name
