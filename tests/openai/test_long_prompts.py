@@ -47,6 +47,19 @@ async def test_what_is_too_long_by_far_is_refused_by_name(
         assert not running.engine.requests
 
 
+async def test_too_many_tokens_are_not_counted_to_the_last(folder: Path) -> None:
+    text = "a" * 70_000
+    async with gateway(folder, max_seq_len=20_000) as running:
+        for path, body in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}]}),
+            ("/v1/completions", {"prompt": text}),
+        ):
+            message = (await running.client.post(path, json={"model": MODEL, **body})).json()["error"]["message"]
+            assert "maximum context length is 20000 tokens, but the prompt has more than 22500 tokens" in message
+        nearly = (await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "a" * 22_000})).json()
+        assert "the prompt has 22000 tokens" in nearly["error"]["message"]  # so near, the count is exact
+
+
 async def test_prompts_that_are_too_many_tokens_together(folder: Path) -> None:
     async with gateway(folder, max_seq_len=4096) as running:
         prompts = ["a" * 4000] * 263
