@@ -102,6 +102,7 @@ class RequestTemplate:
         except HelperFailedError as error:
             answer = {"bound": error.reason}
         if "bound" in answer:
+            _renderer.close()  # its memory may be in pieces
             raise TemplateError(f"The request's chat template {_FAILURES[answer['bound']]}.", param=_PARAM)
         if "message" in answer:
             if answer["by_author"]:

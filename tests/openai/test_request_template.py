@@ -32,8 +32,8 @@ async def test_it_is_rendered_as_the_models_own(folder: Path) -> None:
     ("template", "says"),
     [
         ("{{ 'a' * 10**9 }}", "takes more than 512 MiB of memory"),
-        (NESTED, "takes more than 2 seconds"),
-        ("{{ 'a' * (2**23 + 1) }}", "makes a prompt of more than 8388608 characters"),
+        (NESTED, "takes more than 5 seconds"),
+        ("{{ 'a' * (2**23 + 1) if messages[-1].content == 'Hi' }}", "makes a prompt of more than 8388608 characters"),
         ("{% if %}", "does not compile"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "does not compile"),
         ("{{ 1 / 0 }}", "fails: ZeroDivisionError"),
@@ -43,11 +43,22 @@ async def test_it_is_rendered_as_the_models_own(folder: Path) -> None:
 )
 async def test_one_that_goes_too_far_is_refused_and_the_next_is_served(folder: Path, template: str, says: str) -> None:
     async with gateway(folder, allow_request_template=True) as running:
-        for answer in (await tokenize(running, template), await running.chat(chat_template=template)):
-            error = answer.json()["error"]
-            assert (answer.status_code, error["param"], error["code"]) == (400, "chat_template", "invalid_value")
-            assert says in error["message"]
+        answer = await running.chat(chat_template=template)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, "chat_template", "invalid_value")
+        assert says in error["message"]
         assert (await tokenize(running, OWN)).status_code == 200
+
+
+async def test_tools_are_shown_or_refused_as_the_template_shows_them(folder: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+    shows = "{% for tool in tools or [] %}({{ tool.function.name }}){% endfor %}" + OWN
+    async with gateway(folder, allow_request_template=True) as running:
+        answer = await tokenize(running, shows, tools=tools)
+        text = (await running.client.post("/detokenize", json={"tokens": answer.json()["tokens"]})).json()
+        assert text == {"prompt": "(look)[user: Hi]"}
+        error = (await tokenize(running, OWN, tools=tools)).json()["error"]
+        assert error["param"] == "chat_template"
 
 
 async def test_what_a_template_says_of_the_messages_is_about_them(folder: Path) -> None:
