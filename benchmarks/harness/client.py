@@ -16,12 +16,23 @@ def call(child: Child, method: str, path: str, body: bytes | None = None) -> byt
     Raises:
         BenchmarkError: it is not 200; the message has its beginning.
     """
+    status, said = _asked(child, method, path, body)
+    if status != http.HTTPStatus.OK:
+        raise BenchmarkError(f"{path}: {status} {said[:300]!r}")
+    return said
+
+
+def post(child: Child, path: str, body: bytes) -> int:
+    """The status of the answer, whatever it is."""
+    return _asked(child, "POST", path, body)[0]
+
+
+def _asked(child: Child, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", child.port, timeout=_TIMEOUT_S)
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    connection.request(method, path, body, headers)
-    answer = connection.getresponse()
-    said = answer.read()
-    connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise BenchmarkError(f"{path}: {answer.status} {said[:300]!r}")
-    return said
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import features, lag, memory, peers, relay, request_cost, triton, workers
+from . import features, hostile, lag, memory, peers, relay, request_cost, triton, workers
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -14,6 +14,7 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "features": features.measure,
     "requests": request_cost.measure,
     "lag": lag.measure,
+    "hostile": hostile.measure,
     "workers": workers.measure,
     "triton": triton.measure,
     "peers": peers.measure,

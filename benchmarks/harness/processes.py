@@ -155,13 +155,26 @@ class Child:
         """Resident memory of it and its descendants that no file backs: what they allocated, and nothing shared."""
         return self._memory("smaps_rollup", "Anonymous")
 
-    def _memory(self, file: str, field: str) -> int:
-        total = 0
+    def resident_of(self, pid: int) -> int:
+        """Resident memory of one of its processes."""
+        return _memory_of(pid, "status", "VmRSS")
+
+    def most_resident_of(self, pid: int) -> int:
+        """The most resident memory that one of its processes has had since ``forget_most``."""
+        return _memory_of(pid, "status", "VmHWM")
+
+    def forget_most(self) -> None:
+        """Count the most resident memory from now on."""
         for pid in self.pids():
-            for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
-                if line.startswith(f"{field}:"):
-                    total += int(line.split()[1]) * 1024
-        return total
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def _memory(self, file: str, field: str) -> int:
+        return sum(_memory_of(pid, file, field) for pid in self.pids())
+
+
+def _memory_of(pid: int, file: str, field: str) -> int:
+    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 def _listens(port: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -126,6 +126,7 @@ def settings_file(
     *,
     label: str = "",
     families: Sequence[str] = (),
+    model: Mapping[str, Any] | None = None,
     **server: Any,
 ) -> Path:
     """Write the settings of a gateway: API key, metrics and access log on.
@@ -135,22 +136,24 @@ def settings_file(
         triton: that it uses.
         port: that it listens on.
         label: for a second gateway of this subject, as each looks after its own file.
+        model: more settings of the model.
         families: of further models ``bench-FAMILY``, on the same Triton model and with a template that takes tools.
         server: more settings of the section ``server``.
     """
-    model: dict[str, Any] = {
+    served: dict[str, Any] = {
         "name": "bench",
         "triton": {"url": f"127.0.0.1:{triton.port}", "model": _TRITON_MODEL[subject.dialect]},
         "path": "tokens" if subject.dialect == "tokens" else "ensemble",
         "tokenizer": str(tokenizer_folder()),
         "max_seq_len": _CONTEXT,
         "tokens_per_block": 32,
+        **(model or {}),
     }
     if "transport" in TritonSettings.model_fields:
-        model["triton"]["transport"] = subject.transport
-    settings: dict[str, Any] = {"server": {"port": port, "api_keys": [KEY], **server}, "models": [model]}
+        served["triton"]["transport"] = subject.transport
+    settings: dict[str, Any] = {"server": {"port": port, "api_keys": [KEY], **server}, "models": [served]}
     for family in families:
-        settings["models"].append({**model, "name": f"bench-{family}", "family": family, "template": str(_TEMPLATE)})
+        settings["models"].append({**served, "name": f"bench-{family}", "family": family, "template": str(_TEMPLATE)})
     file = BUILT / f"{' '.join(filter(None, (subject.name, label))).replace(' ', '-')}.yaml"
     file.write_text(yaml.safe_dump(settings, sort_keys=False))
     return file

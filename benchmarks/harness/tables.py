@@ -19,6 +19,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "features": renderings.features,
     "requests": renderings.requests,
     "lag": renderings.lag,
+    "hostile": renderings.hostile,
     "workers": renderings.workers,
     "triton": renderings.triton,
     "peers": renderings.peers,

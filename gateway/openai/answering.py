@@ -22,8 +22,7 @@ _CLIENT_GONE = 499  # nobody reads it; the access log shows it
 def note_checked(asked: GenerationFields, ignored: Ignored, model: ServedModel, metrics: Metrics) -> None:
     """Let the answer say who gives it, also where an alias was asked for, and count what it is given without."""
     asked.model = model.name
-    for name in ignored.counted:
-        metrics.count_ignored(model.name, name)
+    metrics.count_ignored(model.name, ignored.counted)
 
 
 async def respond(

@@ -252,7 +252,7 @@ def from_response_format(given: Any) -> Wanted | None:
     return wanted
 
 
-def _from_json_schema(given: _JsonSchema, field: str) -> Wanted:
+def _from_json_schema(given: NamedSchema, field: str) -> Wanted:
     path = f"{field}.json_schema"
     if given.schema_ is not None:
         return Wanted("json_schema", given.schema_, f"{path}.schema", field, given.strict)

@@ -1,9 +1,21 @@
-"""Chat templates and prompts: messages to text and ids. Pure: reads a template file when asked to load one."""
+"""Chat templates and prompts: messages to text and ids. Pure, but for two things that are asked for.
+
+A template file is read, and the template of a request is rendered in a process of its own.
+"""
 
 from gateway.prompt.abilities import TemplateAbilities
 from gateway.prompt.builder import PromptBuilder
 from gateway.prompt.errors import TemplateError
 from gateway.prompt.history import history
+from gateway.prompt.request_template import RequestTemplate
 from gateway.prompt.template import ChatTemplate, load_template
 
-__all__ = ["ChatTemplate", "PromptBuilder", "TemplateAbilities", "TemplateError", "history", "load_template"]
+__all__ = [
+    "ChatTemplate",
+    "PromptBuilder",
+    "RequestTemplate",
+    "TemplateAbilities",
+    "TemplateError",
+    "history",
+    "load_template",
+]

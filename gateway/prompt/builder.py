@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from gateway.generation.request import Prompt
 from gateway.prompt.errors import TemplateError
 from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
+from gateway.prompt.request_template import RequestTemplate
 from gateway.prompt.template import ChatTemplate
 from gateway.tokens import Tokenizer
 
@@ -36,7 +37,9 @@ class PromptBuilder:
         """
         self._tokenizer = tokenizer
         self.template = template
-        self._compiled = lru_cache(maxsize=_KEPT)(lambda source: ChatTemplate(source, tokenizer))
+        self._of_requests = lru_cache(maxsize=_KEPT)(
+            lambda source: RequestTemplate(source, template.special_tokens, template.reserved)
+        )
         self._escaper = ControlEscaper(tokenizer.control_tokens if escape_special_tokens else ())
         if escape_special_tokens:
             tokenizer.prepare_literal()
@@ -49,10 +52,11 @@ class PromptBuilder:
         documents: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
-        template: ChatTemplate | None = None,
+        template: ChatTemplate | RequestTemplate | None = None,
         variables: Mapping[str, Any] | None = None,
+        check: Callable[[str], None] | None = None,
     ) -> Prompt:
-        """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and two more.
+        """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and these.
 
         Args:
             messages: of the conversation.
@@ -62,6 +66,7 @@ class PromptBuilder:
             continue_final_message: whether the prompt ends with the last character of the last message's content.
             template: one to use instead of the model's.
             variables: more names for the template.
+            check: is given the rendered text before it is tokenized, and refuses it by an exception of its own.
 
         Raises:
             TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
@@ -75,11 +80,15 @@ class PromptBuilder:
             data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
         if not self._escaper.occurs_in(list(data.values())):
             text = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
+            if check is not None:
+                check(text)
             ids = self._tokenizer.encode(text)
             return Prompt(text=text, ids=tuple(ids), bos_text=self._bos_text(ids))
         marker = unused_marker(data, template.source)
         marked = {key: self._escaper.mark(value, marker) for key, value in data.items()}
         rendered = _up_to(end, template.render(**marked, add_generation_prompt=add_generation_prompt))
+        if check is not None:
+            check(rendered)
         stretches = self._escaper.split(rendered, marker)
         ids = [index for number, stretch in enumerate(stretches) for index in self._encode(stretch, number == 0)]
         return Prompt(
@@ -121,13 +130,9 @@ class PromptBuilder:
         same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
         return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(list(ids)))
 
-    def compile(self, source: str) -> ChatTemplate:
-        """A template of a request's own, with the tokens of this tokenizer; the last few are kept.
-
-        Raises:
-            TemplateError: when it is not a Jinja template.
-        """
-        return self._compiled(source)
+    def of_request(self, source: str) -> RequestTemplate:
+        """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""
+        return self._of_requests(source)
 
     def _bos_text(self, ids: Sequence[int]) -> str:
         """BOS's text where a server that tokenizes the prompt's text would add a second BOS."""

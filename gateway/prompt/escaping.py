@@ -19,6 +19,7 @@ from typing import Any
 _NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
 # Only data that holds every noncharacter gets this far.
 _PRIVATE = range(0xF0000, 0xFFFFE)
+_PIECE = 65536  # characters
 
 
 def is_marker(character: str) -> bool:
@@ -47,11 +48,12 @@ class ControlEscaper:
         longest_first = sorted(set(control_tokens), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._tokens = longest_first
+        self._longest = len(longest_first[0]) if longest_first else 0
 
     def occurs_in(self, data: Any) -> bool:
         """Whether any string in nested lists and mappings holds a control token's text."""
         pattern = self._pattern
-        return pattern is not None and any(pattern.search(text) for text in _strings(data))
+        return pattern is not None and any(self._search(pattern, text, 0) for text in _strings(data))
 
     def mark(self, data: Any, marker: str) -> Any:
         """Copy nested data with ``marker`` behind the first character of each occurrence, overlapping ones too."""
@@ -73,7 +75,9 @@ class ControlEscaper:
         own = re.compile("|".join(re.escape(t) + (f"(?!{marker})" if len(t) == 1 else "") for t in self._tokens))
         stretches: list[Stretch] = []
         trusted, position = "", 0
-        for start, end in itertools.chain((match.span() for match in own.finditer(rendered)), [(len(rendered),) * 2]):
+        while True:
+            match = self._search(own, rendered, position)
+            start, end = match.span() if match else (len(rendered),) * 2
             between = rendered[position:start]
             if marker in between:
                 stretches += [Stretch(trusted, False)] if trusted else []
@@ -83,23 +87,38 @@ class ControlEscaper:
                 trusted += between
             trusted += rendered[start:end]
             position = end
+            if match is None:
+                break
         return [*stretches, Stretch(trusted, False)] if trusted else stretches
 
     def _mark_text(self, text: str, marker: str) -> str:
         if self._pattern is None:
             return text
         parts, position = [], 0
-        match = self._pattern.search(text)
+        match = self._search(self._pattern, text, 0)
         while match is not None:
             parts += [text[position : match.start() + 1], marker]
             position = match.start() + 1
-            match = self._pattern.search(text, position)
+            match = self._search(self._pattern, text, position)
         return "".join([*parts, text[position:]])
+
+    def _search(self, pattern: re.Pattern[str], text: str, position: int) -> re.Match[str] | None:
+        """The next match, looked for in pieces: no other thread runs while a pattern is."""
+        while position < len(text):
+            edge = position + _PIECE
+            match = pattern.search(text, position, edge + self._longest)
+            if match is not None and match.start() < edge:
+                return match
+            position = edge
+        return None
 
 
 def unused_marker(*data: Any) -> str:
     """A character that no string of the data holds."""
-    used = set(itertools.chain.from_iterable(_strings(data)))
+    used: set[str] = set()
+    for text in _strings(data):
+        for start in range(0, 0 if text.isascii() else len(text), _PIECE):
+            used.update(text[start : start + _PIECE])
     candidates = itertools.chain(_NONCHARACTERS, map(chr, _PRIVATE))
     return next(character for character in candidates if character not in used)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jinja2
 from jinja2 import meta
@@ -19,6 +19,18 @@ from gateway.tokens import Tokenizer
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
+class SpecialTokens(Protocol):
+    """What a template is told of its tokenizer."""
+
+    bos_token: str | None
+    eos_token: str | None
+
+    @property
+    def special_tokens(self) -> Mapping[str, str]:
+        """Texts of the named special tokens, for example ``{"bos_token": "<s>"}``."""
+        ...
+
+
 class ChatTemplate:
     """A compiled chat template with the special tokens of its tokenizer. Safe to share between threads.
 
@@ -26,9 +38,10 @@ class ChatTemplate:
         source: the template's text.
         variables: names that the template reads from outside.
         reserved: names that no request may set: the arguments of ``render``, special tokens and the environment's own.
+        special_tokens: names and texts of the tokenizer's.
     """
 
-    def __init__(self, source: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, source: str, tokenizer: SpecialTokens) -> None:
         """Compile ``source``.
 
         Raises:
@@ -43,11 +56,11 @@ class ChatTemplate:
             self.variables = frozenset(meta.find_undeclared_variables(environment.parse(source)))
         except (jinja2.TemplateError, RecursionError, SyntaxError) as error:  # the last two: nested too deeply
             raise TemplateError(f"The chat template does not compile: {str(error).rstrip('.')}.") from error
-        self._special_tokens = dict(tokenizer.special_tokens)
+        self.special_tokens = dict(tokenizer.special_tokens)
         for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
             if token is not None:
-                self._special_tokens.setdefault(key, token)
-        self.reserved = frozenset({*_ARGUMENTS, *self._special_tokens, *environment.globals})
+                self.special_tokens.setdefault(key, token)
+        self.reserved = frozenset({*_ARGUMENTS, *self.special_tokens, *environment.globals})
 
     @cached_property
     def shows_tools(self) -> bool:
@@ -98,7 +111,7 @@ class ChatTemplate:
             TemplateError: when the template refuses the conversation, or fails on it.
         """
         names = {
-            **self._special_tokens,
+            **self.special_tokens,
             **(variables or {}),
             "messages": messages,
             "tools": tools,

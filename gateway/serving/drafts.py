@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 from gateway.config import ModelSettings
-from gateway.generation import EngineFeatures
+from gateway.generation import EngineError, EngineFeatures
 from gateway.serving.ask import Options
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
-from gateway.serving.prompts import LONG
+from gateway.serving.prompts import LONG, Bound
 
 
 def is_long(options: Options) -> bool:
@@ -15,18 +17,26 @@ def is_long(options: Options) -> bool:
     return len(options.prediction or "") > LONG
 
 
-def tokenize_prediction(options: Options, parts: ModelParts) -> tuple[int, ...]:
+def tokenize_prediction(options: Options, parts: ModelParts, left: threading.Event | None = None) -> tuple[int, ...]:
     """The ids of the predicted text, in which nothing is a control token; none where nothing is predicted.
 
+    Args:
+        options: with the text.
+        parts: of the model.
+        left: set when nobody waits for them any more.
+
     Raises:
+        LeftError: nobody waits.
         RefusedError: it is longer than any answer.
     """
     text = options.prediction
     if not text:
         return ()
-    if len(text) > parts.max_seq_len * parts.tokenizer.longest_token:
+    try:
+        Bound(parts, left=left).check_text(text)
+    except EngineError:
         message = f"The prediction is longer than this model's context of {parts.max_seq_len} tokens."
-        raise RefusedError(message, "prediction", "string_above_max_length")
+        raise RefusedError(message, "prediction", "string_above_max_length") from None
     return tuple(parts.tokenizer.encode_literal(text))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -24,12 +26,14 @@ from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.serving.long_work import PROMPTS
 from gateway.serving.plan import plan
 from gateway.serving.running import RunningGeneration
 from gateway.serving.turns import PreparedTurn, prepare
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+Built = TypeVar("Built")
 
 
 class ServedModel:
@@ -158,25 +162,34 @@ class ServedModel:
         """End the supervision of its engine."""
         await self.backend.close()
 
-    async def build_prompt(self, source: PromptSource, truncation: Truncation | None = None) -> Prompt:
-        """Render and tokenize a prompt; a long one off the event loop.
+    async def build_prompt(
+        self, source: PromptSource, then: Callable[[Prompt], Built], truncation: Truncation | None = None
+    ) -> Built:
+        """Render and tokenize a prompt; a long one off the event loop, and in its turn.
 
         Args:
             source: where it comes from.
+            then: what is done with it in the same place, and gives the result.
             truncation: how it is cut where it is too long; None leaves it whole.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready.
+            EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is far too long,
+                QUEUE_FULL when too many long ones wait.
             RefusedError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
         parts, features = self.parts, self.backend.engine.features
-        build = functools.partial(prompts.build, source, parts, self.settings, as_ids=features.prompt_ids)
-        prompt = await anyio.to_thread.run_sync(build) if prompts.is_long(source) else build()
-        if truncation is None:
-            return prompt
         room = parts.max_seq_len - features.draft_room
-        return prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
+
+        def build(left: threading.Event | None) -> Built:
+            most = None if truncation is None else prompts.most_tokens(parts)
+            prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
+            if truncation is not None:
+                prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
+            return then(prompt)
+
+        work = prompts.long_work(source)
+        return build(None) if work is None else await work.run(build)
 
     def prepare(self, turn: Turn, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.
@@ -205,7 +218,7 @@ class ServedModel:
         """
         engine, parts = self.engine, self.parts
         tokenize = functools.partial(drafts.tokenize_prediction, options, parts)
-        predicted = await anyio.to_thread.run_sync(tokenize) if drafts.is_long(options) else tokenize()
+        predicted = await PROMPTS.run(tokenize) if drafts.is_long(options) else tokenize()
         requests = plan(
             prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,

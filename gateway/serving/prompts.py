@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from gateway.config import ModelSettings
 from gateway.generation import EngineError, ErrorKind, Prompt
-from gateway.prompt import ChatTemplate, TemplateError, history
+from gateway.prompt import RequestTemplate, history
 from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
+from gateway.serving.long_work import PROMPTS, TEMPLATES, LeftError, LongWork
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
+_MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
+_MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
+_LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
+
+
+def long_work(source: PromptSource) -> LongWork | None:
+    """Where the prompt is built; None on the event loop."""
+    if isinstance(source, ChatPrompt) and source.template is not None:
+        return TEMPLATES
+    return PROMPTS if is_long(source) else None
+
+
+def most_tokens(parts: ModelParts) -> int:
+    """Tokens that are counted of a text that may be longer than the context: the context, at least 131,072."""
+    return max(parts.max_seq_len, _LEAST_BOUND)
 
 
 def is_long(source: PromptSource) -> bool:
@@ -24,7 +41,12 @@ def is_long(source: PromptSource) -> bool:
     if isinstance(source, IdsPrompt):
         return len(source.ids) > LONG
     extras = source.template or source.documents or source.tools or source.variables
-    return bool(extras) or sum(map(_weight, source.messages)) > LONG
+    weight = 0
+    for message in source.messages:
+        weight += _weight(message)
+        if weight > LONG:
+            return True
+    return bool(extras)
 
 
 def _weight(message: Mapping[str, Any]) -> int:
@@ -34,7 +56,15 @@ def _weight(message: Mapping[str, Any]) -> int:
     return _FRAME + texts + sum(_FRAME + len(call["function"]["arguments"]) for call in calls)
 
 
-def build(source: PromptSource, parts: ModelParts, settings: ModelSettings, *, as_ids: bool) -> Prompt:
+def build(
+    source: PromptSource,
+    parts: ModelParts,
+    settings: ModelSettings,
+    *,
+    as_ids: bool,
+    most: int | None = None,
+    left: threading.Event | None = None,
+) -> Prompt:
     """Render and tokenize a prompt.
 
     Args:
@@ -42,15 +72,19 @@ def build(source: PromptSource, parts: ModelParts, settings: ModelSettings, *, a
         parts: of the model.
         settings: of the model.
         as_ids: whether prompts travel to the engine as ids.
+        most: tokens that it may have; None: as the model's context.
+        left: set when nobody waits for the prompt any more.
 
     Raises:
         EngineError: CONTEXT_LENGTH when it is far too long.
+        LeftError: nobody waits.
         RefusedError: when the model cannot take it.
         TemplateError: when the chat template refuses the messages.
     """
-    _check_size(source, parts)
+    bound = Bound(parts, most, left)
+    bound.check_source(source)
     if isinstance(source, ChatPrompt):
-        prompt = _chat(source, parts, settings)
+        prompt = _chat(source, parts, settings, bound)
         if prompt.escaped and not as_ids:
             raise RefusedError(
                 "A message contains the text of a control token, which cannot be escaped for this model because its"
@@ -114,17 +148,80 @@ def truncated(
     return cut
 
 
-def _check_size(source: PromptSource, parts: ModelParts) -> None:
-    """Refuse what cannot fit, before megabytes are tokenized to count it."""
-    if isinstance(source, IdsPrompt):
-        return
-    size = len(source.text) if isinstance(source, TextPrompt) else sum(len(each["content"]) for each in source.messages)
-    if size > parts.max_seq_len * parts.tokenizer.longest_token:
-        raise EngineError(
-            ErrorKind.CONTEXT_LENGTH,
-            f"This model's maximum context length is {parts.max_seq_len} tokens, and {size} characters cannot fit into"
-            " it; shorten the prompt.",
+class Bound:
+    """The length of a prompt, checked by what is cheap before all of it is tokenized to count it.
+
+    What passes takes some hundreds of bytes of memory for each token of ``most``, and no more than 8 characters for
+    each, of which tokenizers of one long word take a hundred bytes each.
+    """
+
+    def __init__(self, parts: ModelParts, most: int | None = None, left: threading.Event | None = None) -> None:
+        """Prepare the check of one prompt.
+
+        Args:
+            parts: of the model.
+            most: tokens; None: as the model's context.
+            left: set when nobody waits for the prompt any more.
+        """
+        self._parts = parts
+        self._most = most or parts.max_seq_len
+        self._left = left
+        self._says = (
+            f"This model's maximum context length is {self._most} tokens"
+            if most is None
+            else f"At most {most} tokens are counted"
         )
+
+    def check_source(self, source: PromptSource) -> None:
+        """Refuse what cannot fit by its size alone.
+
+        Raises:
+            EngineError: CONTEXT_LENGTH.
+        """
+        if isinstance(source, IdsPrompt):
+            self.check_count(len(source.ids))
+        elif isinstance(source, TextPrompt):
+            self.check_text(source.text)
+        else:
+            self._check_characters(sum(len(each["content"]) for each in source.messages))
+
+    def check_count(self, count: int) -> None:
+        """Refuse more tokens than there may be.
+
+        Raises:
+            EngineError: CONTEXT_LENGTH.
+        """
+        if count > self._most:
+            self._refuse(f"the prompt has {count} tokens")
+
+    def check_text(self, text: str) -> None:
+        """Refuse a text that has more tokens by far: by an eighth, counted in pieces.
+
+        Raises:
+            EngineError: CONTEXT_LENGTH.
+            LeftError: nobody waits.
+        """
+        self._check_characters(len(text))
+        if len(text) > 2 * self._most and len(text) > LONG:
+            most = self._most + self._most // 8
+            count = self._parts.tokenizer.count_beyond(text, most, self._is_over)
+            if count > most and not self._is_over():
+                self._refuse(f"the prompt has more than {most} tokens")
+        if self._is_over():
+            raise LeftError
+
+    def _is_over(self) -> bool:
+        return self._left is not None and self._left.is_set()
+
+    def _check_characters(self, size: int) -> None:
+        each = self._parts.tokenizer.longest_token
+        if size > _MOST_UNCOUNTED:
+            each = min(each, _MOST_CHARACTERS)
+        if size > self._most * each:
+            self._refuse(f"{size} characters cannot fit into them")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise EngineError(ErrorKind.CONTEXT_LENGTH, f"{self._says}, but {why}; shorten the prompt.")
 
 
 def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, *, as_ids: bool) -> Prompt:
@@ -152,7 +249,7 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
         raise RefusedError(message, param.format(place=place, id=wrong), "invalid_value")
 
 
-def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> Prompt:
+def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
     template = _own_template(source, parts, settings)
     used = template or parts.template(tools=bool(source.tools))
     for name in source.variables:
@@ -170,10 +267,11 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> Pro
         continue_final_message=source.continue_final_message,
         template=used,
         variables=source.variables,
+        check=bound.check_text,
     )
 
 
-def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> ChatTemplate | None:
+def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> RequestTemplate | None:
     """The template that the request brings, where the operator allows that."""
     if source.template is None:
         return None
@@ -184,7 +282,4 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
             "chat_template",
             "unsupported_parameter",
         )
-    try:
-        return parts.prompts.compile(source.template)
-    except TemplateError as error:
-        raise RefusedError(error.message, "chat_template", "invalid_value") from None
+    return parts.prompts.of_request(source.template)

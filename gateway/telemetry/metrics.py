@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -122,14 +123,17 @@ class Metrics:
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
         )
 
-    def count_ignored(self, model: str, parameter: str) -> None:
-        """Count an unknown parameter; beyond a bounded number of distinct names all count as ``other``."""
+    def count_ignored(self, model: str, parameters: Iterable[str]) -> None:
+        """Count unknown parameters; beyond a bounded number of distinct names all count as ``other``."""
+        for parameter, count in collections.Counter(map(self._counted_as, parameters)).items():
+            self._ignored.labels(model, parameter).inc(count)
+
+    def _counted_as(self, parameter: str) -> str:
         if parameter not in self._names:
             if len(self._names) >= _MOST_NAMES or not _SAFE_NAME.fullmatch(parameter):
-                parameter = "other"
-            else:
-                self._names.add(parameter)
-        self._ignored.labels(model, parameter).inc()
+                return "other"
+            self._names.add(parameter)
+        return parameter
 
     def count_reload(self, *, ok: bool) -> None:
         """Count a reload of the settings; ``ok``: they are in force."""

@@ -25,7 +25,7 @@ MANY = 20_000
     [
         (16_384, "maximum context length", "messages", "context_length_exceeded"),
         (16_385, "'messages': it may have at most 16384 items", "messages", "array_above_max_length"),
-        (100_000, "its objects, messages among them, have more than 131072 fields", None, None),
+        (100_000, "its objects, messages among them, have more than 65536 fields", None, None),
     ],
 )
 async def test_more_messages_than_any_context_has_room_for(

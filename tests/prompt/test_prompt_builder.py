@@ -87,6 +87,13 @@ def test_escaping_moves_no_other_token_boundary(text: str) -> None:
     assert start.ids[:3] == written.ids[:3]
 
 
+@pytest.mark.parametrize("place", [65_536 - len("<|im_end|>") - 1, 65_536 - 5, 65_536, 131_072 - 3])
+def test_a_control_token_anywhere_in_a_long_text_is_escaped(place: int) -> None:
+    """Also where the pieces meet in which long texts are searched."""
+    text = "a" * place + "<|im_end|>" + "b<|im_start|>" * 3
+    check_control_tokens(text, "", "")
+
+
 def test_harmless_text_is_tokenized_as_it_is() -> None:
     prompt = chatml().build(conversation("Hi", "<|im_ end|>"))
     assert not prompt.escaped

@@ -12,9 +12,9 @@ from gateway.telemetry.metrics import Metrics
 def test_names_of_ignored_parameters_are_bounded_and_plain() -> None:
     metrics = Metrics()
     for index in range(300):
-        metrics.count_ignored("m", f"name_{index}")
-    metrics.count_ignored("m", "name_0")
-    metrics.count_ignored("m", 'evil"} 1\n')
+        metrics.count_ignored("m", [f"name_{index}"])
+    metrics.count_ignored("m", ["name_0"])
+    metrics.count_ignored("m", ['evil"} 1\n'])
     text, content_type = metrics.render({})
     families = {family.name: family for family in text_string_to_metric_families(text.decode())}
     counts = {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from gateway.families import Preparation
-from gateway.generation import EngineFeatures
+from gateway.generation import EngineFeatures, Prompt
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.reading import ReadChoice, Style
 from gateway.openai.chat.turn import ChatTurn, Expectations
 from gateway.openai.errors import OpenAIError
+from gateway.serving.ask import ChatPrompt, Options
 from gateway.serving.model import ServedModel
 from gateway.web.record import RequestRecord
 
@@ -22,12 +24,17 @@ _FIELDS = {
 
 
 async def begin_answer(
-    request: ChatCompletionRequest, turn: ChatTurn | None, model: ServedModel, record: RequestRecord
+    request: ChatCompletionRequest,
+    source: ChatPrompt,
+    turn: ChatTurn | None,
+    model: ServedModel,
+    record: RequestRecord,
 ) -> ChatAnswer:
     """Build the prompt and prepare the generations; nothing is sent yet.
 
     Args:
         request: as the policies of the model let it pass.
+        source: of its prompt, which takes time to make where there are many messages.
         turn: what it wants beyond plain text.
         model: that is asked.
         record: of the HTTP request.
@@ -38,9 +45,20 @@ async def begin_answer(
         RefusedError: when the engine cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
+    options = request.options(model.parts.defaults)
+    prepare = functools.partial(_prepare, request, turn, model, options)
+    prompt, options, expectations, read = await model.build_prompt(source, prepare, request.truncation(options))
+    generations = await model.generate(
+        prompt, options, record.request_id, record.started, [choice.reader for choice in read]
+    )
+    return ChatAnswer(request, generations, read, turn is not None and turn.turn.calls, expectations)
+
+
+def _prepare(
+    request: ChatCompletionRequest, turn: ChatTurn | None, model: ServedModel, options: Options, prompt: Prompt
+) -> tuple[Prompt, Options, Expectations, Sequence[ReadChoice]]:
+    """All that takes the longer the more tools there are, where the prompt is built."""
     parts = model.parts
-    options = request.options(parts.defaults)
-    prompt = await model.build_prompt(request.prompt(turn.shown if turn else None), request.truncation(options))
     expectations = Expectations()
     read: Sequence[ReadChoice] = ()
     if turn is not None:
@@ -52,10 +70,7 @@ async def begin_answer(
                 _check_readable(prepared.preparation, model, model.backend.engine.features)
             style = _style(turn, model)
             read = [ReadChoice(prepared.reader(options), style, ids=request.return_token_ids) for _ in range(options.n)]
-    generations = await model.generate(
-        prompt, options, record.request_id, record.started, [choice.reader for choice in read]
-    )
-    return ChatAnswer(request, generations, read, turn is not None and turn.turn.calls, expectations)
+    return prompt, options, expectations, read
 
 
 def _style(turn: ChatTurn, model: ServedModel) -> Style:

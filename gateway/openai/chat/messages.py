@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.openai.branches import BRANCH, text_or_list
 
+_MOST_CALLS = 1024  # of one message: they are checked in one go, in which nothing else runs
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
@@ -125,7 +127,7 @@ class AssistantMessage(_Message):
     role: Literal["assistant"]
     content: AssistantContent | None = None
     refusal: str | None = None
-    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=_MOST_CALLS, fail_fast=True)] | None = None
     function_call: CalledFunction | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None

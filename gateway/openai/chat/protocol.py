@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.config.model import SamplingDefaults
-from gateway.openai.body import parse_object
+from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template
 from gateway.openai.chat.tool_checks import check_parameters_of, history_conflicts, tool_conflicts
 from gateway.openai.chat.tools import (
@@ -161,7 +161,7 @@ class ChatCompletionRequest(GenerationFields):
         return found
 
 
-def parse_chat_request(body: bytes) -> ChatCompletionRequest:
+def parse_chat_request(body: Body) -> ChatCompletionRequest:
     """Parse and validate a request body.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pydantic import Field, ValidationError
 
 from gateway.config.model import SamplingDefaults
-from gateway.openai.body import parse_object
+from gateway.openai.body import Body, parse_object
 from gateway.openai.completions.prompts import PromptField, sources
 from gateway.openai.generation import (
     MOST_TOKENS,
@@ -79,7 +79,7 @@ class CompletionRequest(GenerationFields):
         return names
 
 
-def parse_completion_request(body: bytes) -> CompletionRequest:
+def parse_completion_request(body: Body) -> CompletionRequest:
     """Parse and validate a request body.
 
     Raises:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
 from gateway.openai.answering import note_checked, respond
+from gateway.openai.body import Body
 from gateway.openai.completions.answer import Answer
 from gateway.openai.completions.checking import check_completion
 from gateway.openai.completions.objects import Completion, CompletionChunk
@@ -22,6 +23,7 @@ from gateway.openai.completions.whole import whole_answer
 from gateway.openai.guidance import structure
 from gateway.openai.ignored import deviations_header, ignored_header
 from gateway.openai.models.lookup import find_model
+from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.errors import RefusedError
@@ -29,9 +31,12 @@ from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.direct_route import DirectRoute
+from gateway.web.disconnect import while_connected
 from gateway.web.record import RequestRecord, record_of
 
 _ANSWERS = answers(Completion, GENERATING, event=CompletionChunk, headers=IGNORED)
+
+_MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of bytes until the last answer ends
 
 
 def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -52,15 +57,20 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
     async def create_completion(request: Request) -> Response:
         """Continue texts."""
         record = record_of(request.scope)
-        asked = await read_request(request, parse_completion_request)
-        model = find_model(registry, asked.model)
-        record.model = model.name
-        record.annotations = asked.annotations()
-        asked, ignored = check_completion(asked, model)
-        note_checked(asked, ignored, model, metrics)
+
+        def take(body: Body) -> tuple[CompletionRequest, Ignored, ServedModel]:
+            asked = parse_completion_request(body)
+            model = find_model(registry, asked.model)
+            record.model = model.name
+            record.annotations = asked.annotations()
+            asked, ignored = check_completion(asked, model)
+            note_checked(asked, ignored, model, metrics)
+            return asked, ignored, model
+
+        asked, ignored, model = await read_request(request, take)
         headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
         headers |= deviations_header([path for form in asked.forms() for path in form.deviations()])
-        answer = await _prepare(asked, model, record)
+        answer = await while_connected(request.scope, request.receive, _prepare(asked, model, record))
         events = functools.partial(stream_answer, answer, record, timeouts) if asked.stream else None
         whole = functools.partial(whole_answer, answer, record)
         return await respond(request, record, headers, events=events, whole=whole)
@@ -93,11 +103,16 @@ async def _prepare(asked: CompletionRequest, model: ServedModel, record: Request
         prompt_logprobs=asked.prompt_logprobs,
     )
     choices: list[Choice] = []
+    tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
     for index, source in enumerate(asked.sources()):
         try:
-            prepared = PreparedPrompt(source, await model.build_prompt(source, truncation))
+            prepared = await model.build_prompt(source, functools.partial(PreparedPrompt, source), truncation)
         except RefusedError as error:
             raise _of_element(error, asked, index) from None
+        tokens += len(prepared.prompt.ids)
+        if tokens > most:
+            message = f"The prompts of one request may have {most} tokens together; send fewer of them."
+            raise RefusedError(message, "prompt", "array_above_max_length")
         generations = await model.generate(prepared.prompt, options, record.request_id, record.started)
         choices += [Choice(running, prepared, wanted, parts.tokenizer) for running in generations]
         await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens

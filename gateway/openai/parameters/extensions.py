@@ -231,7 +231,8 @@ _PROMPT = (
         CHAT,
         source="extension",
         how=Capability("impossible", "the operator has not allowed it (allow_request_template)."),
-        openai="Its author can write control tokens and spend processor time: switch it on for trusted clients only.",
+        openai="Its author can write control tokens. It is rendered in a process of its own, in 5 s and 512 MiB;"
+        " more is 400.",
     ),
     _gateway(
         "chat_template_kwargs",

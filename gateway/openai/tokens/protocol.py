@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.openai.body import parse_object
+from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import Messages, conversation
 from gateway.openai.chat.tool_checks import history_conflicts
 from gateway.openai.errors import OpenAIError
@@ -40,7 +40,7 @@ class TokenizeRequest(_Request):
     return_token_strs: bool = Field(default=False, description="Whether the vocabulary's spellings are wanted, too.")
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    chat_template: str | None = None
+    chat_template: str | None = Field(default=None, max_length=65536)
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     tools: list[dict[str, Any]] | None = None
 
@@ -64,7 +64,7 @@ class DetokenizeRequest(_Request):
     tokens: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(fail_fast=True)]
 
 
-def parse_tokenize_request(body: bytes) -> TokenizeRequest:
+def parse_tokenize_request(body: Body) -> TokenizeRequest:
     """Parse and validate a request body of ``/tokenize``.
 
     Raises:
@@ -86,7 +86,7 @@ def parse_tokenize_request(body: bytes) -> TokenizeRequest:
     return request
 
 
-def parse_detokenize_request(body: bytes) -> DetokenizeRequest:
+def parse_detokenize_request(body: Body) -> DetokenizeRequest:
     """Parse and validate a request body of ``/detokenize``.
 
     Raises:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gateway.generation import Describing
+import orjson
+
+from gateway.generation import Describing, EngineFeatures, GenerationRequest
 from gateway.openai.chat.beginning import begin_answer
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.turn import chat_turn
+from gateway.openai.chat.turn import ChatTurn
 from gateway.openai.errors import OpenAIError
+from gateway.serving import prompts
+from gateway.serving.ask import ChatPrompt
+from gateway.serving.long_work import PROMPTS
 from gateway.serving.model import ServedModel
 from gateway.web.record import RequestRecord
 
 
-async def render_chat(request: ChatCompletionRequest, model: ServedModel, record: RequestRecord) -> dict[str, Any]:
-    """Do all that a chat does up to the call of the engine, and show it.
+async def render_chat(
+    request: ChatCompletionRequest, source: ChatPrompt, turn: ChatTurn | None, model: ServedModel, record: RequestRecord
+) -> bytes:
+    """Do all that a chat does up to the call of the engine, and show it as a JSON object.
 
     Args:
         request: as the policies of the model let it pass.
+        source: of its prompt.
+        turn: what it wants beyond plain text.
         model: that is asked.
         record: of the HTTP request.
 
@@ -27,24 +39,38 @@ async def render_chat(request: ChatCompletionRequest, model: ServedModel, record
         RefusedError: when the engine cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
-    turn = chat_turn(request, model)
     record.names = request.names(turn.guided_by if turn else None)
-    generations = (await begin_answer(request, turn, model, record)).generations
+    generations = (await begin_answer(request, source, turn, model, record)).generations
     engine = model.engine
     if not isinstance(engine, Describing):
         raise OpenAIError(400, "The engine of this model does not show its requests.", param="model")
-    first = generations[0].request
+    seeds = [generation.request.sampling.seed for generation in generations]
+    write = functools.partial(_write, generations[0].request, seeds, engine.describe, engine.features, model)
+    return await PROMPTS.run(write) if len(generations[0].request.prompt.ids) > prompts.LONG else write()
+
+
+def _write(
+    first: GenerationRequest,
+    seeds: Sequence[int | None],
+    tensors: Callable[[GenerationRequest], list[dict[str, Any]]],
+    features: EngineFeatures,
+    model: ServedModel,
+    left: threading.Event | None = None,
+) -> bytes:
+    del left
     prompt = first.prompt
-    return {
-        "object": "chat.completion.render",
-        "model": model.name,
-        "prompt": prompt.text,
-        "prompt_token_ids": list(prompt.ids),
-        "count": len(prompt.ids),
-        "max_model_len": model.parts.max_seq_len,
-        "max_tokens": first.max_tokens,
-        "seeds": [generation.request.sampling.seed for generation in generations],
-        "path": engine.features.path,
-        "triton_model": engine.features.model,
-        "tensors": engine.describe(first),
-    }
+    return orjson.dumps(
+        {
+            "object": "chat.completion.render",
+            "model": model.name,
+            "prompt": prompt.text,
+            "prompt_token_ids": prompt.ids,
+            "count": len(prompt.ids),
+            "max_model_len": model.parts.max_seq_len,
+            "max_tokens": first.max_tokens,
+            "seeds": seeds,
+            "path": features.path,
+            "triton_model": features.model,
+            "tensors": tensors(first),
+        }
+    )

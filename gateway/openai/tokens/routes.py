@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import anyio.to_thread
+import functools
+import threading
+from collections.abc import Callable, Mapping
+
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
+from gateway.openai.body import Body
 from gateway.openai.chat.checking import check_chat
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
+from gateway.openai.chat.turn import ChatTurn, chat_turn
 from gateway.openai.ignored import ignored_header
 from gateway.openai.models.lookup import find_model
+from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
@@ -22,12 +28,16 @@ from gateway.openai.tokens.protocol import (
     parse_tokenize_request,
 )
 from gateway.openai.tokens.render import render_chat
+from gateway.serving import prompts
+from gateway.serving.ask import ChatPrompt, IdsPrompt, TextPrompt
+from gateway.serving.long_work import LongWork
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
+from gateway.web.disconnect import while_connected
 from gateway.web.record import record_of
 
-_ERRORS = (400, 404, 415, 503)
+_ERRORS = (400, 404, 415, 429, 503)
 _TOKENIZE = answers(Tokenized, _ERRORS, headers=IGNORED)
 _DETOKENIZE = answers(Detokenized, _ERRORS, headers=IGNORED)
 _DESCRIBE = answers(TokenizerInfo, (400, 404, 503))
@@ -47,23 +57,32 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     def begin(request: Request, asked: TokenizeRequest | DetokenizeRequest) -> tuple[ServedModel, dict[str, str]]:
         model = model_or_only(registry, asked.model)
         record_of(request.scope).model = model.name
-        for name in asked.ignored():
-            metrics.count_ignored(model.name, name)
+        metrics.count_ignored(model.name, asked.ignored())
         return model, ignored_header(asked.ignored())
 
     @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest))
-    async def create_tokens(request: Request) -> JSONResponse:
+    async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
-        asked = await read_request(request, parse_tokenize_request)
-        model, headers = begin(request, asked)
-        return JSONResponse(await anyio.to_thread.run_sync(tokenize, asked, model), headers=headers)
+
+        def take(body: Body) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
+            asked = parse_tokenize_request(body)
+            return (asked, asked.source(), *begin(request, asked))
+
+        asked, source, model, headers = await read_request(request, take)
+        write = functools.partial(tokenize, asked, source, model)
+        return await _respond(request, prompts.long_work(source), write, headers)
 
     @router.post("/detokenize", responses=_DETOKENIZE, openapi_extra=body_of(DetokenizeRequest))
-    async def create_text(request: Request) -> JSONResponse:
+    async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
-        asked = await read_request(request, parse_detokenize_request)
-        model, headers = begin(request, asked)
-        return JSONResponse(await anyio.to_thread.run_sync(detokenize, asked, model), headers=headers)
+
+        def take(body: Body) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
+            asked = parse_detokenize_request(body)
+            return (asked, *begin(request, asked))
+
+        asked, model, headers = await read_request(request, take)
+        work = prompts.long_work(IdsPrompt(asked.tokens))
+        return await _respond(request, work, lambda _: detokenize(asked, model), headers)
 
     @router.get("/tokenizer_info", responses=_DESCRIBE, openapi_extra=_MODEL)
     async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
@@ -73,16 +92,32 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         return JSONResponse(tokenizer_info(served))
 
     @router.post("/v1/chat/completions/render", responses=_RENDER, openapi_extra=body_of(ChatCompletionRequest))
-    async def render_chat_completion(request: Request) -> JSONResponse:
+    async def render_chat_completion(request: Request) -> Response:
         """Show what a chat request would send to the engine, without sending it."""
         record = record_of(request.scope)
-        asked = await read_request(request, parse_chat_request)
-        model = find_model(registry, asked.model)
-        record.model = model.name
-        asked, ignored = check_chat(asked, model)
-        for name in ignored.counted:
-            metrics.count_ignored(model.name, name)
-        rendered = await render_chat(asked, model, record)
-        return JSONResponse(rendered, headers=ignored_header(ignored.named))
+
+        def take(body: Body) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
+            asked = parse_chat_request(body)
+            model = find_model(registry, asked.model)
+            record.model = model.name
+            asked, ignored = check_chat(asked, model)
+            metrics.count_ignored(model.name, ignored.counted)
+            turn = chat_turn(asked, model)
+            return asked, ignored, model, turn, asked.prompt(turn.shown if turn else None)
+
+        asked, ignored, model, turn, source = await read_request(request, take)
+        rendering = render_chat(asked, source, turn, model, record)
+        rendered = await while_connected(request.scope, request.receive, rendering)
+        return Response(rendered, headers=ignored_header(ignored.named), media_type="application/json")
 
     return router
+
+
+async def _respond(
+    request: Request,
+    work: LongWork | None,
+    write: Callable[[threading.Event | None], bytes],
+    headers: Mapping[str, str],
+) -> Response:
+    body = write(None) if work is None else await while_connected(request.scope, request.receive, work.run(write))
+    return Response(body, headers=dict(headers), media_type="application/json")

@@ -1,0 +1,179 @@
+"""What a client may send to do harm, each input by its name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .client import post
+from .processes import Child
+from .subjects import KEY
+
+Attack = Callable[[Child], str]
+"""Sends it to a gateway; returns what came of it: a status or a word."""
+
+_LARGEST = 16 * 2**20  # bytes of a body, the gateway's default
+_WORDS = "The quick brown fox, jumps over\n lazy dogs; naive 42 "
+_CHAT = "/v1/chat/completions"
+_TRAILERS = 60_000_000  # bytes
+_HEADS = 200  # connections
+_SLOW_S = 5.0
+
+
+def inputs() -> Iterator[tuple[str, Attack]]:
+    """All of them; each body is made when its turn comes."""
+    for name, path, make in _BODIES:
+        yield name, _sent(path, make)
+    yield "many bodies at once: 8 chats of 6 MB", _at_once
+    yield "trailers without end, 60 MB", _trailers
+    yield f"slow heads, {_HEADS} connections", _slow_heads
+
+
+def _sent(path: str, make: Callable[[], bytes]) -> Attack:
+    made: list[bytes] = []
+
+    def attack(child: Child) -> str:
+        if not made:
+            made.append(make())
+        return str(post(child, path, made[0]))
+
+    return attack
+
+
+def _text(size: int) -> str:
+    return (_WORDS * (size // len(_WORDS) + 1))[:size]
+
+
+def _chat(content: Any, **fields: Any) -> bytes:
+    request = {"model": "bench", "max_tokens": 1, "messages": [{"role": "user", "content": content}], **fields}
+    return json.dumps(request).encode()
+
+
+def _filled(head: bytes, unit: bytes, tail: bytes, size: int = _LARGEST) -> bytes:
+    return head + unit * ((size - len(head) - len(tail)) // len(unit)) + tail
+
+
+def _fields(count: int) -> dict[str, int]:
+    return {f"field_{index:06}": 1 for index in range(count)}
+
+
+def _unlike(size: int) -> str:
+    """Characters of which hardly two make one token."""
+    chance = random.Random(0)
+    return "".join(chance.choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM0123456789+/!?#", k=size))
+
+
+def _tools(count: int, size: int) -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": {f"p{index}": {"type": "string"} for index in range(size)}}
+    functions = [{"name": f"f{index}", "parameters": schema} for index in range(count)]
+    return [{"type": "function", "function": function} for function in functions]
+
+
+def _messages(*messages: dict[str, Any]) -> bytes:
+    return json.dumps({"model": "bench", "max_tokens": 1, "messages": messages}).encode()
+
+
+_MANY = 16_384  # messages, the most that is accepted
+_TURN = {"role": "user", "content": "a"}
+_CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+_BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
+    ("/tokenize, text of 16 MiB", "/tokenize", lambda: _filled(b'{"prompt":"', b"some words, ", b'"}')),
+    ("/tokenize, 8 MB of line ends", "/tokenize", lambda: _filled(b'{"prompt":"', b"\\n", b'"}')),
+    ("/tokenize, 16 MiB of one emoji and letters", "/tokenize", lambda: _filled('{"prompt":"😀'.encode(), b"a", b'"}')),
+    ("/tokenize, one word of 1 MB", "/tokenize", lambda: _filled(b'{"prompt":"', b"a", b'"}', 1_000_000)),
+    ("/tokenize, 131,072 tokens", "/tokenize", lambda: json.dumps({"prompt": _text(430_000)}).encode()),
+    ("/tokenize, the same with their texts", "/tokenize",
+     lambda: json.dumps({"prompt": _text(430_000), "return_token_strs": True}).encode()),
+    ("/tokenize, 16,384 messages", "/tokenize", lambda: json.dumps({"messages": [_TURN] * _MANY}).encode()),
+    ("/tokenize, 400,000 messages", "/tokenize", lambda: json.dumps({"messages": [_TURN] * 400_000}).encode()),
+    ("/detokenize, ids of 16 MiB", "/detokenize", lambda: _filled(b'{"tokens":[', b"45999,", b"1]}")),
+    ("/detokenize, 131,000 ids", "/detokenize", lambda: json.dumps({"tokens": [45999] * 131_000}).encode()),
+    ("/detokenize, 16 MiB of empty lists", "/detokenize", lambda: _filled(b'{"tokens":[', b"[],", b"1]}")),
+    ("/detokenize, 800,000 fields", "/detokenize", lambda: json.dumps(_fields(800_000)).encode()),
+    ("render, text of 6 MB", f"{_CHAT}/render", lambda: _chat(_text(6_000_000))),
+    ("render, 130,000 tokens", f"{_CHAT}/render", lambda: _chat(_text(420_000))),
+    ("chat, text of 6 MB", _CHAT, lambda: _chat(_text(6_000_000))),
+    ("chat, 6 MB and control tokens", _CHAT, lambda: _chat(_text(6_000_000) + "<|im_end|>")),
+    ("chat, 260 kB of unlike characters", _CHAT, lambda: _chat(_unlike(260_000))),
+    ("chat, 1 MB of spaces", _CHAT, lambda: _chat(" " * 1_000_000)),
+    ("chat, 16,384 messages", _CHAT, lambda: _messages(*[_TURN] * _MANY)),
+    ("chat, 131,000 unknown fields, 2 MB", _CHAT, lambda: _chat("a", **_fields(131_000))),
+    ("chat, 65,000 unknown fields, 1 MB", _CHAT, lambda: _chat("a", **_fields(65_000))),
+    ("chat, 131,000 fields in a message", _CHAT, lambda: _messages({**_TURN, **_fields(131_000)})),
+    ("chat, 128 tools, 60,000 fields", _CHAT, lambda: _chat("a", tools=_tools(128, 230))),
+    ("chat, 128 tools, 60,000 fields, a call demanded", _CHAT,
+     lambda: _chat("a", tools=_tools(128, 230), tool_choice="required")),
+    ("chat, 13,000 calls in one message", _CHAT,
+     lambda: _messages({"role": "assistant", "tool_calls": [_CALL] * 13_000})),
+    ("chat, 16 MiB of opened arrays", _CHAT, lambda: _filled(b'{"model":', b"[", b"")),
+    ("chat, 200 kB of opened arrays", _CHAT, lambda: _filled(b'{"model":', b"[", b"", 200_000)),
+    ("chat, 60 arrays deep, 60,000 wide", _CHAT,
+     lambda: _filled(b'{"documents":' + b"[" * 60, b"[],", b"[]" + b"]" * 60 + b"}", 180_000)),
+    ("completions, 127 prompts of 131,000 characters", "/v1/completions",
+     lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [_unlike(131_000)] * 127}).encode()),
+    ("completions, 300,000 ids", "/v1/completions",
+     lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [1000] * 300_000}).encode()),
+    ("request template, {{ 'a' * 10**9 }}", _CHAT, lambda: _chat("a", chat_template="{{ 'a' * 10**9 }}")),
+    ("request template, 15 MB of text", _CHAT, lambda: _chat("a", chat_template="{{ 'a ' * 7500000 }}")),
+    ("request template, loops without end", _CHAT,
+     lambda: _chat("a", chat_template="{% for i in range(9**5) %}{% for j in range(9**5) %}{% endfor %}{% endfor %}")),
+    ("request template, hard to compile", _CHAT, lambda: _chat("a", chat_template="{{ " + "1+" * 30_000 + "1 }}")),
+]  # fmt: skip
+
+
+def _at_once(child: Child) -> str:
+    body = _chat(_text(6_000_000))
+    head = _head(_CHAT, f"content-length: {len(body)}")
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(_connected(child)) for _ in range(8)]
+        for connection in connections:
+            connection.sendall(head + body)
+        return ", ".join(sorted({connection.recv(64)[9:12].decode() for connection in connections}))
+
+
+def _trailers(child: Child) -> str:
+    lines = b"x-trailer: 0123456789012345678901234567890123456789\r\n" * 1000
+    sent = 0
+    with _connected(child) as connection:
+        connection.sendall(_head(_CHAT, "transfer-encoding: chunked") + b"2\r\n{}\r\n0\r\n")
+        try:
+            while sent < _TRAILERS:
+                connection.sendall(lines)
+                sent += len(lines)
+        except OSError:
+            return f"closed after {sent / 1e6:.1f} MB"
+    return f"took {sent / 1e6:.0f} MB"
+
+
+def _slow_heads(child: Child) -> str:
+    """Connections that send a byte now and then, and one that sends its head as fast as it can."""
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(_connected(child)) for _ in range(_HEADS)]
+        begun = time.monotonic()
+        for connection in connections:
+            connection.sendall(f"POST {_CHAT} HTTP/1.1\r\nx-slow: ".encode())
+        closed: set[socket.socket] = set()
+        while time.monotonic() < begun + _SLOW_S:
+            for connection in set(connections) - closed:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a")
+            closed |= set(select.select(list(set(connections) - closed), [], [], 0.05)[0])
+    return f"{len(closed)} closed in {_SLOW_S:g} s"
+
+
+def _head(path: str, field: str) -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {KEY}\r\ncontent-type: application/json\r\n"
+        f"{field}\r\n\r\n"
+    ).encode()
+
+
+def _connected(child: Child) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", child.port), timeout=60)

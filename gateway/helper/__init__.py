@@ -1,0 +1,5 @@
+"""Work on what strangers sent, in a process of its own: no other work waits for it, and its time and memory end."""
+
+from gateway.helper.process import Helper, HelperFailedError
+
+__all__ = ["Helper", "HelperFailedError"]

@@ -1,0 +1,200 @@
+"""JSON text to an object that is safe to work with. Runs in a process of its own, too: it imports nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+# All objects and arrays of a body together. Each item is work, whatever the body's size, and much of it is done in one
+# go of an extension module, in which no other thread of Python's runs (benchmarks/README.md, hostile inputs).
+MOST_FIELDS = 65536
+MOST_CONTAINERS = 65536
+MOST_ITEMS = 327680
+MOST_CHARACTERS = 2**23  # of one string; there is no context of so many
+_MOST_LEVELS = 64  # nesting; real requests have fewer than 20
+_PIECE = 2**20
+# Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
+_SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+
+
+class JsonTextError(ValueError):
+    """A rule that the text breaks.
+
+    Attributes:
+        message: the end of a sentence that says why it cannot be parsed; a whole sentence where there is a code.
+        param: where.
+        code: OpenAI's error code, None where it has none.
+    """
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+
+
+def answer(body: bytes | bytearray) -> bytes:
+    """What ``parse`` makes of a body, for another process: the object and None, or None and the error's fields."""
+    try:
+        return marshal.dumps((parse(body), None))
+    except JsonTextError as error:
+        return marshal.dumps((None, (error.message, error.param, error.code)))
+    except MemoryError:
+        return marshal.dumps((None, ("it takes too much memory", None, None)))
+
+
+def parse(body: bytes | bytearray) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Refused are, besides anything that is not JSON: invalid UTF-8, duplicate keys, NaN and infinite numbers, nesting
+    deeper than 64 levels, more fields, arrays, objects or items in all than the constants above say, longer strings,
+    lone surrogates and NUL characters.
+
+    Raises:
+        JsonTextError: it is refused.
+    """
+    if len(body) > MOST_CONTAINERS:
+        _check_structure(body)
+    try:
+        text = body.decode("utf-8-sig")  # some editors and shells begin a file with a mark that is no part of the JSON
+        value = json.loads(
+            text, object_pairs_hook=_Objects().make, parse_constant=_no_constant, parse_float=_finite_float
+        )
+    except (ValueError, RecursionError) as error:
+        raise _refusal(error) from None
+    if not isinstance(value, dict):
+        raise JsonTextError("it must be a JSON object")
+    if text.count("[") + text.count("{") > _MOST_LEVELS:  # else none can be so deep
+        _check_depth(value)
+    if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
+        for path, string in _strings(value):
+            _check_string(path, string)
+    return value
+
+
+def _refusal(error: Exception) -> JsonTextError:
+    if isinstance(error, JsonTextError):
+        return error
+    if isinstance(error, UnicodeDecodeError):
+        return JsonTextError("the body is not valid UTF-8")
+    if isinstance(error, RecursionError):
+        return JsonTextError("it is nested too deeply")
+    if isinstance(error, json.JSONDecodeError):
+        return JsonTextError(f"{error.msg} at line {error.lineno}, column {error.colno}")
+    return JsonTextError("a number in it is too large")  # an integer with more digits than Python converts
+
+
+def _check_structure(body: bytes | bytearray) -> None:
+    """Count fields, arrays, objects and items before any is made; a text may have as many commas as it likes."""
+    marks = b":", b"[{", b",[{"
+    most = MOST_FIELDS, MOST_CONTAINERS, MOST_ITEMS
+    if all(_count(body, mark) <= limit for mark, limit in zip(marks, most, strict=True)):
+        return
+    counts = [0] * len(marks)
+    for part in _outside_strings(body):
+        counts = [count + _count(part, mark) for count, mark in zip(counts, marks, strict=True)]
+    for count, limit, what in zip(
+        counts,
+        most,
+        ("its objects, messages among them, have more than {} fields", "it has more than {} objects and arrays",
+         "its arrays and objects have more than {} items"),
+        strict=True,
+    ):  # fmt: skip
+        if count > limit:
+            raise JsonTextError(what.format(limit))
+
+
+def _count(text: bytes | bytearray, marks: bytes) -> int:
+    return sum(text.count(mark) for mark in marks)
+
+
+def _outside_strings(body: bytes | bytearray) -> Iterator[bytes]:
+    """What stands between strings, piece by piece."""
+    inside, position = False, 0
+    while position < len(body):
+        end = position + _PIECE
+        while body[end - 1 : end] == b"\\":  # the escape goes on behind it
+            end += 1
+        piece = bytes(body[position:end]).replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        yield b"".join(parts[inside::2])
+        inside ^= len(parts) % 2 == 0
+        position = end
+
+
+class _Objects:
+    """Makes the objects of one body, and counts their fields."""
+
+    def __init__(self) -> None:
+        self._fields = 0
+
+    def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(pairs)
+        if len(mapping) != len(pairs):
+            doubled = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            shown = doubled[:64].encode("ascii", "backslashreplace").decode()
+            raise JsonTextError(f"the key {shown!r} is given twice", shown)
+        self._fields += len(mapping)
+        if self._fields > MOST_FIELDS:
+            raise JsonTextError(f"its objects, messages among them, have more than {MOST_FIELDS} fields")
+        return mapping
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise JsonTextError(f"{name} is not a JSON number")
+
+
+def _finite_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise JsonTextError("a number in it is too large")
+    return number
+
+
+def _check_depth(value: dict[str, Any]) -> None:
+    level: list[Any] = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise JsonTextError(f"it is nested deeper than {_MOST_LEVELS} levels")
+
+
+def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """All strings with their paths, keys among them. The depth is bounded by now."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield path, key
+            yield from _strings(child, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _strings(child, f"{path}[{index}]")
+
+
+def _check_string(path: str, string: str) -> None:
+    if len(string) > MOST_CHARACTERS:
+        message = f"A text may have at most {MOST_CHARACTERS} characters, but this one has {len(string)}."
+        raise JsonTextError(message, _printable(path), "string_above_max_length")
+    try:
+        string.encode()
+    except UnicodeEncodeError:
+        message = "The text holds a lone surrogate."
+        raise JsonTextError(message, _printable(path), "invalid_value") from None
+    if "\0" in string:
+        raise JsonTextError("The text holds a NUL character.", _printable(path), "invalid_value")
+
+
+def _printable(path: str) -> str:
+    return path[:256].encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,72 @@
+"""A process for one kind of work: warm, bounded, without anything of its parent's, and gone with it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.helper import Helper, HelperFailedError
+
+MODULE = "tests.helper.echo"
+
+
+@pytest.fixture
+def helper() -> Iterator[Helper]:
+    made = Helper(MODULE, memory_bytes=2**30, seconds=1.0, largest=2**16)
+    yield made
+    made.close()
+
+
+def test_it_answers_and_stays(helper: Helper) -> None:
+    assert helper.pid is None  # nothing runs before it is needed
+    assert helper.ask(b"one") == b"one"
+    first = helper.pid
+    assert helper.ask(b"x" * 2**16) == b"x" * 2**16
+    assert helper.ask(b"") == b""
+    assert helper.pid == first
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"), [(b"burn", "time"), (b"take", "ended"), (b"talk", "size"), (b"end", "ended")]
+)
+def test_one_that_passes_a_bound_is_ended_and_the_next_question_is_answered(
+    helper: Helper, question: bytes, reason: str
+) -> None:
+    helper.ask(b"warm")
+    pid = helper.pid
+    with pytest.raises(HelperFailedError) as caught:
+        helper.ask(question)
+    assert caught.value.reason == reason
+    assert not Path(f"/proc/{pid}").exists()
+    assert helper.ask(b"again") == b"again"
+
+
+def test_it_has_nothing_of_its_parents(helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEYS", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.set_inheritable(True)
+        helper.ask(b"warm")
+        pid = helper.pid
+        assert b"secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+        held = [str(link.readlink()).partition(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()]
+        assert sorted(held) == ["/dev/null", "pipe", "pipe"]
+
+
+def test_it_ends_with_its_parent() -> None:
+    program = (
+        "import os; from gateway.helper import Helper;"
+        f"helper = Helper({MODULE!r}, memory_bytes=2**30, seconds=5.0, largest=2**16);"
+        "helper.ask(b'warm'); print(helper.pid, flush=True); os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    status = Path(f"/proc/{int(done.stdout)}/status")
+    for _ in range(1000):
+        if not status.exists() or "zombie" in status.read_text():
+            return
+        subprocess.run(["sleep", "0.01"], check=True)
+    pytest.fail("it runs on without a parent")

@@ -1,0 +1,116 @@
+"""Prompts that no context holds are refused before all of them is tokenized; nobody tokenizes for who has left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.serving.long_work import PROMPTS
+from gateway.tokens import Tokenizer
+from tests.app.harness import USER, gateway
+from tests.app.scripted import MAX_SEQ_LEN, MODEL
+from tests.waiting import until
+
+MOST = 131_072  # tokens, where the context is shorter
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "code"),
+    [
+        ("/tokenize", {"prompt": "a" * (2 * MOST)}, "prompt", "context_length_exceeded"),
+        ("/tokenize", {"prompt": "é" * MOST}, "prompt", "context_length_exceeded"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "a" * (3 * MOST)}]}, "messages",
+         "context_length_exceeded"),
+        ("/detokenize", {"tokens": [1] * (MOST + 1)}, "tokens", "array_above_max_length"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 300_000}]}, "messages",
+         "context_length_exceeded"),
+        ("/v1/chat/completions/render", {"messages": [{"role": "user", "content": "a" * 5_000}]}, "messages",
+         "context_length_exceeded"),
+        ("/v1/completions", {"prompt": "a" * 300_000}, "prompt", "context_length_exceeded"),
+        ("/v1/completions", {"prompt": [1] * 1000}, "prompt", "context_length_exceeded"),
+        ("/v1/completions", {"prompt": ["a" * 250] * 2048 + ["a"]}, "prompt", "array_above_max_length"),
+    ],
+)  # fmt: skip
+async def test_what_is_too_long_by_far_is_refused_by_name(
+    folder: Path, path: str, body: dict[str, Any], param: str, code: str
+) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post(path, json={"model": MODEL, **body})
+        assert (answer.status_code, answer.json()["error"]["param"], answer.json()["error"]["code"]) == (
+            400, param, code,
+        )  # fmt: skip
+        assert not running.engine.requests
+
+
+async def test_too_many_tokens_are_not_counted_to_the_last(folder: Path) -> None:
+    text = "a" * 70_000
+    async with gateway(folder, max_seq_len=20_000) as running:
+        for path, body in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}]}),
+            ("/v1/completions", {"prompt": text}),
+        ):
+            message = (await running.client.post(path, json={"model": MODEL, **body})).json()["error"]["message"]
+            assert "maximum context length is 20000 tokens, but the prompt has more than 22500 tokens" in message
+        nearly = (await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "a" * 22_000})).json()
+        assert "the prompt has 22000 tokens" in nearly["error"]["message"]  # so near, the count is exact
+
+
+async def test_prompts_that_are_too_many_tokens_together(folder: Path) -> None:
+    async with gateway(folder, max_seq_len=4096) as running:
+        prompts = ["a" * 4000] * 263
+        answer = await running.client.post("/v1/completions", json={"model": MODEL, "max_tokens": 1, "prompt": prompts})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, "prompt", "array_above_max_length")
+        assert "1048576" in error["message"]
+        assert not running.engine.requests
+
+
+async def test_longer_than_the_context_can_still_be_counted(folder: Path) -> None:
+    """Who cuts documents counts them first."""
+    async with gateway(folder) as running:
+        text = "a" * (MAX_SEQ_LEN * 50)
+        assert (await running.client.post("/tokenize", json={"prompt": text})).json()["count"] == len(text)
+        ids = [65] * (MAX_SEQ_LEN * 50)
+        answer = await running.client.post("/detokenize", json={"tokens": ids})
+        assert len(answer.json()["prompt"]) == len(ids)
+
+
+def test_counting_in_pieces_stops_with_the_piece_that_is_too_much(folder: Path) -> None:
+    tokenizer = Tokenizer.from_folder(folder)
+    text = "a" * 1_000_000
+    assert tokenizer.count_beyond(text, 10**9) == len(tokenizer.encode(text))
+    asked: list[int] = []
+    assert 1000 < tokenizer.count_beyond(text, 1000, lambda: bool(asked.append(1))) < 100_000
+    assert len(asked) == 1
+    assert tokenizer.count_beyond(text, 10**9, lambda: True) == 0
+
+
+async def test_a_client_that_leaves_in_the_queue_is_not_tokenized_for(folder: Path) -> None:
+    go, running_works = threading.Event(), []
+
+    def hold(_: threading.Event) -> None:
+        running_works.append(1)
+        go.wait(20)
+
+    async with gateway(folder, served=True) as running:
+        held = [asyncio.create_task(PROMPTS.run(hold)) for _ in range(2)]
+        try:
+            await until(lambda: len(running_works) == 2)
+            body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "a" * 5000}]}).encode()
+            for path in ("/tokenize", "/v1/chat/completions", "/v1/chat/completions/render"):
+                _, writer = await asyncio.open_connection("127.0.0.1", running.client.base_url.port)
+                head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+                writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+                await until(lambda: PROMPTS.count == 3)
+                writer.close()
+                await until(lambda: PROMPTS.count == 2)  # its place is free before those who hold it up are done
+        finally:
+            go.set()
+            await asyncio.gather(*held)
+        assert (await running.client.post("/tokenize", json={"messages": USER})).status_code == 200
+        assert not running.engine.requests
