@@ -37,7 +37,8 @@ class Exchange:
     @property
     def completion_tokens(self) -> int:
         """By usage, else one for each event."""
-        return int(self.usage.get("completion_tokens") or len(self.events))
+        counted = self.usage.get("completion_tokens")
+        return len(self.events) if counted is None else int(counted)
 
 
 async def exchange(

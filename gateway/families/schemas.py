@@ -71,7 +71,27 @@ def arguments_schema(tool: Tool) -> dict[str, Any]:
     if not tool.parameters:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     parameters = dict(tool.parameters)
-    return parameters if "type" in parameters or "$ref" in parameters else {"type": "object", **parameters}
+    if "type" in parameters or "$ref" in parameters or are_objects(parameters):
+        return parameters
+    return {"type": "object", **parameters}
+
+
+def are_objects(schema: Mapping[str, Any]) -> bool:
+    """Whether all values of a guide's schema are objects: by its type, its constants, or those of its alternatives."""
+    pending, seen = [schema], {"#"}
+    while pending:
+        part = pending.pop()
+        if part.keys() - {"$defs"} == {"$ref"}:
+            if part["$ref"] not in seen:
+                seen.add(part["$ref"])
+                pending.append(schema["$defs"][part["$ref"].rpartition("/")[2]])
+        elif "anyOf" in part and "type" not in part:
+            pending += part["anyOf"]
+        else:
+            values = part.get("enum", [part["const"]] if "const" in part else [None])
+            if part.get("type") != "object" and not all(isinstance(value, dict) for value in values):
+                return False
+    return True
 
 
 def calls_schema(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -111,7 +131,7 @@ def object_schema(response: Guide) -> dict[str, Any] | None:
     if response.kind != "json_schema":
         return None
     schema = json.loads(response.text)
-    return schema if isinstance(schema, dict) and schema.get("type") == "object" else None
+    return schema if isinstance(schema, dict) and are_objects(schema) else None
 
 
 def schema_guide(schema: Mapping[str, Any]) -> Guide:

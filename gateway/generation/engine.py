@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
-from gateway.generation.request import GenerationRequest
+from gateway.generation.request import GenerationRequest, GuideBackend
 
 EngineFinish = Literal["stop", "length"]
 """Why an engine may say that an answer is whole; whatever else it says is a failure."""
@@ -82,6 +82,7 @@ class EngineFeatures:
         warnings: one sentence each on what this deployment costs or gets wrong; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
         guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
+        guide_backend: what compiles them, which decides what a JSON schema may hold; None where nobody says.
         max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
@@ -100,6 +101,7 @@ class EngineFeatures:
     warnings: tuple[str, ...] = ()
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     guide_types: frozenset[str] = frozenset()
+    guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_room: int = 0
 

@@ -9,6 +9,8 @@ from typing import Literal
 from gateway.generation.additions import LoraAdapter, PromptTable
 
 GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
+GuideBackend = Literal["xgrammar", "llguidance"]
+"""What compiles guides in TensorRT-LLM."""
 
 
 @dataclass(frozen=True, slots=True)

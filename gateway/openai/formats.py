@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from gateway.generation.request import Guide, GuideKind
+from gateway.generation.request import Guide, GuideBackend, GuideKind
 from gateway.openai.body import parse_object
 from gateway.openai.branches import BRANCH
 from gateway.openai.errors import OpenAIError
 from gateway.openai.schemas import check_schema, deviations, guided_schema
-from gateway.openai.schemas.guided import has_assertions
+from gateway.openai.schemas.patterns import has_assertions
 
 _LONGEST = 65536
 GrammarText = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
@@ -148,19 +148,24 @@ class Wanted:
     field: str
     strict: bool = False
 
-    def guide(self, kinds: frozenset[str]) -> Guide | None:
+    def guide(self, kinds: frozenset[str], backend: GuideBackend | None = None) -> Guide | None:
         """The guide that holds an answer to it; None when no kind that the engine takes can.
+
+        Args:
+            kinds: that the engine takes.
+            backend: what compiles them, where the engine says so.
 
         Raises:
             OpenAIError: 400 with the path of what guided decoding cannot enforce.
         """
         kind = next((kind for kind in _GUIDES[self.kind] if kind in kinds), None)
-        return None if kind is None else Guide(kind, self._text(kind))
+        return None if kind is None else Guide(kind, self._text(kind, backend))
 
-    def _text(self, kind: GuideKind) -> str:
+    def _text(self, kind: GuideKind, backend: GuideBackend | None) -> str:
         """The text of a guide of one of the kinds that can be had."""
         if self.kind == "json_schema":
-            return json.dumps(guided_schema(self.value, self.path, exact=True), ensure_ascii=False)
+            guided = guided_schema(self.value, self.path, exact=True, backend=backend)
+            return json.dumps(guided, ensure_ascii=False)
         if self.kind == "json_object":
             return json.dumps(_ANY_OBJECT) if kind == "json_schema" else ""
         if self.kind == "choice" and kind == "regex":

@@ -42,7 +42,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
     """
     if wanted is None:
         return Structure()
-    guide = wanted.guide(features.guide_types)
+    guide = wanted.guide(features.guide_types, features.guide_backend)
     if guide is not None:
         return Structure(guide, field=wanted.field, path=wanted.path)
     if validate and wanted.checkable:

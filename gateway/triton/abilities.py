@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.generation.request import GuideBackend
 from gateway.triton import hints
-from gateway.triton.guides import declared_guide_types
+from gateway.triton.guides import declared_guide_backend, declared_guide_types
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import is_own_bls
 
@@ -70,6 +71,7 @@ class Abilities:
         cached_tokens: ``tokens`` has an exact output, ``blocks`` one in blocks, None has neither.
         tokens_per_block: tokens in a block of the KV cache.
         guide_types: kinds of ``Guide`` that may be sent.
+        guide_backend: what compiles them; None where nobody says.
         max_draft_tokens: tokens of a request's own draft that may be sent: 0 are none, None is any number.
         draft_model: the model that guesses; None where there is none.
     """
@@ -84,6 +86,7 @@ class Abilities:
     cached_tokens: Literal["tokens", "blocks"] | None = "tokens"
     tokens_per_block: int = 0
     guide_types: frozenset[str] = frozenset()
+    guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_model: DraftModel | None = None
 
@@ -127,6 +130,7 @@ def read_abilities(
         cached_tokens=_cached_tokens(called, block),
         tokens_per_block=block,
         guide_types=declared_guide_types(called, engine) if guided else frozenset(),
+        guide_backend=declared_guide_backend(engine),
         max_draft_tokens=_max_draft_tokens(called, options) if drafted else 0,
         draft_model=None if draft is None else _draft_model(called, draft, options, taken=drafted),
     )

@@ -132,6 +132,7 @@ def tokens_engine(
         warnings=hints.warnings(engine),
         capabilities=capabilities(engine, engine, abilities, prompt_ids=True),
         guide_types=abilities.guide_types,
+        guide_backend=abilities.guide_backend,
         max_draft_tokens=abilities.max_draft_tokens,
         draft_room=_draft_room(models, options),
     )
@@ -182,6 +183,7 @@ def ensemble_engine(
         warnings=_text_warnings(models, stoppable=stoppable, tokens=tokens),
         capabilities=capabilities(entry, engine, abilities, prompt_ids=False),
         guide_types=abilities.guide_types,
+        guide_backend=abilities.guide_backend,
         draft_room=_draft_room(models, options),
     )
     return EnsembleEngine(

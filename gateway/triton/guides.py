@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from gateway.generation.request import Guide, GuideKind
+from gateway.generation.request import Guide, GuideBackend, GuideKind
 from gateway.triton import hints
 from gateway.triton.model_view import ModelView
 
@@ -13,6 +13,7 @@ PARAMETER = "guided_decoding_guide_types"
 """The engine's parameter that lists them, separated by commas."""
 
 KINDS: tuple[GuideKind, ...] = get_args(GuideKind)
+BACKENDS: tuple[GuideBackend, ...] = get_args(GuideBackend)
 
 # What TensorRT-LLM's backends take. Structural tags are left out: the C++ one ignores unknown kinds in silence.
 _UPSTREAM = frozenset({"json", "json_schema", "regex", "ebnf_grammar"})
@@ -46,6 +47,18 @@ def declared_guide_types(called: ModelView, engine: ModelView | None) -> frozens
     if PARAMETER in engine.parameters:
         return frozenset()  # a variable that nobody filled in
     return _UPSTREAM if hints.parameter(engine, "guided_decoding_backend") else frozenset()
+
+
+def declared_guide_backend(engine: ModelView | None) -> GuideBackend | None:
+    """Read what compiles the guides of an engine: this project's reference engine has llguidance, others name theirs.
+
+    Returns:
+        None where it is not known, and where ``tensorrt_llm`` gets it from an environment that is not ours.
+    """
+    if hints.parameter(engine, "engine") == "reference":
+        return "llguidance"
+    stated = hints.parameter(engine, "guided_decoding_backend")
+    return next((backend for backend in BACKENDS if backend == stated), None)
 
 
 def smallest_guide(kinds: frozenset[str]) -> Guide:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gateway.bench.exchange import Exchange
 from gateway.bench.load import Load, open_session
 from gateway.bench.plan import Lengths, Plan, PlanError
 from gateway.bench.tally import Durations, Tally
@@ -207,3 +208,8 @@ def test_percentiles_are_right_within_a_percent() -> None:
     assert durations.as_json()["max"] == 1000
     assert Durations().percentile(99) is None
     assert set(Durations().as_json().values()) == {None}
+
+
+def test_an_answer_of_no_tokens_has_none() -> None:
+    assert Exchange(events=[1.0], usage={"completion_tokens": 0}).completion_tokens == 0
+    assert Exchange(events=[1.0]).completion_tokens == 1

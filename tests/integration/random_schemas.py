@@ -84,3 +84,55 @@ def _object(rng: random.Random, depth: int) -> dict[str, Any]:
 
 def _choice(rng: random.Random, depth: int) -> dict[str, Any]:
     return {"anyOf": [_any(rng, depth + 1), _any(rng, _DEEPEST)]}
+
+
+def random_wide_schema(rng: random.Random) -> dict[str, Any]:
+    """A schema of an object with what only some guides have: constraints together, further names, formats with more."""
+    parts: list[dict[str, Any]] = [_object(rng, 1) for _ in range(rng.randrange(1, 3))]
+    for place, part in enumerate(parts):
+        del part["additionalProperties"]
+        part["properties"] = {f"{name} {place}": each for name, each in part["properties"].items()}
+        part["required"] = [f"{name} {place}" for name in part["required"]]
+        part["properties"]["both"] = {"type": "object", "properties": {f"at {place}": {"maxLength": 5}}}
+    schema: dict[str, Any] = {"type": "object", "$defs": {"first": parts[0], "text": _wide_text(rng)}}
+    if rng.random() < 0.5:
+        schema["allOf"] = [{"$ref": "#/$defs/first"}, *parts[1:]]
+    else:
+        schema["$ref"] = "#/$defs/first"
+    names = rng.sample(_NAMES, 3)
+    schema["properties"] = {name: rng.choice((_wide_text, _wide_value, _wide_number))(rng) for name in names}
+    schema["properties"]["kind"] = {"$ref": "#/$defs/text", "maxLength": 38}
+    schema["required"] = rng.sample(names, rng.randrange(3))
+    if rng.random() < 0.3:
+        schema["anyOf"] = [{"required": [name]} for name in names[:2]]
+    if rng.random() < 0.2:
+        more = {"^x-[a-z]{1,3}$": {"type": "boolean"}}
+        rest = rng.choice((False, {"type": ["object", "null"], "maxProperties": 0}))
+        schema["properties"]["map"] = {"patternProperties": more, "additionalProperties": rest}
+    return schema
+
+
+def _wide_text(rng: random.Random) -> dict[str, Any]:
+    kind = rng.random()
+    if kind < 0.4:
+        return {"type": ["string", "null"], "pattern": rng.choice(_PATTERNS), "maxLength": rng.randrange(9, 14)}
+    if kind < 0.7:
+        return {"type": "string", "format": rng.choice((*_FORMATS, "date-time", "hostname")), "maxLength": 40}
+    return {"type": "string", "anyOf": [{"maxLength": 2}, {"pattern": "^[a-c]+$", "maxLength": 9}]}
+
+
+def _wide_value(rng: random.Random) -> dict[str, Any]:
+    return rng.choice(
+        (
+            {"type": "string", "enum": [*rng.sample(_WORDS, 3), 5], "minLength": 2},
+            {"type": ["integer", "string"], "const": 3, "minimum": 1},
+            {"type": "object", "properties": {"a": {"type": "null"}, "b": False}, "maxProperties": rng.randrange(2)},
+            {"oneOf": [{"type": "null"}, {"enum": rng.sample(_WORDS, 2)}]},
+        )
+    )
+
+
+def _wide_number(rng: random.Random) -> dict[str, Any]:
+    return {"type": "number", "minimum": -(10**400), "maximum": rng.randrange(9), "exclusiveMinimum": -9} | (
+        {"multipleOf": rng.choice((0.5, 2, 3))}
+    )

@@ -175,7 +175,7 @@ async def test_without_guidance_the_finished_answer_may_be_checked(
 
 async def test_what_a_check_cannot_decide_is_refused(folder: Path) -> None:
     async with gateway(folder, features=UNGUIDED, **VALIDATE) as running:
-        for part in ({"type": "string", "pattern": "a"}, {"type": "string", "format": "uri"}):
+        for part in ({"type": "string", "pattern": "a"}, {"type": "string", "format": "regex"}):
             schema = {"type": "object", "properties": {"x": part}}
             error = (await running.chat(response_format=schema_format(schema))).json()["error"]
             keyword = "pattern" if "pattern" in part else "format"
@@ -205,17 +205,17 @@ UNSUPPORTED: list[tuple[Any, str]] = [
     ({"type": "array", "uniqueItems": True}, "uniqueItems"),
     ({"type": "array", "contains": {}}, "contains"),
     ({"type": "number", "multipleOf": 2}, "multipleOf"),
-    ({"type": "string", "format": "path"}, "format"),
+    ({"type": "string", "format": "regex"}, "format"),
     ({"type": "string", "pattern": "a", "maxLength": 3}, "maxLength"),
     ({"type": "string", "pattern": "(?=a)b"}, "pattern"),
     ({"type": "object", "patternProperties": {"a": {}}}, "patternProperties"),
-    ({"type": "object", "propertyNames": {}}, "propertyNames"),
+    ({"type": "object", "propertyNames": {"maxLength": 3}}, "propertyNames"),
     ({"type": "object", "if": {}, "then": {}}, "if"),
-    ({"type": "object", "dependentRequired": {}}, "dependentRequired"),
+    ({"type": "object", "dependentRequired": {"a": ["b"]}}, "dependentRequired"),
     ({"allOf": [{"type": "object"}, {"type": "object"}]}, "allOf"),
     ({"oneOf": [{"type": "object"}, {"type": "object", "properties": {}}]}, "oneOf"),
-    ({"anyOf": [{"type": "string"}], "type": "string"}, "type"),
-    ({"type": "array", "items": [{"type": "string"}]}, "items"),
+    ({"anyOf": [{"type": ["string", "null"]}], "type": "string"}, "type"),
+    ({"type": "array", "items": [{"type": "string", "not": {}}]}, "items[0].not"),
 ]
 WRONG: list[tuple[Any, str]] = [
     ({"type": "strin"}, "type"),
@@ -226,10 +226,9 @@ WRONG: list[tuple[Any, str]] = [
     ({"required": "a"}, "required"),
     ({"required": ["a", "a"]}, "required"),
     ({"enum": []}, "enum"),
-    ({"enum": [1, 2, 1.0]}, "enum[2]"),
     ({"type": "string", "enum": [1]}, "enum"),
     ({"minLength": -1}, "minLength"),
-    ({"maxLength": 1e9}, "maxLength"),
+    ({"minLength": 1e9}, "minLength"),
     ({"minItems": 3, "maxItems": 2}, "minItems"),
     ({"minimum": "1"}, "minimum"),
     ({"pattern": "("}, "pattern"),
@@ -292,7 +291,7 @@ async def test_what_is_wrong_in_a_schema_is_named_by_its_path(folder: Path, sche
         ),
         (
             {"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": {"type": "null"}}},
-            {"type": "null", "$defs": {"a b/c": {"type": "null"}, "part0": {"type": "null"}}},
+            {"type": "null", "$defs": {"part0": {"type": "null"}}},
         ),
         (
             {"$defs": {"part0": {"type": "null"}}, "anyOf": [{"$ref": "#/$defs/part0"}, {"$ref": "#/anyOf/0"}]},

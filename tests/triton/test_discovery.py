@@ -172,6 +172,24 @@ async def test_which_guides_an_engine_takes(path: str, parameters: dict[str, str
     assert (await discover(guided(**parameters), path=path)).guide_types == expected
 
 
+@pytest.mark.parametrize("path", ["tokens", "ensemble"])
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, None),
+        ({"guided_decoding_backend": "${guided_decoding_backend}"}, None),
+        ({"guided_decoding_backend": "something"}, None),
+        ({"guided_decoding_backend": "xgrammar"}, "xgrammar"),
+        ({"guided_decoding_backend": "llguidance"}, "llguidance"),
+        ({"engine": "reference"}, "llguidance"),
+        ({"engine": "${TRITON_ENGINE_OF_NOBODY}"}, None),
+        ({"engine": "llmapi", "guided_decoding_backend": "xgrammar"}, "xgrammar"),
+    ],
+)
+async def test_what_compiles_the_guides(path: str, parameters: dict[str, str], expected: str | None) -> None:
+    assert (await discover(guided(**parameters), path=path)).guide_backend == expected
+
+
 @pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble"])
 async def test_no_guides_without_their_inputs(model: str) -> None:
     configs = stock_configs()

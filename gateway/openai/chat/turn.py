@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.families import Preparation, Tool, Turn
+from gateway.families.schemas import are_objects
 from gateway.generation import EngineFeatures
 from gateway.generation.request import Guide
 from gateway.openai.chat.protocol import ChatCompletionRequest
@@ -17,6 +18,7 @@ from gateway.openai.errors import OpenAIError
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
+from gateway.openai.schemas.walk import unsupported
 from gateway.serving.model import ServedModel
 
 _log = logging.getLogger(__name__)
@@ -62,7 +64,8 @@ class ChatTurn:
             for function, path in self.offered.callable:
                 if function.strict:
                     arguments[function.name] = checker(
-                        function.parameters or {"maxProperties": 0}, f"{path}.parameters"
+                        {"maxProperties": 0} if function.parameters is None else function.parameters,
+                        f"{path}.parameters",
                     )
         demanded = self.turn.choice == "required" and not preparation.guided
         return Expectations(self.structure, arguments, demanded)
@@ -162,7 +165,7 @@ def _check_required(offers: Offered, features: EngineFeatures, *, validate: bool
 
 def _check_object(guide: Guide, path: str) -> None:
     """Beside calls, which are an array, a guide can only tell an object."""
-    if guide.kind == "json_schema" and json.loads(guide.text).get("type") != "object":
+    if guide.kind == "json_schema" and not are_objects(json.loads(guide.text)):
         message = "Beside tools that may be called, the schema must be one of objects."
         raise OpenAIError(400, message, param=path, code="unsupported_json_schema")
 
@@ -171,15 +174,19 @@ def _tools(offers: Offered, features: EngineFeatures, *, structured: bool) -> tu
     guided = structured or (offers.choice == "required" and bool(features.guide_types))
     natively = "structural_tag" in features.guide_types
     return tuple(
-        _tool(function, path, guided=guided or (natively and function.strict)) for function, path in offers.callable
+        _tool(function, path, features, guided=guided or (natively and function.strict))
+        for function, path in offers.callable
     )
 
 
-def _tool(function: FunctionDefinition, path: str, *, guided: bool) -> Tool:
+def _tool(function: FunctionDefinition, path: str, features: EngineFeatures, *, guided: bool) -> Tool:
     """A tool for the family; its schema is the guide's where calls are guided by it."""
     parameters = function.parameters
     if guided and parameters:
-        parameters = guided_schema(parameters, f"{path}.parameters", exact=function.strict)
-        if parameters.get("type") != "object":  # what guides do not have was left out, and nothing else was there
+        where = f"{path}.parameters"
+        parameters = guided_schema(parameters, where, exact=function.strict, backend=features.guide_backend)
+        if not are_objects(parameters):
+            if function.strict:
+                raise unsupported(where, "the arguments of a function are an object, which it leaves open")
             parameters = {"type": "object", "additionalProperties": True}
     return Tool(function.name, function.description, parameters, function.strict)

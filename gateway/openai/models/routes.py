@@ -65,6 +65,7 @@ def model_object(model: ServedModel, name: str) -> Model:
             "logprobs": features.logprobs if features else None,
             "max_top_logprobs": features.max_top_logprobs if features else None,
             "guide_types": sorted(features.guide_types) if features else None,
+            "guide_backend": features.guide_backend if features else None,
             "family": model.family,
             "escape_special_tokens": model.settings.escape_special_tokens,
             "max_stops": model.settings.max_stops,

@@ -1,22 +1,27 @@
-"""Finished values against a schema, where no guide has held the model to it."""
+"""Values against a schema: finished answers that no guide has held to it, and constants of the schema itself."""
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.validators import extend
+from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from gateway.openai.errors import OpenAIError
+from gateway.openai.schemas.references import localized
+from gateway.openai.schemas.string_formats import CHECKED, EXPRESSIONS, WITHOUT
 from gateway.openai.schemas.walk import Schema, children
 
-FORMATS = ("date", "email", "ipv4", "ipv6", "uuid")
-"""String formats that are checked."""
-_FORMAT_CHECKER = FormatChecker(FORMATS)
+_NOTHING_ELSE: Registry[Any] = Registry()  # the default one fetches what a reference names
+_UNCHECKED = (WITHOUT | EXPRESSIONS.keys()) - CHECKED.keys()
 _MOST_STEPS = 30_000  # some second
+_MOST_STEPS_OF_CONSTANTS = 5_000
 
 
 def checker(schema: Schema, param: str) -> Callable[[str], bool]:
@@ -30,20 +35,78 @@ def checker(schema: Schema, param: str) -> Callable[[str], bool]:
         OpenAIError: 400 with the path of what is not checked: a format without a check, and patterns, because matching
             one of a client's own may take any time. The check itself raises it where it would take too long.
     """
-    _refuse_unchecked(schema, param)
+    root = localized(schema)
+    _refuse_unchecked(root, param)
 
     def fits(text: str) -> bool:
         try:
-            return bool(_bounded(param)({**schema}, format_checker=_FORMAT_CHECKER).is_valid(json.loads(text)))
-        except (ValueError, ArithmeticError, RecursionError, Unresolvable):
+            return _is_valid(_validator(root, param, _MOST_STEPS), json.loads(text))
+        except (ValueError, RecursionError):
             return False
 
     return fits
 
 
-def _bounded(param: str) -> Any:
+class Constants:
+    """Tells which constants of a schema fit the keywords beside them, with a bound on the work for all of it."""
+
+    def __init__(self, root: Schema, param: str) -> None:
+        """Begin with nothing checked.
+
+        Args:
+            root: well-formed; references are into it.
+            param: where it stands in the request.
+        """
+        self._root, self._param = root, param
+        self._validator: Any = None
+
+    def that_fit(self, beside: Schema, values: Sequence[Any], path: str) -> list[Any]:
+        """Choose from the values of ``const`` or ``enum``.
+
+        Args:
+            beside: the keywords beside them.
+            values: in their order.
+            path: of the schema that they are in.
+
+        Raises:
+            OpenAIError: 400 where this cannot be told, or takes too long.
+        """
+        _refuse_unchecked(beside, path)
+        if self._validator is None:
+            self._validator = _validator(self._root, self._param, _MOST_STEPS_OF_CONSTANTS)
+        validator = self._validator.evolve(schema={**beside})
+        return [value for value in values if _is_valid(validator, value)]
+
+
+def _validator(root: Schema, param: str, steps: int) -> Any:
+    plain = {key: part for key, part in root.items() if key != "$schema"}  # whatever the draft, its words are read
+    return _bounded(param, steps)(plain, format_checker=_FORMAT_CHECKER, registry=_NOTHING_ELSE)
+
+
+def _is_valid(validator: Any, value: Any) -> bool:
+    try:
+        return bool(validator.is_valid(value))
+    except (ArithmeticError, RecursionError, Unresolvable):
+        return False
+
+
+def _format_checker() -> FormatChecker:
+    checker = FormatChecker(())
+    for name, expression in CHECKED.items():
+        checker.checkers[name] = (functools.partial(_is_of_format, expression), ())
+    return checker
+
+
+def _is_of_format(expression: re.Pattern[str], value: object) -> bool:
+    return not isinstance(value, str) or expression.fullmatch(value) is not None
+
+
+_FORMAT_CHECKER = _format_checker()
+
+
+def _bounded(param: str, steps: int) -> Any:
     """A validator that gives up after so much work: references can make it exponential in the size of the schema."""
-    left = _MOST_STEPS
+    left = steps
 
     def counted(check: Callable[..., Any], keyword: str) -> Callable[..., Any]:
         def count(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
@@ -52,7 +115,7 @@ def _bounded(param: str) -> Any:
             left -= 1 + (len(value) if isinstance(value, list | dict) else 0)
             left -= items * items if keyword == "uniqueItems" else items
             if left < 0:
-                message = "This schema is too complex to check the model's answer against it; ask for a simpler one."
+                message = "This schema is too complex to check values against it; ask for a simpler one."
                 raise OpenAIError(400, message, param=param, code="unsupported_json_schema")
             return check(validator, value, instance, schema)
 
@@ -74,18 +137,20 @@ def is_object(text: str) -> bool:
 def _refuse_unchecked(schema: Any, path: str) -> None:
     if not isinstance(schema, Mapping):
         return
-    stated = schema.get("format")
     for keyword, wrong in (
         ("pattern", "pattern" in schema),
         ("patternProperties", "patternProperties" in schema),
         ("items", isinstance(schema.get("items"), list)),
-        ("format", stated is not None and stated not in FORMATS),
+        ("dependencies", bool(schema.get("dependencies"))),
+        ("exclusiveMinimum", isinstance(schema.get("exclusiveMinimum"), bool)),
+        ("exclusiveMaximum", isinstance(schema.get("exclusiveMaximum"), bool)),
+        ("format", schema.get("format") in _UNCHECKED),
     ):
         if wrong:
             raise OpenAIError(
                 400,
-                f"Unsupported schema: {keyword!r} with this value cannot be enforced, because this answer cannot be"
-                " guided; leave it out and check the answer.",
+                f"Unsupported schema: {keyword!r} with this value cannot be checked here; leave it out and check the"
+                " answer.",
                 param=f"{path}.{keyword}"[:256].encode("ascii", "backslashreplace").decode(),
                 code="unsupported_json_schema",
             )

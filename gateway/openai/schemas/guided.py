@@ -1,8 +1,8 @@
 """A request's schema as guided decoding gets it: no value outside of it can be written.
 
-What is sent is what both guide backends of TensorRT-LLM enforce exactly: xgrammar 0.1.25 passes over keywords that it
-does not have, and over keywords beside ``$ref``, ``enum``, ``anyOf`` or ``pattern``; llguidance 1.9 refuses them. So a
-schema is rewritten into a form in which no keyword is passed over, and what has no such form is refused by its path.
+xgrammar 0.1.25 passes over keywords that it does not have, and over keywords beside ``$ref``, ``enum``, ``anyOf`` or
+``pattern``; llguidance refuses what it does not have, once the request is there. So a schema is rewritten into a form
+that the engine's backend enforces, and what has no such form is refused by its path.
 
 Where a schema leaves open whether an object may have more properties, the guide has no more than it names: a model that
 may go on with any key tends to.
@@ -12,52 +12,26 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from gateway.openai.errors import OpenAIError
+from gateway.generation.request import GuideBackend
+from gateway.openai.schemas.bounds import is_exact
+from gateway.openai.schemas.checked import Constants
+from gateway.openai.schemas.conjunction import BY_TYPE, Conjunct, Shapes, implied
 from gateway.openai.schemas.disjoint import Disjointness
-from gateway.openai.schemas.walk import Schema, is_of, refuse, resolve, types_of
+from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty, never
+from gateway.openai.schemas.references import localized
+from gateway.openai.schemas.typed import TypedRewriter
+from gateway.openai.schemas.walk import NoValueError, Schema, is_of, resolve, types_of
 
-FORMATS = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
-)  # fmt: skip
-"""String formats that guides enforce."""
-
-_BY_TYPE: Mapping[str, tuple[str, ...]] = {
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    "array": ("items", "prefixItems", "minItems", "maxItems"),
-    "object": ("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
-    "boolean": (),
-    "null": (),
-}
-_IMPLIES = (
-    ("object", ("properties", "additionalProperties", "required", "minProperties", "maxProperties")),
-    ("array", ("items", "prefixItems", "minItems", "maxItems")),
-    ("string", ("minLength", "maxLength", "pattern", "format")),
-    ("number", _BY_TYPE["number"]),
-)
-_FORMS = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
-_NEVER = (
-    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "patternProperties",
-    "propertyNames", "unevaluatedProperties", "unevaluatedItems", "contains", "minContains", "maxContains",
-    "multipleOf", "additionalItems", "$dynamicRef", "$recursiveRef",
-)  # fmt: skip
-_CONSTRAINTS = frozenset({*_FORMS, "type", *(key for keys in _BY_TYPE.values() for key in keys)})
+_FORMS = ("$ref", "anyOf", "oneOf", "allOf")
+_OF_TYPES = frozenset(keyword for keywords in BY_TYPE.values() for keyword in keywords)
+_DEEPEST = 24  # schemas within each other while references are followed; each takes ten calls of Python's thousand
+_SAFE_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
-_ASSERTION = re.compile(r"\\[1-9bBk]|\(\?(?:[=!]|<[=!])")
-_ESCAPED_BACKSLASH = r"\\"
-
-
-def has_assertions(pattern: str) -> bool:
-    """Whether a regular expression needs more than matching from left to right, which is all that guides do."""
-    return _ASSERTION.search(pattern.replace(_ESCAPED_BACKSLASH, "")) is not None
-
-
-def guided_schema(schema: Schema, param: str, *, exact: bool) -> dict[str, Any]:
+def guided_schema(schema: Schema, param: str, *, exact: bool, backend: GuideBackend | None = None) -> dict[str, Any]:
     """The schema for the engine.
 
     Args:
@@ -65,186 +39,214 @@ def guided_schema(schema: Schema, param: str, *, exact: bool) -> dict[str, Any]:
         param: where it stands in the request.
         exact: whether an answer must follow every keyword; otherwise those that guides do not have are left out, which
             only widens what may be written.
+        backend: of the engine's guided decoding; None where it declares none: what is sent is what both enforce.
 
     Raises:
         OpenAIError: 400 with the path of what guides do not have (only with ``exact``), or of what no value fits.
     """
-    return _Rewriter(schema, exact=exact).top(schema, param)
+    return _Rewriter(localized(schema), param, exact=exact, backend=backend).top(param)
 
 
-class _Rewriter:
-    def __init__(self, root: Schema, *, exact: bool) -> None:
-        self._root = root
-        self._exact = exact
+class _Rewriter(TypedRewriter):
+    """Rewrites references, values and combinations of schemas; what speaks of one type is the base's."""
+
+    def __init__(self, root: Schema, param: str, *, exact: bool, backend: GuideBackend | None) -> None:
+        super().__init__(root, exact=exact, backend=backend)
+        self._never = never(backend)
+        self._shapes = Shapes(root)
         self._disjointness = Disjointness(root)
-        self._parts: dict[str, str] = {}  # references to other places than definitions, and the names these get
-        self._named: dict[str, dict[str, Any]] = {}
+        self._constants = Constants(root, param)
+        self._definitions: dict[str, dict[str, Any]] = {}
+        self._names: dict[tuple[str, Conjunct | None], str] = {}  # of references, by what stands beside them
+        self._begun: set[str] = set()  # names of definitions that are being rewritten
+        self._waiting: list[tuple[str, str, str]] = []  # name, reference and path of those that are put off
+        self._level = 0
 
-    def top(self, schema: Schema, param: str) -> dict[str, Any]:
-        definitions = {
-            keyword: {name: self._schema(part, f"{param}.{keyword}.{name}") for name, part in schema[keyword].items()}
-            for keyword in ("$defs", "definitions")
-            if schema.get(keyword)
-        }
-        result = self._schema(schema, param)
-        if self._named:
-            definitions["$defs"] = {**definitions.get("$defs", {}), **self._named}
-        while "$ref" in result:  # a reference at the top is what it refers to
-            _, keyword, name = result["$ref"].split("/", 2)
-            result = definitions[keyword][name.replace("~1", "/").replace("~0", "~")]
-        return {**result, **definitions}
+    def top(self, param: str) -> dict[str, Any]:
+        """The whole schema, with the definitions that it refers to."""
+        result = self.schema(self.root, param, None)
+        while self._waiting:
+            name, reference, path = self._waiting.pop(0)
+            self._definitions[name] = self.schema(resolve(self.root, reference), path, None)
+        while result.keys() == {"$ref"}:  # a reference at the top is what it refers to
+            result = self._definitions[result["$ref"].rpartition("/")[2]]
+        return {**result, "$defs": self._definitions} if self._definitions else result
 
-    def _cannot(self, path: str, what: str) -> None:
-        if self._exact:
-            raise OpenAIError(
-                400,
-                f"Unsupported schema: {what}. Guided decoding cannot enforce it; leave it out and check the answer.",
-                param=path[:256].encode("ascii", "backslashreplace").decode(),
-                code="unsupported_json_schema",
-            )
-
-    def _schema(self, schema: Any, path: str) -> dict[str, Any]:
+    def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """A schema; see the base."""
         if schema is True:
             return {}
         if schema is False:
-            raise refuse(path, "no value fits it")
-        for keyword in _NEVER:
-            if keyword in schema:
-                self._cannot(f"{path}.{keyword}", f"{keyword!r} is not among the keywords that guides have")
-        form = next((keyword for keyword in _FORMS if keyword in schema), None)
-        if form is None:
-            return self._typed(schema, path)
-        if form in {"const", "enum"}:
-            return self._values(schema, form, path)
-        self._alone(schema, form, path)
-        if form == "$ref":
-            return {"$ref": self._reference(schema["$ref"], f"{path}.$ref")}
-        return self._combined(schema[form], form, f"{path}.{form}")
+            raise NoValueError(path)
+        self._level += 1
+        try:
+            return self._any(schema, path, within)
+        finally:
+            self._level -= 1
 
-    def _alone(self, schema: Schema, form: str, path: str) -> None:
-        """Refuse what would be passed over beside ``form``."""
+    def _any(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
+        forms = [form for form in _FORMS if form in schema]
         for keyword in schema:
-            if keyword in _CONSTRAINTS and keyword != form:
-                self._cannot(f"{path}.{keyword}", f"{keyword!r} beside {form!r} is not something that guides have")
+            if keyword in self._never and not is_empty(schema, keyword):
+                self.cannot(
+                    f"{path}.{keyword}", f"{keyword!r} is not among the keywords that this engine's guides have"
+                )
+        self._check_unevaluated(schema, forms, path, within)
+        if "const" in schema or "enum" in schema:
+            return self._values(schema, path, within)
+        if not forms:
+            return self._typed(schema, path, within)
+        beside = self._beside(schema, forms)
+        several = len(schema.get("allOf", ())) > 1
+        if (beside or several) and self.backend == "llguidance":
+            return self._together(schema, forms, path, within)
+        if several:
+            self.cannot(f"{path}.allOf", "'allOf' of more than one schema is not something that guides have")
+        for keyword in beside:
+            self.cannot(f"{path}.{keyword}", f"{keyword!r} beside {forms[0]!r} is not something that guides have")
+        return self._form(schema, forms[0], path, within)
 
-    def _reference(self, reference: str, path: str) -> str:
-        """References into definitions stay; what others point to becomes a definition of its own."""
-        definition = reference.startswith(("#/$defs/", "#/definitions/")) and reference.count("/") == 2
-        if reference == "#" or (definition and "%" not in reference):
-            return reference
-        if reference not in self._parts:
-            numbers = itertools.count(len(self._parts))
-            taken = self._root.get("$defs", {})
-            name = self._parts[reference] = next(
-                f"part{n}" for n in numbers if f"part{n}" not in {*taken, *self._named}
-            )
-            self._named[name] = {}  # taken, for references within
-            self._named[name] = self._schema(resolve(self._root, reference), path)
-        return f"#/$defs/{self._parts[reference]}"
+    def _check_unevaluated(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> None:
+        """Refuse ``unevaluatedProperties`` where the guide cannot tell what is evaluated."""
+        stated = schema.get("unevaluatedProperties", True)
+        if stated is True or stated == {} or not (forms or within):
+            return
+        shape = self._shapes.of(schema)
+        if stated is not False or within or shape.chosen or shape.stated or self.backend != "llguidance":
+            message = "'unevaluatedProperties' is held beside plain properties only"
+            self.cannot(f"{path}.unevaluatedProperties", message)
 
-    def _values(self, schema: Schema, form: str, path: str) -> dict[str, Any]:
-        others = [key for key in schema if key in _CONSTRAINTS - {"const", "enum", "type"}]
-        for keyword in others:
-            self._cannot(f"{path}.{keyword}", f"{keyword!r} beside {form!r} is not something that guides have")
-        values = [schema["const"]] if form == "const" else schema["enum"]
-        kinds = types_of(schema)
-        fitting = [value for value in values if not kinds or any(is_of(value, kind) for kind in kinds)]
-        if not fitting:
-            raise refuse(f"{path}.{form}", "no value of it is of the type beside it")
-        return {"const": fitting[0]} if len(fitting) == 1 else {"enum": fitting}
+    def _beside(self, schema: Schema, forms: list[str]) -> list[str]:
+        """What must hold besides the first of the forms, in their order."""
+        found = forms[1:] + [key for key in schema if key in _OF_TYPES and key != "unevaluatedProperties"]
+        kinds = set(types_of(schema))
+        if kinds:
+            parts = [schema[forms[0]]] if forms[0] == "$ref" else schema[forms[0]]
+            targets = [resolve(self.root, part) if isinstance(part, str) else part for part in parts]
+            each = [set(self._shapes.of(part).kinds) for part in targets]
+            if not all(found and found <= kinds for found in each):
+                found.append("type")
+        return found
 
-    def _combined(self, parts: list[Any], form: str, path: str) -> dict[str, Any]:
+    def _together(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> dict[str, Any]:
+        """Schemas that a value must fit together, which llguidance makes one of."""
+        shape = self._shapes.of(schema)
+        outer = within or Conjunct()
+        kinds = outer.narrowed(shape.kinds or shape.implied)
+        shared = None
+        if not shape.stated and (within is None or within.shared is not None):
+            several = {name for name, count in shape.names.items() if count > 1}
+            shared = frozenset(several | (within.shared or frozenset() if within else frozenset()))
+        inner = Conjunct(kinds, shared, outer.required | set(schema.get("required", ())))
+        kind = {"type": kinds[0] if len(kinds) == 1 else list(kinds)} if kinds else {}
+        parts: list[dict[str, Any]] = []
+        if within is None and shape.names and not shape.stated and schema.get("minProperties", 0) <= len(shape.names):
+            properties: dict[str, Any] = {name: {} for name in shape.names}
+            parts.append({**kind, "properties": properties, "additionalProperties": False})
+        if _OF_TYPES & schema.keys():
+            parts.append(self._typed(schema, path, inner))
+        for form in forms:
+            if form == "allOf":
+                parts += [self.schema(part, f"{path}.allOf[{place}]", inner) for place, part in enumerate(schema[form])]
+            else:
+                parts.append(self._form(schema, form, path, inner))
+        return {**kind, "allOf": parts}
+
+    def _form(self, schema: Schema, form: str, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """One reference or combination by itself."""
+        if form == "$ref":
+            return self._reference(schema["$ref"], f"{path}.$ref", within)
+        parts, path = schema[form], f"{path}.{form}"
         if form == "allOf" and len(parts) > 1:
-            self._cannot(path, "'allOf' of more than one schema is not something that guides have")
-            return {}
-        if form == "oneOf" and not self._disjointness.all(parts):
-            self._cannot(path, "'oneOf' over schemas that one value may fit together is not something that guides have")
-        rewritten = [self._schema(part, f"{path}[{index}]") for index, part in enumerate(parts) if part is not False]
-        if not rewritten:
-            raise refuse(path, "no value fits it")
+            return {}  # only where a guide need not be exact
+        apart = form != "oneOf" or self._disjointness.all(parts, closed=within is None, beside=within or Conjunct())
+        if not apart:
+            self.cannot(path, "'oneOf' over schemas that one value may fit together is not something that guides have")
+        rewritten = self.possible(
+            (lambda part=part, place=place: self.schema(part, f"{path}[{place}]", within))  # type: ignore[misc]
+            for place, part in enumerate(parts)
+        )
         return rewritten[0] if len(rewritten) == 1 else {"anyOf": rewritten}
 
-    def _typed(self, schema: Schema, path: str) -> dict[str, Any]:
-        kinds = types_of(schema) or self._implied(schema)
+    def _reference(self, reference: str, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """A reference into the definitions of the guide, which are those that are referred to."""
+        if reference == "#" and within is None:
+            return {"$ref": "#"}
+        key = (reference, within)
+        if key not in self._names:
+            name = self._names[key] = self._free_name(reference if within is None else "")
+            self._definitions[name] = {}  # taken, for references within
+            if self._level <= _DEEPEST:
+                self._define(name, reference, path, within)
+            elif within is None:
+                self._waiting.append((name, reference, path))
+            else:
+                self.cannot(path, "references that are nested so deeply cannot have constraints beside them")
+        elif within is not None and self._names[key] in self._begun:
+            self.cannot(path, "a reference back to what it stands in cannot have constraints beside it")
+            return {}
+        return {"$ref": f"#/$defs/{self._names[key]}"}
+
+    def _define(self, name: str, reference: str, path: str, within: Conjunct | None) -> None:
+        self._begun.add(name)
+        self._definitions[name] = self.schema(resolve(self.root, reference), path, within)
+        self._begun.discard(name)
+
+    def _free_name(self, reference: str) -> str:
+        """The name of a definition: the client's own where engines read it alike, else another."""
+        own = reference.rpartition("/")[2] if reference.startswith(("#/$defs/", "#/definitions/")) else ""
+        if own not in self._definitions and reference.count("/") == 2 and _SAFE_NAME.fullmatch(own):
+            return own
+        taken = {*self._definitions, *self.root.get("$defs", {}), *self.root.get("definitions", {})}
+        return next(name for name in (f"part{number}" for number in itertools.count()) if name not in taken)
+
+    def _values(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """Constants: those that fit what stands beside them."""
+        form = "const" if "const" in schema else "enum"
+        values = [schema["const"]] if form == "const" else schema["enum"]
+        beside = {key: schema[key] for key in schema if key in CONSTRAINTS and key != form}
+        pattern = beside.pop("pattern", None)
+        for kinds in (types_of(schema), within.kinds if within else ()):
+            values = [value for value in values if not kinds or any(is_of(value, kind) for kind in kinds)]
+        if values and beside.keys() - {"type"}:
+            values = self._constants.that_fit(beside, values, path)
+        if not values:
+            raise NoValueError(f"{path}.{form}", "no value of it fits what stands beside it")
+        if self.backend != "xgrammar" and not all(map(is_exact, values)):
+            self.cannot(f"{path}.{form}", "a number with so many digits is not something that guides have")
+        if pattern is not None:
+            if self.backend == "llguidance":
+                return {"enum": values, **self.string({"pattern": pattern}, path)}
+            self.cannot(f"{path}.pattern", f"'pattern' beside {form!r} is not something that guides have")
+        return {"const": values[0]} if len(values) == 1 else {"enum": values}
+
+    def _typed(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """What speaks of types, without forms."""
+        kinds = (within or Conjunct()).narrowed(types_of(schema)) or implied(schema)
         if not kinds:
             return {}
-        single = [self._one(schema, kind, path) for kind in kinds]
-        if "number" in kinds and "integer" in kinds:
-            single = [each for each in single if each["type"] != "integer"]
+        if "number" in kinds:
+            kinds = tuple(kind for kind in kinds if kind != "integer")
+        single = self.possible(
+            (lambda kind=kind: {"type": kind} | self.of_kind(schema, kind, path, within))  # type: ignore[misc]
+            for kind in kinds
+        )
         return single[0] if len(single) == 1 else {"anyOf": single}
 
-    def _implied(self, schema: Schema) -> tuple[str, ...]:
-        """The type that keywords speak of, where none is named."""
-        for kind, keywords in _IMPLIES:
-            if any(keyword in schema for keyword in keywords):
-                return (kind,)
-        return ()
+    @staticmethod
+    def possible(makers: Iterable[Callable[[], dict[str, Any]]]) -> list[dict[str, Any]]:
+        """The alternatives that a value can fit.
 
-    def _one(self, schema: Schema, kind: str, path: str) -> dict[str, Any]:
-        result: dict[str, Any] = {"type": kind}
-        if kind == "object":
-            return result | self._object(schema, path)
-        if kind == "array":
-            return result | self._array(schema, path)
-        if kind == "string":
-            return result | self._string(schema, path)
-        return result | {key: schema[key] for key in _BY_TYPE[kind] if key in schema}
-
-    def _string(self, schema: Schema, path: str) -> dict[str, Any]:
-        result = {key: int(schema[key]) for key in ("minLength", "maxLength") if key in schema}
-        stated = schema.get("format")
-        if stated is not None and stated not in FORMATS:
-            known = ", ".join(sorted(FORMATS))
-            self._cannot(f"{path}.format", f"{stated[:64]!r} is not a format that guides have, which are {known}")
-            stated = None
-        self._check_pattern(schema.get("pattern", ""), f"{path}.pattern")
-        for keyword, value in (("pattern", schema.get("pattern")), ("format", stated)):
-            if value is None:
-                continue
-            for other in (*result, *(("format",) if keyword == "pattern" and stated else ())):
-                self._cannot(f"{path}.{other}", f"{other!r} beside {keyword!r} is not something that guides have")
-            return {keyword: value}
-        return result
-
-    def _check_pattern(self, pattern: str, path: str) -> None:
-        if has_assertions(pattern):
-            self._cannot(path, "look-around, word boundaries and back-references are not something that guides have")
-
-    def _array(self, schema: Schema, path: str) -> dict[str, Any]:
-        result: dict[str, Any] = {key: int(schema[key]) for key in ("minItems", "maxItems") if key in schema}
-        if schema.get("uniqueItems"):
-            self._cannot(f"{path}.uniqueItems", "'uniqueItems' is not among the keywords that guides have")
-        items = schema.get("items", True)
-        if isinstance(items, list):
-            self._cannot(f"{path}.items", "an array of 'items' is the old form of 'prefixItems'")
-            items = True
-        if "prefixItems" in schema:
-            parts = schema["prefixItems"]
-            result["prefixItems"] = [
-                self._schema(part, f"{path}.prefixItems[{index}]") for index, part in enumerate(parts)
-            ]
-        result["items"] = False if items is False else self._schema(items, f"{path}.items")
-        return result
-
-    def _object(self, schema: Schema, path: str) -> dict[str, Any]:
-        result: dict[str, Any] = {
-            key: int(schema[key]) for key in ("minProperties", "maxProperties") if schema.get(key)
-        }
-        properties = {
-            name: self._schema(part, f"{path}.properties.{name}")
-            for name, part in schema.get("properties", {}).items()
-            if part is not False
-        }
-        more = schema.get("additionalProperties", "properties" not in schema)
-        rest = more if isinstance(more, bool) else self._schema(more, f"{path}.additionalProperties")
-        for index, name in enumerate(schema.get("required", ())):
-            if name not in properties:
-                if schema.get("additionalProperties") is False or schema.get("properties", {}).get(name) is False:
-                    raise refuse(f"{path}.required[{index}]", f"{name[:64]!r} is required and not allowed")
-                properties[name] = rest if isinstance(rest, dict) else {}
-        if properties:
-            result["properties"] = properties
-        if schema.get("required"):
-            result["required"] = list(schema["required"])
-        result["additionalProperties"] = rest
-        return result
+        Raises:
+            NoValueError: none is.
+        """
+        made: list[dict[str, Any]] = []
+        failure: NoValueError | None = None
+        for make in makers:
+            try:
+                made.append(make())
+            except NoValueError as error:  # noqa: PERF203 - as many as there are schemas
+                failure = failure or error
+        if failure is not None and not made:
+            raise failure
+        return made

@@ -12,6 +12,8 @@ _NOT_THERE = ("allOf", "oneOf", "not", "if", "then", "else", "dependentRequired"
               "patternProperties", "propertyNames", "minProperties", "maxProperties", "uniqueItems", "contains",
               "prefixItems", "unevaluatedProperties", "unevaluatedItems")  # fmt: skip
 
+_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+
 
 def deviations(schema: Schema, param: str) -> list[str]:
     """Paths at which OpenAI would refuse a well-formed schema with ``strict: true``.
@@ -33,6 +35,8 @@ def _inside(schema: Any, path: str, level: int) -> Iterator[str]:
     for keyword in _NOT_THERE:
         if keyword in schema:
             yield f"{path}.{keyword}"
+    if "format" in schema and schema["format"] not in _FORMATS and "string" in types_of(schema):
+        yield f"{path}.format"
     if "object" in types_of(schema):
         if schema.get("additionalProperties") is not False:
             yield f"{path}.additionalProperties"

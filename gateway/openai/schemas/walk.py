@@ -30,9 +30,23 @@ MOST_CHARACTERS = 131_072
 
 
 def refuse(param: str, message: str) -> OpenAIError:
-    """The answer to a schema that cannot be served."""
+    """The answer to what is no JSON schema."""
     shown = param[:256].encode("ascii", "backslashreplace").decode()
     return OpenAIError(400, f"Invalid schema: {message}.", param=shown, code="invalid_json_schema")
+
+
+def unsupported(param: str, message: str) -> OpenAIError:
+    """The answer to a sound schema that is not served."""
+    shown = param[:256].encode("ascii", "backslashreplace").decode()
+    return OpenAIError(400, f"Unsupported schema: {message}.", param=shown, code="unsupported_json_schema")
+
+
+class NoValueError(OpenAIError):
+    """A sound schema that no value fits."""
+
+    def __init__(self, param: str, reason: str = "no value fits it") -> None:
+        shown = param[:256].encode("ascii", "backslashreplace").decode()
+        super().__init__(400, f"Unsupported schema: {reason}.", param=shown, code="unsupported_json_schema")
 
 
 def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:
@@ -49,6 +63,9 @@ def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:
             yield from ((f"{path}.{keyword}[{index}]", each) for index, each in enumerate(part))
         elif part is not None:
             yield f"{path}.{keyword}", part
+    for name, part in schema.get("dependencies", {}).items():  # names or a schema, before 2019-09
+        if not isinstance(part, list):
+            yield f"{path}.dependencies.{name}", part
 
 
 def resolve(root: Schema, reference: str) -> Any:
@@ -77,7 +94,7 @@ def resolve(root: Schema, reference: str) -> Any:
 
 def followed(root: Schema, schema: Any) -> Any:
     """The schema behind a chain of references; itself when it is none. Chains of a checked schema end."""
-    while isinstance(schema, Mapping) and "$ref" in schema:
+    while isinstance(schema, dict) and "$ref" in schema:
         schema = resolve(root, schema["$ref"])
     return schema
 

@@ -1,33 +1,36 @@
-"""Whether a schema is a JSON schema at all, and of a size that an engine can be asked to compile."""
+"""Whether a schema is a JSON schema at all, and of a size that an engine can be asked to compile.
+
+A schema of an earlier draft is one, too: generators of other languages write draft 4 and draft 7. So is one that no
+value fits.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.openai.schemas.references import localized
 from gateway.openai.schemas.walk import (
     LISTED,
     MOST_CHARACTERS,
     MOST_CHOICES,
     MOST_LEVELS,
     MOST_PROPERTIES,
-    MOST_REPEATS,
     NAMED,
     SINGLE,
     TYPES,
     Schema,
     refuse,
     resolve,
+    unsupported,
 )
 
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
            "maxContains")  # fmt: skip
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_PAIRS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"),
-          ("minimum", "maximum"))  # fmt: skip
+_BOUNDS = ("minimum", "maximum")
+_OPEN_BOUNDS = ("exclusiveMinimum", "exclusiveMaximum")
 
 
 def check_schema(schema: Any, param: str) -> None:
@@ -43,8 +46,11 @@ def check_schema(schema: Any, param: str) -> None:
     if not isinstance(schema, Mapping):
         raise refuse(param, "an object is expected")
     if len(json.dumps(schema)) > MOST_CHARACTERS:
-        raise refuse(param, f"it is longer than {MOST_CHARACTERS} characters")
-    _Checker(schema).check(schema, param, 0)
+        raise unsupported(param, f"it is longer than {MOST_CHARACTERS} characters")
+    root = localized(schema)
+    checker = _Checker(root)
+    checker.check(root, param, 0)
+    checker.check_references()
 
 
 class _Checker:
@@ -52,6 +58,9 @@ class _Checker:
         self._root = root
         self._properties = 0
         self._choices = 0
+        self._seen: set[int] = set()
+        self._ending: dict[str, Any] = {}  # references that end, and what they lead to at once
+        self._references: list[tuple[Schema, str, int]] = []
 
     def check(self, schema: Any, path: str, level: int) -> None:
         if isinstance(schema, bool):
@@ -59,27 +68,32 @@ class _Checker:
         if not isinstance(schema, Mapping):
             raise refuse(path, "an object, true or false is expected")
         if level > MOST_LEVELS:
-            raise refuse(path, f"it is nested deeper than {MOST_LEVELS} levels")
+            raise unsupported(path, f"it is nested deeper than {MOST_LEVELS} levels")
+        self._seen.add(id(schema))
         for keyword, value in schema.items():
             check = _VALUES.get(keyword)
             if check is not None:
                 check(value, f"{path}.{keyword}")
         self._count(schema, path)
-        for least, most in _PAIRS:
-            if least in schema and most in schema and schema[least] > schema[most]:
-                raise refuse(f"{path}.{least}", f"{least} is greater than {most}")
         if "$ref" in schema:
-            self._check_reference(schema, f"{path}.$ref")
+            self._references.append((schema, f"{path}.$ref", level + 1))
         self._descend(schema, path, level)
+
+    def check_references(self) -> None:
+        """Check what references lead to, once all else is: it may stand where no keyword leads."""
+        for schema, path, level in self._references:  # which grow meanwhile
+            target = self._target(schema, path)
+            if id(target) not in self._seen:
+                self.check(target, path, level)
 
     def _count(self, schema: Schema, path: str) -> None:
         """Count what makes a schema large, over all of it."""
         self._properties += len(_object(schema.get("properties", {}), f"{path}.properties"))
         if self._properties > MOST_PROPERTIES:
-            raise refuse(f"{path}.properties", f"it has more than {MOST_PROPERTIES} properties")
+            raise unsupported(f"{path}.properties", f"it has more than {MOST_PROPERTIES} properties")
         self._choices += len(schema.get("enum", ()))
         if self._choices > MOST_CHOICES:
-            raise refuse(f"{path}.enum", f"it has more than {MOST_CHOICES} values in enums")
+            raise unsupported(f"{path}.enum", f"it has more than {MOST_CHOICES} values in enums")
 
     def _descend(self, schema: Schema, path: str, level: int) -> None:
         for keyword in NAMED:
@@ -91,29 +105,45 @@ class _Checker:
                     self.check(part, f"{path}.{keyword}[{index}]", level + 1)
         for keyword in SINGLE:
             part = schema.get(keyword, True)
-            if keyword == "items" and isinstance(part, list):
-                for index, each in enumerate(part):
-                    self.check(each, f"{path}.items[{index}]", level + 1)
-            else:
+            if keyword != "items" or not isinstance(part, list):
                 self.check(part, f"{path}.{keyword}", level + 1)
+        self._descend_old(schema, path, level)
 
-    def _check_reference(self, schema: Schema, path: str) -> None:
-        """Follow a reference to its end: it must have one, inside of this schema."""
-        seen: list[str] = []
+    def _descend_old(self, schema: Schema, path: str, level: int) -> None:
+        """Check what drafts before 2020-12 have otherwise: a list of items, and dependencies in one keyword."""
+        items = schema.get("items")
+        for index, each in enumerate(items if isinstance(items, list) else ()):
+            self.check(each, f"{path}.items[{index}]", level + 1)
+        for name, part in _object(schema.get("dependencies", {}), f"{path}.dependencies").items():
+            if not isinstance(part, list):
+                self.check(part, f"{path}.dependencies.{name}", level + 1)
+
+    def _target(self, schema: Schema, path: str) -> Any:
+        """What a reference leads to: something inside of this schema, and in the end no reference."""
+        seen: dict[str, Any] = {}
         found: Any = schema
-        while isinstance(found, Mapping) and "$ref" in found:
+        while isinstance(found, Mapping) and "$ref" in found and not self._ends(found["$ref"]):
             reference = found["$ref"]
             if not isinstance(reference, str):
                 raise refuse(path, "a string is expected")
             if reference in seen:
                 raise refuse(path, "it refers to itself alone")
-            seen.append(reference)
-            try:
-                found = resolve(self._root, reference)
-            except LookupError:
+            found = seen[reference] = self._resolved(reference, path)
+            if not isinstance(found, Mapping | bool):
+                raise refuse(path, f"{reference[:100]!r} is no schema")
+        self._ending.update(seen)
+        return self._ending[schema["$ref"]]
+
+    def _ends(self, reference: Any) -> bool:
+        return isinstance(reference, str) and reference in self._ending
+
+    def _resolved(self, reference: str, path: str) -> Any:
+        try:
+            return resolve(self._root, reference)
+        except LookupError:
+            if reference.startswith("#"):
                 raise refuse(path, f"{reference[:100]!r} is nothing in this schema") from None
-        if not isinstance(found, Mapping | bool):
-            raise refuse(path, f"{seen[-1][:100]!r} is no schema")
+            raise unsupported(path, f"{reference[:100]!r} is not in this schema, and nothing is fetched") from None
 
 
 def _object(value: Any, path: str) -> Mapping[str, Any]:
@@ -146,52 +176,30 @@ def _names(value: Any, path: str) -> None:
 
 
 def _enum(value: Any, path: str) -> None:
-    if not isinstance(value, list) or not value:
-        raise refuse(path, "an array of at least one value is expected")
-    seen: set[str] = set()
-    for index, one in enumerate(value):
-        key = json.dumps(_canonical(one), sort_keys=True)
-        if key in seen:
-            raise refuse(f"{path}[{index}]", "the value is given twice")
-        seen.add(key)
-
-
-def _canonical(value: Any) -> Any:
-    """The value with equal numbers in one form."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_canonical(each) for each in value]
-    return {key: _canonical(each) for key, each in value.items()} if isinstance(value, dict) else value
+    if not isinstance(value, list):
+        raise refuse(path, "an array is expected")
 
 
 def _count(value: Any, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
         raise refuse(path, "a whole number from 0 is expected")
-    if value > MOST_REPEATS:
-        raise refuse(path, f"at most {MOST_REPEATS} is supported")
 
 
 def _number(value: Any, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Whole numbers may be beyond what a float can be, others are finite by now.
+    if isinstance(value, bool) or not isinstance(value, int | float) or value in (math.inf, -math.inf):
         raise refuse(path, "a number is expected")
+
+
+def _open_bound(value: Any, path: str) -> None:
+    if not isinstance(value, bool):  # draft 4: whether the bound beside it is excluded
+        _number(value, path)
 
 
 def _multiple(value: Any, path: str) -> None:
     _number(value, path)
     if value <= 0:
         raise refuse(path, "a number above 0 is expected")
-
-
-def _pattern(value: Any, path: str) -> None:
-    if not isinstance(value, str):
-        raise refuse(path, "a string is expected")
-    try:
-        re.compile(value)
-    except (re.error, RecursionError, OverflowError):
-        # Python's dialect is not quite ECMA's: named groups and properties have other spellings there.
-        if not re.search(r"\(\?<|\\[pPcu]", value):
-            raise refuse(path, "it is not a regular expression") from None
 
 
 def _text(value: Any, path: str) -> None:
@@ -208,10 +216,11 @@ _VALUES: Mapping[str, Callable[[Any, str], None]] = {
     "type": _type,
     "required": _names,
     "enum": _enum,
-    "pattern": _pattern,
+    "pattern": _text,
     "format": _text,
     "uniqueItems": _flag,
     "multipleOf": _multiple,
     **dict.fromkeys(_COUNTS, _count),
     **dict.fromkeys(_BOUNDS, _number),
+    **dict.fromkeys(_OPEN_BOUNDS, _open_bound),
 }

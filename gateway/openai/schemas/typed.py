@@ -1,0 +1,290 @@
+"""Constraints on values of one type, as guides have them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gateway.generation.request import GuideBackend
+from gateway.openai.schemas.bounds import beyond, bounds, contradiction, few_digits
+from gateway.openai.schemas.conjunction import Conjunct
+from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty
+from gateway.openai.schemas.objects import counted
+from gateway.openai.schemas.patterns import portable
+from gateway.openai.schemas.string_formats import WITHOUT, pattern_of
+from gateway.openai.schemas.walk import MOST_REPEATS, NoValueError, Schema, followed, unsupported
+
+
+class TypedRewriter(ABC):
+    """Rewrites what a schema says of strings, numbers, arrays and objects."""
+
+    def __init__(self, root: Schema, *, exact: bool, backend: GuideBackend | None) -> None:
+        """Rewrite for one engine.
+
+        Args:
+            root: well-formed; references are into it.
+            exact: whether what guides do not have is refused.
+            backend: of the engine's guided decoding.
+        """
+        self.root = root
+        self._exact = exact
+        self.backend = backend
+
+    @abstractmethod
+    def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """A schema within, rewritten.
+
+        Args:
+            schema: well-formed.
+            path: of it in the request.
+            within: what a value must fit besides; None: nothing.
+
+        Raises:
+            OpenAIError: 400 with the path of what guides do not have.
+            NoValueError: no value fits it.
+        """
+
+    def cannot(self, path: str, what: str) -> None:
+        """Refuse what guides do not have, where an answer must follow it."""
+        if self._exact:
+            raise unsupported(path, f"{what}. Guided decoding cannot enforce it; leave it out and check the answer")
+
+    def of_kind(self, schema: Schema, kind: str, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """What a schema says of values of one type."""
+        if kind == "object":
+            return self._object(schema, path, within)
+        if kind == "array":
+            return self._array(schema, path, within)
+        if kind == "string":
+            return self.string(schema, path)
+        return self._number(schema, path, integer=kind == "integer") if kind in ("number", "integer") else {}
+
+    def _number(self, schema: Schema, path: str, *, integer: bool) -> dict[str, Any]:
+        result: dict[str, Any] = dict(bounds(schema))
+        keyword = contradiction(result, integer=integer)
+        if keyword is not None:
+            raise NoValueError(f"{path}.{keyword}", "no number is between its bounds")
+        far = beyond(result)
+        if far is not None:
+            self.cannot(f"{path}.{far}", "a bound with so many digits is not something that guides have")
+            del result[far]
+        if self.backend == "llguidance" and "multipleOf" in schema and not is_empty(schema, "multipleOf"):
+            if few_digits(schema["multipleOf"]):
+                result["multipleOf"] = schema["multipleOf"]
+            else:
+                self.cannot(f"{path}.multipleOf", "a step with so many digits is not something that guides have")
+        return result
+
+    def _limits(self, schema: Schema, path: str, least: str, most: str) -> dict[str, int]:
+        """A least and a greatest count; one that is farther out than guides count is narrowed."""
+        result = {key: int(schema[key]) for key in (least, most) if key in schema}
+        if result.get(least, 0) > MOST_REPEATS:
+            self.cannot(f"{path}.{least}", f"more than {MOST_REPEATS} is not something that guides count")
+            del result[least]
+        if most in result:
+            result[most] = min(result[most], MOST_REPEATS)
+            if result.get(least, 0) > result[most]:
+                raise NoValueError(f"{path}.{least}", f"{least} is greater than {most}")
+        return result
+
+    def string(self, schema: Schema, path: str) -> dict[str, Any]:
+        """What a schema says of strings."""
+        result: dict[str, Any] = self._limits(schema, path, "minLength", "maxLength")
+        patterns = {key: found for key in ("pattern", "format") if (found := self._pattern(schema, key, path))}
+        if self.backend == "llguidance":
+            if len(patterns) > 1:
+                result["allOf"] = [{"type": "string", "pattern": patterns.pop("format")}]
+            return result | {"pattern": each for each in patterns.values()}  # noqa: B035 - one at most
+        if not patterns:
+            return result
+        keyword, *others = patterns
+        for other in (*result, *others):
+            self.cannot(f"{path}.{other}", f"{other!r} beside {keyword!r} is not something that guides have")
+        return {"pattern": patterns[keyword]}
+
+    def _pattern(self, schema: Schema, keyword: str, path: str) -> str | None:
+        """The pattern that a keyword stands for; an empty one says nothing."""
+        stated = schema.get(keyword)
+        if not stated:
+            return None
+        if keyword == "format":
+            if stated in WITHOUT:
+                self.cannot(f"{path}.format", f"the format {stated!r} is not something that guides have")
+            return pattern_of(stated)
+        found = portable(stated)
+        if found is None:
+            self.cannot(f"{path}.pattern", "this expression needs more than guides have, or is none")
+        return found
+
+    def _array(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
+        result: dict[str, Any] = self._limits(schema, path, "minItems", "maxItems")
+        inside = None if within is None else Conjunct()
+        first, keyword = schema.get("prefixItems", []), "prefixItems"
+        rest, rest_path = schema.get("items", True), f"{path}.items"
+        if isinstance(rest, list):  # before 2020-12
+            first, keyword = rest, "items"
+            rest, rest_path = schema.get("additionalItems", True), f"{path}.additionalItems"
+        if first:
+            result["prefixItems"] = [
+                self.schema(part, f"{path}.{keyword}[{index}]", inside) for index, part in enumerate(first)
+            ]
+        result["items"] = self._or_false(rest, rest_path, inside, needed=result.get("minItems", 0) > len(first))
+        return result
+
+    def _object(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
+        members = _Members(*self._properties(schema, path, within), self._patterns(schema, path, within))
+        members.rest = self._rest(schema, path, within)
+        self._limit_names(members, schema, path)
+        required = list(schema.get("required", ()))
+        if within is None:
+            _require(members, required, schema, path)
+        if members.rest is not False:
+            self._exclude(members, path)
+        limits = self._limits(schema, path, "minProperties", "maxProperties")
+        result = members.guide() | ({"required": required} if required else {})
+        if within is not None:
+            return result | self._limits_beside(result, limits, path)
+        uncounted = counted(result, limits, path, any_choice=self.backend == "xgrammar")
+        if uncounted is not None:
+            what = f"{uncounted!r} beside properties that may be left out is not something that guides have"
+            self.cannot(f"{path}.{uncounted}", what)
+        return result
+
+    def _limits_beside(self, result: dict[str, Any], limits: dict[str, int], path: str) -> dict[str, int]:
+        """What of the limits of an object is counted where others name properties, too: that there is one at all."""
+        optional = result.get("properties", {}).keys() - set(result.get("required", ()))
+        most = "maxProperties" in limits
+        if optional and (most or limits.get("minProperties", 0) > 1):
+            keyword = "maxProperties" if most else "minProperties"
+            self.cannot(f"{path}.{keyword}", f"{keyword!r} is not something that guides count over several schemas")
+            return {}
+        return limits
+
+    def _properties(self, schema: Schema, path: str, within: Conjunct | None) -> tuple[dict[str, Any], list[str]]:
+        """The schemas of the properties, and the names of those that no value fits."""
+        found: dict[str, Any] = {}
+        for name, part in schema.get("properties", {}).items():
+            inside = within.inside(name) if within else None
+            needed = name in schema.get("required", ()) and part is not False  # else the name is at fault, not the part
+            found[name] = self._or_false(part, f"{path}.properties.{name}", inside, needed=needed)
+        without = [name for name, part in found.items() if part is False]
+        return {name: part for name, part in found.items() if part is not False}, without
+
+    def _or_false(
+        self, schema: Any, path: str, within: Conjunct | None, *, needed: bool = False
+    ) -> dict[str, Any] | Literal[False]:
+        """A schema within, rewritten; False where no value fits it, unless one is needed."""
+        try:
+            return self.schema(schema, path, within)
+        except NoValueError:
+            if needed:
+                raise
+            return False
+
+    def _patterns(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
+        """``patternProperties``, where the engine has them."""
+        found: dict[str, Any] = {}
+        if self.backend != "llguidance":
+            return found
+        for expression, part in schema.get("patternProperties", {}).items():
+            here = f"{path}.patternProperties.{expression}"
+            pattern = portable(expression)
+            if pattern is None:
+                self.cannot(here, "this expression needs more than guides have, or is none")
+            else:
+                found[pattern] = self._or_false(part, here, None if within is None else Conjunct())
+        return found
+
+    def _rest(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any] | bool | None:
+        """The schema of further properties; None where others say it."""
+        keyword = "additionalProperties"
+        if keyword not in schema and within is None and "unevaluatedProperties" in schema:
+            keyword = "unevaluatedProperties"
+        if keyword not in schema:
+            named = {*schema.get("properties", ()), *schema.get("required", ())}
+            closed = not {"properties", "patternProperties"}.isdisjoint(schema)
+            return None if within else not closed or schema.get("minProperties", 0) > len(named)
+        if isinstance(schema[keyword], bool):
+            return bool(schema[keyword])
+        return self._or_false(schema[keyword], f"{path}.{keyword}", None if within is None else Conjunct())
+
+    def _limit_names(self, members: _Members, schema: Schema, path: str) -> None:
+        """Apply ``propertyNames``: a list of names, or a pattern of all of them."""
+        names = followed(self.root, schema.get("propertyNames", True))
+        if names in (True, {}) or (isinstance(names, Mapping) and names.keys() & CONSTRAINTS == {"type"}):
+            return
+        rest = True if members.rest is None else members.rest
+        keywords = names.keys() & CONSTRAINTS - {"type"} if isinstance(names, Mapping) else set()
+        if names is False or keywords in ({"enum"}, {"const"}):
+            allowed = [] if names is False else [names["const"]] if "const" in names else names["enum"]
+            members.limit([name for name in allowed if isinstance(name, str)])
+        elif keywords == {"pattern"} and self.backend == "llguidance" and not (members.properties or members.patterns):
+            members.patterns = {portable(names["pattern"]) or "": rest}
+            if "" in members.patterns:
+                self.cannot(f"{path}.propertyNames.pattern", "this expression needs more than guides have, or is none")
+            members.rest = False
+        else:
+            self.cannot(f"{path}.propertyNames", "'propertyNames' with this value is not something that guides have")
+
+    def _exclude(self, members: _Members, path: str) -> None:
+        """Forbid names that no value fits, though others may be added."""
+        for name in members.without:
+            if self.backend == "llguidance":
+                members.properties[name] = False
+            else:
+                self.cannot(
+                    f"{path}.properties.{name}",
+                    "a name that no value fits, beside further ones that are free, is not something that guides have",
+                )
+
+
+@dataclass
+class _Members:
+    """What an object may have.
+
+    Attributes:
+        properties: schemas by name.
+        without: names of properties that no value fits.
+        patterns: schemas by the pattern of names.
+        rest: of further properties; None where others say it.
+    """
+
+    properties: dict[str, Any]
+    without: list[str]
+    patterns: dict[str, Any]
+    rest: dict[str, Any] | bool | None = None
+
+    def limit(self, names: Sequence[str]) -> None:
+        """Allow these names only."""
+        rest = True if self.rest is None else self.rest
+        every = dict(self.properties)
+        if rest is not False:
+            every |= {name: {} if rest is True else rest for name in names if name not in self.properties}
+        self.properties = {name: part for name, part in every.items() if name in names and name not in self.without}
+        self.patterns, self.rest = {}, False
+
+    def guide(self) -> dict[str, Any]:
+        """As a schema of the engine."""
+        result: dict[str, Any] = {"properties": self.properties} if self.properties else {}
+        if self.patterns:
+            result["patternProperties"] = self.patterns
+        return result if self.rest is None else result | {"additionalProperties": self.rest}
+
+
+def _require(members: _Members, required: Sequence[str], schema: Schema, path: str) -> None:
+    """Give each required property a schema.
+
+    Raises:
+        NoValueError: one that is not allowed is required.
+    """
+    stated = not {"additionalProperties", "unevaluatedProperties", "propertyNames"}.isdisjoint(schema)
+    for index, name in enumerate(required):
+        if name in members.properties:
+            continue
+        closed = stated and members.rest is False
+        if name in members.without or (closed and not members.patterns):
+            raise NoValueError(f"{path}.required[{index}]", f"{name[:64]!r} is required and not allowed")
+        if not (stated and members.patterns):
+            members.properties[name] = members.rest if isinstance(members.rest, dict) else {}

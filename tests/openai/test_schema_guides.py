@@ -1,0 +1,350 @@
+"""Schemas that clients send: what of them reaches the engine by its backend, what is refused at once and where."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.generation.request import GuideBackend
+from gateway.openai.errors import OpenAIError
+from gateway.openai.schemas import check_schema, guided_schema
+from gateway.openai.schemas.checked import checker
+from gateway.openai.schemas.keywords import document
+from gateway.openai.schemas.string_formats import CHECKED, EXPRESSIONS, pattern_of
+from tests.app.harness import gateway, says
+from tests.openai.test_chat_structured import PATH, VALIDATE, schema_format
+from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, tool, tools_folder, whole
+
+LLGUIDANCE = dataclasses.replace(GUIDED, guide_backend="llguidance")
+HUGE = 10**400
+BACKENDS: tuple[GuideBackend | None, ...] = (None, "xgrammar", "llguidance")
+OPEN = {"type": "object", "additionalProperties": True}
+EMPTY = {"type": "object", "additionalProperties": False}
+
+
+def sent(schema: Any, backend: GuideBackend | None = None, *, exact: bool = True) -> dict[str, Any]:
+    check_schema(schema, "schema")
+    return guided_schema(schema, "schema", exact=exact, backend=backend)
+
+
+@pytest.fixture(scope="session")
+def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tools_folder(tmp_path_factory.mktemp("guides"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("schema", "guide"),
+    [
+        ({"type": "object", "maxProperties": 0}, EMPTY),
+        ({"type": "object", "properties": {"a": {}}, "maxProperties": 0, "additionalProperties": True}, EMPTY),
+        ({"type": "string", "minLength": 0, "maxLength": 0}, {"type": "string", "minLength": 0, "maxLength": 0}),
+        ({"type": "array", "maxItems": 0}, {"type": "array", "maxItems": 0, "items": {}}),
+        ({"type": "integer", "maximum": 0}, {"type": "integer", "maximum": 0}),
+        ({"type": "string", "pattern": ""}, {"type": "string"}),
+        ({"const": None}, {"const": None}),
+        ({"const": {}}, {"const": {}}),
+        ({"enum": ["", 0, False, [], {}]}, {"enum": ["", 0, False, [], {}]}),
+        ({"type": "object", "properties": {}}, EMPTY),
+        (
+            {"type": "object", "required": [], "additionalProperties": {}},
+            {"type": "object", "additionalProperties": {}},
+        ),
+    ],
+    ids=str,
+)
+def test_nothing_and_zero_are_values(schema: Any, guide: Any, backend: GuideBackend | None) -> None:
+    assert sent(schema, backend) == guide
+
+
+async def test_no_parameters_and_any_parameters_are_two_things(shows: Path) -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    for parameters, status in (({}, 200), (None, 500)):
+        asked = tool("f", strict=True)
+        asked["function"]["parameters"] = parameters
+        async with gateway(shows, says(shows, call), features=UNGUIDED, **VALIDATE) as running:
+            answer = await running.chat(tools=[asked], max_tokens=200)
+            assert answer.status_code == status, answer.text
+
+
+HUGE_SCHEMAS: list[tuple[Any, str | None]] = [
+    ({"type": "integer", "minimum": HUGE}, "minimum"),
+    ({"type": "integer", "maximum": -HUGE}, "maximum"),
+    ({"type": "number", "exclusiveMinimum": HUGE}, "exclusiveMinimum"),
+    ({"type": "number", "multipleOf": HUGE}, "multipleOf"),
+    ({"const": HUGE}, "const"),
+    ({"enum": [HUGE, 1.5]}, "enum"),
+    ({"type": "string", "minLength": HUGE}, "minLength"),
+    ({"type": "integer", "minimum": 0.5, "maximum": HUGE}, None),
+    ({"type": "number", "minimum": -HUGE}, None),
+    ({"type": "string", "maxLength": HUGE}, None),
+    ({"type": "array", "maxItems": HUGE}, None),
+    ({"type": "integer", "default": HUGE, "examples": [HUGE]}, None),
+]
+
+
+@pytest.mark.parametrize(("schema", "where"), HUGE_SCHEMAS, ids=lambda value: str(value)[:60])
+async def test_huge_numbers_are_served_or_refused_by_their_path(shows: Path, schema: Any, where: str | None) -> None:
+    inside = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+    for features in (GUIDED, LLGUIDANCE):
+        async with gateway(shows, features=features, max_seq_len=4096) as running:
+            answer = await running.chat(response_format=schema_format(inside))
+            assert answer.status_code == (400 if where else 200), answer.text
+            if where:
+                assert answer.json()["error"]["param"] == f"{PATH}.properties.x.{where}"
+            strict = tool("f", inside, strict=True)
+            answer = await running.chat(tools=[strict], tool_choice="required")
+            assert answer.status_code == (400 if where else 200), answer.text
+            answer = await running.chat(tools=[tool("f", inside)], tool_choice="required")
+            assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    "value", [HUGE, -HUGE, [HUGE], {"1": HUGE}, {"a": [{"b": HUGE}]}], ids=lambda value: str(value)[:20]
+)
+async def test_huge_numbers_anywhere_in_a_body_are_the_clients_mistake(shows: Path, value: Any) -> None:
+    fields = (
+        "max_tokens", "max_completion_tokens", "seed", "logit_bias", "temperature", "top_p", "top_k", "min_p", "n",
+        "stop", "stop_token_ids", "top_logprobs", "prompt_logprobs", "best_of", "length_penalty", "tools",
+        "tool_choice", "metadata", "stream_options", "response_format", "structured_outputs", "guided_json",
+        "chat_template_kwargs", "prediction", "messages", "documents", "something_else",
+    )  # fmt: skip
+    async with gateway(shows, features=GUIDED) as running:
+        for field in fields:
+            answer = await running.chat(**{field: value})
+            assert answer.status_code < 500, (field, answer.text)
+
+
+PLACE = {"type": "string", "maxLength": 3}
+BY_NAME: list[Any] = [
+    {"$id": "https://a.example/b.json", "properties": {"x": {"$ref": "c.json"}},
+     "$defs": {"c": {"$id": "c.json", **PLACE}}},
+    {"$id": "urn:uuid:1", "properties": {"x": {"$ref": "urn:uuid:1#/$defs/c"}}, "$defs": {"c": PLACE}},
+    {"properties": {"x": {"$ref": "#place"}}, "$defs": {"c": {"$anchor": "place", **PLACE}}},
+    {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"x": {"$ref": "#place"}},
+     "definitions": {"c": {"$id": "#place", **PLACE}}},
+    {"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://a.example/",
+     "properties": {"x": {"$ref": "c"}}, "definitions": {"c": {"id": "c", **PLACE}}},
+    {"properties": {"x": {"$id": "sub/", "$ref": "#/$defs/c", "$defs": {"c": PLACE}}},
+     "$defs": {"c": {"type": "null"}}},
+    {"properties": {"x": {"$id": "sub/", "$ref": "#/$defs/c"}}, "$defs": {"c": PLACE}},
+    {"properties": {"x": {"$ref": "#/components/c"}}, "components": {"c": PLACE}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", BY_NAME, ids=str)
+def test_references_by_name_lead_where_they_say(schema: Any) -> None:
+    guide = sent({"type": "object", "required": ["x"], **schema})
+    name = guide["properties"]["x"]["$ref"].rpartition("/")[2]
+    assert guide["$defs"][name] == PLACE
+    assert "$id" not in json.dumps(guide)
+    fits = checker({"type": "object", "required": ["x"], **schema}, "schema")
+    assert fits('{"x": "abc"}')
+    assert not fits('{"x": "abcd"}')
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [
+        ({"$ref": "#nowhere"}, "invalid_json_schema"),
+        ({"$ref": "#/x", "x": {"properties": 5}}, "invalid_json_schema"),
+        ({"$ref": "#/x", "x": {"type": "strin"}}, "invalid_json_schema"),
+        ({"$ref": "https://a.example/b.json"}, "unsupported_json_schema"),
+        ({"$ref": "http://[#"}, "unsupported_json_schema"),
+        ({"type": "string", "enum": [1]}, "unsupported_json_schema"),
+        ({"enum": []}, "unsupported_json_schema"),
+        ({"minLength": 3, "maxLength": 2}, "unsupported_json_schema"),
+        ({"minimum": 3, "maximum": 2}, "unsupported_json_schema"),
+        ({"pattern": "("}, "unsupported_json_schema"),
+        ({"enum": list(range(1001))}, "unsupported_json_schema"),
+        ({"properties": {"a": False}, "required": ["a"]}, "unsupported_json_schema"),
+    ],
+    ids=str,
+)
+def test_only_what_is_no_schema_is_called_invalid(schema: Any, code: str) -> None:
+    for backend in BACKENDS:
+        with pytest.raises(OpenAIError) as refused:
+            sent(schema, backend)
+        assert refused.value.code == code
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("schema", "guide"),
+    [
+        ({"type": ["string", "null"], "enum": ["a", None, 5]}, {"enum": ["a", None]}),
+        ({"enum": ["a", "bcd", 7], "maxLength": 1}, {"enum": ["a", 7]}),
+        ({"enum": [1, 1.0]}, {"enum": [1, 1.0]}),
+        ({"const": "a", "anyOf": [{"type": "null"}, {"maxLength": 1}]}, {"const": "a"}),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 3}),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": False}, {"type": "integer", "minimum": 3}),
+        ({"type": "array", "items": [{"type": "null"}], "additionalItems": False},
+         {"type": "array", "prefixItems": [{"type": "null"}], "items": False}),
+        ({"anyOf": [False, {"type": "null"}, {"type": "string", "enum": [1]}]}, {"type": "null"}),
+        ({"type": "object", "properties": {"a": {"type": "string", "enum": [1]}}}, EMPTY),
+        ({"type": "object", "additionalProperties": {}, "propertyNames": {"type": "string"}},
+         {"type": "object", "additionalProperties": {}}),
+        ({"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": False},
+         {"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": False}),
+        ({"type": "string", "format": "x-own"}, {"type": "string"}),
+        ({"type": "string", "$defs": {"unused": {"not": {}}}}, {"type": "string"}),
+        ({"type": "array", "uniqueItems": True, "maxItems": 1}, {"type": "array", "maxItems": 1, "items": {}}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_old_drafts_and_generators_write(schema: Any, guide: Any, backend: GuideBackend | None) -> None:
+    assert sent(schema, backend) == guide
+
+
+TOGETHER: list[tuple[Any, str]] = [
+    ({"type": "object", "patternProperties": {"^a": {"type": "null"}}}, "patternProperties"),
+    ({"type": "number", "multipleOf": 0.5}, "multipleOf"),
+    ({"type": "string", "pattern": "a", "maxLength": 3}, "maxLength"),
+    ({"type": "string", "format": "date", "pattern": "^2"}, "format"),
+    ({"$ref": "#/$defs/a", "maxLength": 2, "$defs": {"a": {"type": "string"}}}, "maxLength"),
+    ({"type": "object", "properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"minProperties": 1}]}, "properties"),
+    ({"allOf": [{"required": ["a"]}, {"required": ["b"]}]}, "allOf"),
+    ({"type": "object", "propertyNames": {"pattern": "^a"}}, "propertyNames"),
+]
+
+
+@pytest.mark.parametrize(("schema", "where"), TOGETHER, ids=str)
+async def test_llguidance_takes_what_others_do_not(folder: Path, schema: Any, where: str) -> None:
+    async with gateway(folder, features=LLGUIDANCE) as running:
+        assert (await running.chat(response_format=schema_format(schema))).status_code == 200
+    for features in (GUIDED, dataclasses.replace(GUIDED, guide_backend="xgrammar")):
+        async with gateway(folder, features=features) as running:
+            error = (await running.chat(response_format=schema_format(schema))).json()["error"]
+            assert (error["code"], error["param"]) == ("unsupported_json_schema", f"{PATH}.{where}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [
+        ({"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 2}, "maxProperties"),
+        ({"type": "number", "multipleOf": 1e20}, "multipleOf"),
+        ({"type": "string", "pattern": "\\cA"}, "pattern"),
+        ({"type": "object", "patternProperties": {"(?=a)": {}}}, "patternProperties.(?=a)"),
+        ({"type": "object", "properties": {"n": {"allOf": [{"$ref": "#"}, {"required": ["x"]}]}}},
+         "properties.n.allOf[0].$ref.properties.n.allOf[0].$ref"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_llguidance_would_refuse_late_is_refused_at_once(schema: Any, where: str) -> None:
+    with pytest.raises(OpenAIError) as refused:
+        sent(schema, "llguidance")
+    assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
+
+
+async def test_a_format_that_openai_does_not_take_is_named_and_served(folder: Path) -> None:
+    own = {"type": "object", "properties": {"a": {"type": "string", "format": "path"}}, "required": ["a"]}
+    async with gateway(folder, features=GUIDED) as running:
+        strict = schema_format({**own, "additionalProperties": False}, strict=True)
+        answer = await running.chat(response_format=strict)
+        assert answer.headers["x-strict-schema-deviations"] == f"{PATH}.properties.a.format"
+
+
+async def test_a_strict_function_of_alternatives_is_held_to_them(shows: Path) -> None:
+    either = {
+        "anyOf": [{"type": "object", "properties": {name: {"type": "null"}}, "required": [name]} for name in "ab"]
+    }
+    async with gateway(shows, features=GUIDED, max_seq_len=4096) as running:
+        await whole(running, tools=[tool("f", either, strict=True)], tool_choice="required")
+        guide = running.engine.requests[0].guide
+        assert guide is not None
+        arguments = json.loads(guide.text)["items"]["properties"]["arguments"]
+        assert [part["required"] for part in arguments["anyOf"]] == [["a"], ["b"]]
+        answer = await running.chat(tools=[tool("f", {"anyOf": [{}]}, strict=True)], tool_choice="required")
+        assert answer.json()["error"]["param"] == "tools[0].function.parameters"
+
+
+DAYS = ["2024-02-29", "2023-02-29", "1900-02-29", "2000-02-29", "2023-04-31", "2023-12-31", "2023-13-01", "0000-01-01"]
+FORMS: list[tuple[str, list[str], list[str]]] = [
+    ("time", ["23:59:59Z", "00:00:00.5+01:00"], ["24:00:00Z", "12:00", "23:59:60Z", "12:00:00"]),
+    ("date-time", ["2024-02-29T00:00:00Z"], ["2023-02-29T00:00:00Z", "2024-02-29 00:00:00Z"]),
+    ("duration", ["P1Y2M3D", "PT5M", "P3W"], ["P", "PT", "1D", "P1D2W"]),
+    ("hostname", ["a", "a-b.example.com"], ["", "-a", "a-", "a..b", "a_b", "a.", "a" * 64, "a." * 127 + "abc"]),
+    ("email", ["a.b@example.com"], ["a", "@b", "a b@c"]),
+    ("ipv4", ["127.0.0.1"], ["256.0.0.1", "1.2.3", "01.2.3.4"]),
+    ("ipv6", ["::1", "1::2:3"], ["1", ":::", "1::2::3", "12345::"]),
+    ("uuid", ["00000000-0000-0000-0000-00000000000a"], ["0" * 32, "g" * 36]),
+    ("uri", ["https://a.example/b?c#d", "urn:a:b"], ["/a", "a b", "http:// "]),
+    ("uri-reference", ["/a", "../b", "https://a.example"], ["a b", "\\"]),
+    ("json-pointer", ["", "/a/~0~1"], ["a", "/~2"]),
+]
+
+
+@pytest.mark.parametrize(("name", "good", "bad"), FORMS, ids=[name for name, _, _ in FORMS])
+def test_formats_are_held_and_checked(name: str, good: list[str], bad: list[str]) -> None:
+    pattern = sent({"type": "string", "format": name})["pattern"]
+    fits = checker({"type": "string", "format": name}, "schema")
+    for text in good:
+        assert re.search(pattern, text), text
+        assert fits(json.dumps(text)), text
+    for text in bad:
+        assert not re.search(pattern, text), text
+        assert not fits(json.dumps(text)), text
+
+
+def test_dates_are_those_of_the_calendar() -> None:
+    fits = checker({"type": "string", "format": "date"}, "schema")
+    for text in DAYS:
+        try:
+            there = bool(dt.date.fromisoformat(text))
+        except ValueError:
+            there = False
+        assert fits(json.dumps(text)) == there, text
+
+
+def test_what_a_guide_writes_of_a_format_passes_its_check() -> None:
+    assert CHECKED.keys() <= EXPRESSIONS.keys()
+    assert all(pattern_of(name) for name in EXPRESSIONS)
+    assert pattern_of("x-own") is None
+
+
+async def test_a_checked_answer_with_a_wrong_time_is_an_error(folder: Path) -> None:
+    schema = {"type": "object", "properties": {"at": {"type": "string", "format": "time"}}}
+    for text, status in (('{"at": "12:00:00Z"}', 200), ('{"at": "25:00:00Z"}', 500)):
+        async with gateway(folder, says(folder, text), features=UNGUIDED, **VALIDATE) as running:
+            answer = await running.chat(response_format=schema_format(schema), max_tokens=200)
+            assert answer.status_code == status, answer.text
+            streamed = await running.chat(response_format=schema_format(schema), max_tokens=200, stream=True)
+            assert ("invalid_model_output" in streamed.text) == (status == 500)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "link",
+    [
+        lambda to: {"type": "object", "properties": {"n": to}},
+        lambda to: {"allOf": [to, {"properties": {"p": {}}}]},
+        lambda to: {"anyOf": [to, to]},
+        lambda to: {"enum": [{}], "anyOf": [to, to]},
+        lambda to: to,
+    ],
+)
+def test_long_chains_of_references_end_in_an_answer(link: Any, backend: GuideBackend | None, exact: bool) -> None:
+    chain = {f"a{index}": link({"$ref": f"#/$defs/a{index + 1}"}) for index in range(600)}
+    schema = {"$ref": "#/$defs/a0", "$defs": {**chain, "a600": {"type": "object"}}}
+    try:
+        assert sent(schema, backend, exact=exact)
+    except OpenAIError as error:
+        assert error.code == "unsupported_json_schema"  # noqa: PT017
+
+
+def test_the_document_has_the_table() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+    assert document() in text
+
+
+async def test_calls_beside_a_schema_of_objects(shows: Path) -> None:
+    both = {"allOf": [{"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}}]}
+    async with gateway(shows, says(shows, "{}"), features=LLGUIDANCE, max_seq_len=4096) as running:
+        await whole(running, tools=TOOLS, response_format=schema_format(both))
