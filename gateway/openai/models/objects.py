@@ -22,6 +22,7 @@ class ModelService(TypedDict):
     logprobs: bool | None
     max_top_logprobs: int | None
     guide_types: list[str] | None
+    guide_backend: str | None
     family: str | None
     escape_special_tokens: bool
     max_stops: int
