@@ -15,6 +15,7 @@ from pathlib import Path
 from tools.request_trace import trace_request
 
 ROOT = Path(__file__).parents[1]
+# Citations of the wire contract in a form that tests/docs/test_wire_contract.py does not follow to its section.
 _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # Names that are no English words besides, so that each occurrence is the parameter.
 _PARAMETERS = (

@@ -1,4 +1,4 @@
-"""What makes a repository bad for chat, though Triton loads it (contract sections 1.4, 1.5, 2.1, 2.5 and 3.2)."""
+"""What makes a repository bad for chat, though Triton loads it (wire contract 1.4, 1.5, 2.1, 2.5 and 3.2)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _check_bls(model: ModelFolder) -> Iterator[Finding]:
 
 
 def _check_cancel(models: Models) -> Iterator[Finding]:
-    """A cancel of a call stays with the ensemble; only a `stop` request reaches its engine (contract section 3.6)."""
+    """A cancel of a call stays with the ensemble; only a `stop` request reaches its engine (wire contract 3.6)."""
     steps = {step.model_name for model in models.values() for step in model.config.ensemble_scheduling.step}
     for name, model in engines(models).items():
         if name in steps and not any(tensor.name == "stop" for tensor in model.config.input):

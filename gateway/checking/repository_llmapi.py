@@ -1,4 +1,4 @@
-"""Upstream's model of the LLM API family, whose own file says half of what Triton must know (contract section 1.7)."""
+"""Upstream's model of the LLM API family, whose own file says half of what Triton must know (wire contract 1.7)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Each model held against the contract's tables: names, types and dims of its tensors, and those it cannot do without.
 
 An ensemble's maps only show where two models disagree. The gateway calls the engine itself, by the names and types of
-the contract (sections 1.1 to 1.6), so a repository may agree with itself and still be of no use to it.
+wire contract 1.1 to 1.6, so a repository may agree with itself and still be of no use to it.
 """
 
 from __future__ import annotations

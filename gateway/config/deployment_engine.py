@@ -1,7 +1,7 @@
 """Settings of a deployment's engine: KV cache, scheduling, decoding, LoRA, speculation, guides, logits, build, runtime.
 
 Each description says what a key means; defaults are TensorRT-LLM's own unless the description says otherwise. Sources:
-TensorRT-LLM's backend, ``docs/model_config.md``; the wire contract, sections 1.3.1 and 6.1.
+TensorRT-LLM's backend, ``docs/model_config.md``; the wire contract 1.3.1 and 6.1.
 """
 
 from __future__ import annotations

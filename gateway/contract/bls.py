@@ -1,4 +1,4 @@
-"""The model ``tensorrt_llm_bls`` of TensorRT-LLM 1.2.1 (contract section 1.6)."""
+"""The model ``tensorrt_llm_bls`` of TensorRT-LLM 1.2.1 (wire contract 1.6)."""
 
 from __future__ import annotations
 

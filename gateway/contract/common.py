@@ -1,4 +1,4 @@
-"""Tensors that several models share under one name (contract sections 1.1 to 1.3)."""
+"""Tensors that several models share under one name (wire contract 1.1 to 1.3)."""
 
 from __future__ import annotations
 

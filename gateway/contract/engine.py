@@ -1,4 +1,4 @@
-"""The engine model ``tensorrt_llm`` of TensorRT-LLM 1.2.1 (contract section 1.3)."""
+"""The engine model ``tensorrt_llm`` of TensorRT-LLM 1.2.1 (wire contract 1.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model ``ensemble`` of TensorRT-LLM 1.2.1 (contract sections 1.1 and 1.2)."""
+"""The model ``ensemble`` of TensorRT-LLM 1.2.1 (wire contract 1.1 and 1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text steps of the ensemble of TensorRT-LLM 1.2.1 (contract sections 1.4 and 1.5)."""
+"""The text steps of the ensemble of TensorRT-LLM 1.2.1 (wire contract 1.4 and 1.5)."""
 
 from __future__ import annotations
 

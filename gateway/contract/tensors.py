@@ -14,7 +14,7 @@ ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One input or output of a model (contract sections 1.1 to 1.6).
+    """One input or output of a model (wire contract 1.1 to 1.6).
 
     Attributes:
         name: as in ``config.pbtxt`` and on the wire.

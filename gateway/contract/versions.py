@@ -1,4 +1,4 @@
-"""The tables of other versions than 1.2.1, by what changed since (contract section 1.8)."""
+"""The tables of other versions than 1.2.1, by what changed since (wire contract 1.8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COUNTS = frozenset(
     {"return_num_input_tokens", "return_num_output_tokens", "num_input_tokens", "num_output_tokens"},
 )
 GONE = (1, 3, 0)
-"""The version that deleted the models with TensorRT engines (contract section 0)."""
+"""The version that deleted the models with TensorRT engines (wire contract 0)."""
 
 Version = tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""How the tensors of the ensemble flow through its three steps (contract sections 1.1 to 1.5)."""
+"""How the tensors of the ensemble flow through its three steps (wire contract 1.1 to 1.5)."""
 
 from __future__ import annotations
 

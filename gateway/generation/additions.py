@@ -27,7 +27,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class LoraAdapter:
-    """A LoRA adapter that is added to the model (contract section 2.8).
+    """A LoRA adapter that is added to the model (wire contract 2.8).
 
     Attributes:
         task_id: by which the engine keeps it, unsigned 64-bit.

@@ -398,7 +398,7 @@ class SequenceAssembler:
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
     def _reason(self) -> Literal["stop", "length"]:
-        """The rule of contract section 2.9, with the engine's own word where it has one."""
+        """The rule of wire contract 2.9, with the engine's own word where it has one."""
         if self.stopped:
             return "stop"
         if self._engine_finish is not None:

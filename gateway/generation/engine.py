@@ -173,7 +173,7 @@ def can_push(engine: object) -> TypeGuard[Pushing]:
 
 
 class ErrorKind(Enum):
-    """Why an engine failed, in terms that decide the HTTP answer (contract section 2.10)."""
+    """Why an engine failed, in terms that decide the HTTP answer (wire contract 2.10)."""
 
     CONTEXT_LENGTH = "context_length_exceeded"  # 400
     INVALID_REQUEST = "invalid_request"  # 400, something the engine refuses in what the user asked

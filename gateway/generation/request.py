@@ -15,7 +15,7 @@ GuideBackend = Literal["xgrammar", "llguidance"]
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What the engine holds an answer to, token by token (contract section 2.7).
+    """What the engine holds an answer to, token by token (wire contract 2.7).
 
     Attributes:
         kind: the engine's word for it; which kinds an engine takes, ``EngineFeatures.guide_types`` tells.
@@ -28,7 +28,7 @@ class Guide:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. Dialects turn it into tensors and avoid the engine's traps (contract section 2.1).
+    """How tokens are drawn. Dialects turn it into tensors and avoid the engine's traps (wire contract 2.1).
 
     Attributes:
         temperature: 0.0 means greedy; otherwise above 0.

@@ -32,7 +32,7 @@ def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
         fix = "Keep 1 for chat; a deployment for beam search alone says so with decoding.mode: beam_search."
         yield "limits.max_beam_width", reason, fix
     if not deployment.triton.decoupled:
-        # Requests for beams as well: they ask for no stream, and get one response (contract, section 3.2).
+        # Requests for beams as well: they ask for no stream, and get one response (wire contract 3.2).
         reason = "the gateway streams, and serves no model that is not decoupled"
         yield "triton.decoupled", reason, "Leave it true, for beam search too."
     if deployment.triton.instances.postprocessing > 1:
@@ -60,7 +60,7 @@ def _decoding(deployment: DeploymentSettings) -> Iterator[Found]:
 def _kv_cache(deployment: DeploymentSettings) -> Iterator[Found]:
     cache, native = deployment.kv_cache, deployment.engine == "tensorrt"
     if cache.reuse and deployment.logits.context is True and (native or deployment.engine == "llmapi"):
-        # Contract section 2.6.
+        # Wire contract 2.6.
         reason = "what is reused is not computed again, so its logits are missing, and kv_cache.reuse is true"
         yield "logits.context", reason, "Set kv_cache.reuse: false, or leave the logits of prompts out."
     if native:

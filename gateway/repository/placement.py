@@ -1,4 +1,4 @@
-"""Contradictions in where engines run: GPUs, ranks, leader and orchestrator mode (contract section 6.3)."""
+"""Contradictions in where engines run: GPUs, ranks, leader and orchestrator mode (wire contract 6.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ids to text one at a time: what was pushed so far is always a prefix of the full decode.
 
-Contract section 3.2 says why chunks must not be decoded alone. Byte-level and SentencePiece decoders are followed
+Wire contract 3.2 says why chunks must not be decoded alone. Byte-level and SentencePiece decoders are followed
 exactly, whatever the ids; any other decoder is followed by decoding a window (the last bullet of that section).
 """
 

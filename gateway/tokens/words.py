@@ -10,7 +10,7 @@ _ANCHOR = "\n"  # text after it continues no word and begins no text
 def word_sequences(tokenizer: Tokenizer, word: str) -> tuple[tuple[int, ...], ...]:
     """Token sequences that write ``word``: at the start of a text, after a space, and right after other text.
 
-    An engine bans exact token sequences (contract section 1.4), and most vocabularies write a word with a space before
+    An engine bans exact token sequences (wire contract 1.4), and most vocabularies write a word with a space before
     it in another way than without. Unusual ways to split the word into tokens are not in here, so a ban makes the word
     unlikely rather than impossible. A word that begins with a space is only meant with it.
 

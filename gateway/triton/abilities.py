@@ -25,7 +25,7 @@ class EngineOptions:
         vocab_size: width of its logits, where the configuration does not say (the true one, without padding).
         tokens_per_block: tokens in a block of its KV cache, where the configuration does not say.
         generation_logits: whether alternatives may be computed from ``generation_logits``: the engine was built to
-            gather them, and 4 bytes per vocabulary entry and token may travel (contract section 2.6).
+            gather them, and 4 bytes per vocabulary entry and token may travel (wire contract 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
         max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
     """

@@ -1,4 +1,4 @@
-"""From what models declare to an engine: what is refused, what the engine can do (contract section 0.3)."""
+"""From what models declare to an engine: what is refused, what the engine can do (wire contract 0.3)."""
 
 from __future__ import annotations
 

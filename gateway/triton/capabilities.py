@@ -1,4 +1,4 @@
-"""How each request parameter is served by a discovered model, in words for people (contract section 2)."""
+"""How each request parameter is served by a discovered model, in words for people (wire contract 2)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ DEADLINE_S = 2.0
 
 
 class TritonClient:
-    """Health and metadata of one Triton (contract section 3.7) over a channel that someone else owns.
+    """Health and metadata of one Triton (wire contract 3.7) over a channel that someone else owns.
 
     Every method raises ``EngineError`` when Triton does not answer within ``DEADLINE_S`` or answers with a status.
     """

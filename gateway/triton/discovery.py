@@ -1,4 +1,4 @@
-"""Which engine a configured model gives: reads its configuration, chooses the path, says why (contract section 0.3)."""
+"""Which engine a configured model gives: reads its configuration, chooses the path, says why (wire contract 0.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One table from what Triton, the engine and the transport say to what the gateway's clients are told.
 
-Contract sections 2.10 and 9.2. The backend's own text never becomes part of a message: it may hold paths and
+Wire contract 2.10 and 9.2. The backend's own text never becomes part of a message: it may hold paths and
 tracebacks.
 """
 
@@ -225,7 +225,7 @@ def read_finish(word: bytes, *, final: bool) -> tuple[EngineFinish | None, Engin
 
 
 def no_final_response() -> EngineError:
-    """The error of a stream that ended although no response was marked as the last (contract section 9.2, row 1.1)."""
+    """The error of a stream that ended although no response was marked as the last (wire contract 9.2, row 1.1)."""
     return EngineError(
         ErrorKind.INTERNAL,
         "The engine's answer ended before it was complete.",

@@ -1,4 +1,4 @@
-"""Which kinds of guide an engine takes (contract section 2.7), from its configuration."""
+"""Which kinds of guide an engine takes (wire contract 2.7), from its configuration."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def parameter(model: ModelView | None, name: str, environ: Mapping[str, str] = o
     """Read a parameter of a model's configuration.
 
     ``${NAME}`` is filled from ``environ``: an embedded Triton shares its environment with the gateway. A value with a
-    variable that is not set is one that nobody filled in (contract section 9.2, row 0.3).
+    variable that is not set is one that nobody filled in (wire contract 9.2, row 0.3).
 
     Returns:
         The value, or None when it is absent, empty or unfilled.
@@ -83,13 +83,13 @@ def number(model: ModelView | None, name: str) -> int | None:
 
 
 def adds_special_tokens(preprocessing: ModelView | None) -> bool:
-    """Whether preprocessing adds BOS by itself; it does unless told otherwise (contract section 1.4)."""
+    """Whether preprocessing adds BOS by itself; it does unless told otherwise (wire contract 1.4)."""
     value = parameter(preprocessing, "add_special_tokens")
     return value is None or value.lower() not in ("false", "0", "no", "f", "n", "off")
 
 
 def warnings(engine: ModelView | None) -> tuple[str, ...]:
-    """Settings of an engine that make answers worse, a sentence each (contract sections 2.1 and 2.5)."""
+    """Settings of an engine that make answers worse, a sentence each (wire contract 2.1 and 2.5)."""
     found = []
     mode = parameter(engine, "decoding_mode")
     if mode is not None and mode not in ("auto", "top_k_top_p", *_SPECULATIVE):

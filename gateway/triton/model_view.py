@@ -25,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """The parts of a model's configuration that decide how it is called (contract section 0.3).
+    """The parts of a model's configuration that decide how it is called (wire contract 0.3).
 
     Attributes:
         name: the model.

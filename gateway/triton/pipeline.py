@@ -1,4 +1,4 @@
-"""What an ensemble is made of, by the tensor maps of its steps (contract section 1.2)."""
+"""What an ensemble is made of, by the tensor maps of its steps (wire contract 1.2)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def is_engine(model: ModelView) -> bool:
 
 
 def is_llmapi(model: ModelView) -> bool:
-    """Whether a model is of the LLM API family, which takes text (contract section 1.7)."""
+    """Whether a model is of the LLM API family, which takes text (wire contract 1.7)."""
     return "text_input" in model.inputs and any(name.startswith(_LLMAPI_PREFIX) for name in model.inputs)
 
 
 def is_bls(model: ModelView) -> bool:
-    """Whether a model does an ensemble's work by calling the steps itself (contract section 1.6)."""
+    """Whether a model does an ensemble's work by calling the steps itself (wire contract 1.6)."""
     takes_text = not model.steps and {"text_input", "max_tokens"} <= model.inputs
     return takes_text and "accumulate_tokens" in model.parameters and not is_llmapi(model)
 

@@ -1,4 +1,4 @@
-"""The responses of one request: errors mapped, the end recognised (contract sections 3.4 and 3.5)."""
+"""The responses of one request: errors mapped, the end recognised (wire contract 3.4 and 3.5)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ResponseStream:
 
     async def _read_status(self) -> None:
         # The status follows at once. A call dropped before it is cancelled, and Triton would count a cancelled ensemble
-        # request as in flight until it is shut down (contract section 9.1, row 5).
+        # request as in flight until it is shut down (wire contract 9.1, row 5).
         timer = asyncio.get_running_loop().call_later(_TRAILER_TIMEOUT_S, self._call.cancel)
         with contextlib.suppress(TransportError):
             await self._call.read()

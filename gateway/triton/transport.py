@@ -1,7 +1,7 @@
 """How inference requests reach Triton: the interface that its two implementations, ``grpcio`` and ``h2``, share.
 
 One RPC per request on a shared connection, unary to stream: wire-compatible with ``ModelStreamInfer``, and the request
-side is closed at once, which ends the stream after the final response (contract section 3.4).
+side is closed at once, which ends the stream after the final response (wire contract 3.4).
 """
 
 from __future__ import annotations

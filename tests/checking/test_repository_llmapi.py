@@ -1,4 +1,4 @@
-"""Upstream's LLM API model: what its ``model.yaml`` says beside its configuration (contract section 1.7)."""
+"""Upstream's LLM API model: what its ``model.yaml`` says beside its configuration (wire contract 1.7)."""
 
 from __future__ import annotations
 

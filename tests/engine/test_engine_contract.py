@@ -1,4 +1,4 @@
-"""The warts of TensorRT-LLM that the engine reproduces, one test each (contract sections 1.3, 1.4, 2 and 3)."""
+"""The warts of TensorRT-LLM that the engine reproduces, one test each (wire contract 1.3, 1.4, 2 and 3)."""
 
 from __future__ import annotations
 

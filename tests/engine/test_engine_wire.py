@@ -1,4 +1,4 @@
-"""Tensors to requests, responses to tensors (contract sections 1.3, 1.4 and 3.3)."""
+"""Tensors to requests, responses to tensors (wire contract 1.3, 1.4 and 3.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors of adapters, of prompt tables and of the KV cache's salt (contract sections 1.3 and 2.8)."""
+"""The tensors of adapters, of prompt tables and of the KV cache's salt (wire contract 1.3 and 2.8)."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class TokenReader:
             chunk.cached_tokens = self._cached_tokens(outputs)
 
     def _new_logprobs(self, raw: bytes | None, count: int) -> Sequence[float]:
-        # The list is cumulative when streaming, and may have an entry more or fewer at its end (contract section 2.5).
+        # The list is cumulative when streaming, and may have an entry more or fewer at its end (wire contract 2.5).
         end = self._seen + count
         if not raw or self._outputs.forms["output_log_probs"].shape[-1] < end:
             raise _missing("log-probs")
@@ -187,7 +187,7 @@ class TokenReader:
             rows = read_rows(response, "context_logits")
             if rows is None:
                 return
-            if len(rows) != len(ids):  # what the KV cache had is not computed again (contract section 2.6)
+            if len(rows) != len(ids):  # what the KV cache had is not computed again (wire contract 2.6)
                 raise _missing("logits of the whole prompt")
             size = self._vocab_size()
             chunk.prompt_logprobs, top = log_probs(rows, ids[1:], wanted, size)

@@ -95,7 +95,7 @@ def put_guide(
     request: GenerationRequest,
     abilities: Abilities,
 ) -> None:
-    """Add what the answer is held to (contract section 2.7). The kind ``json`` has no text.
+    """Add what the answer is held to (wire contract 2.7). The kind ``json`` has no text.
 
     Raises:
         EngineError: the engine does not take guides of that kind: the C++ backend would ignore it in silence. Or beams

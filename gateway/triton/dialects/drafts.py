@@ -1,4 +1,4 @@
-"""The tensors of speculative decoding: a request's own draft, or a draft model's (contract sections 1.3 and 1.6)."""
+"""The tensors of speculative decoding: a request's own draft, or a draft model's (wire contract 1.3 and 1.6)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class RequestEncoder:
         """Begin a request that asks for ``outputs``."""
         request = service_pb2.ModelInferRequest(model_name=self.model.name, id=request_id)
         # Without it, a model that marks its end by a response of its own would end like a broken stream. Models that
-        # mark their last data response send nothing more (contract section 3.4).
+        # mark their last data response send nothing more (wire contract 3.4).
         request.parameters["triton_enable_empty_final_response"].bool_param = True
         for name in outputs:
             request.outputs.add(name=name)
@@ -116,7 +116,7 @@ def _pack(spec: TensorSpec, values: Sequence[Value]) -> bytes:
 
 
 def pack_words(words: Sequence[Sequence[int]]) -> tuple[list[int], tuple[int, int]]:
-    """Pack words of token ids as the engine's word lists want them (contract section 1.4).
+    """Pack words of token ids as the engine's word lists want them (wire contract 1.4).
 
     Row 0 holds all ids, padded with 0; row 1 the cumulative end of each word, padded with -1.
 

@@ -170,7 +170,7 @@ class EnsembleEngine:
         text, bos = prompt.text, prompt.bos_text
         if not bos:
             return text
-        # BOS exactly once, whoever adds it (contract section 1.4).
+        # BOS exactly once, whoever adds it (wire contract 1.4).
         if self._adds_special_tokens:
             return text.removeprefix(bos)
         return text if text.startswith(bos) else bos + text

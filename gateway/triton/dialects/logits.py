@@ -1,4 +1,4 @@
-"""Log-probs from whole logits, for engines that have no tensor of log-probs (contract section 2.6).
+"""Log-probs from whole logits, for engines that have no tensor of log-probs (wire contract 2.6).
 
 The logits are the model's own: before temperature, penalties and biases. NumPy comes with ``tritonclient``; nothing on
 the way of ordinary tokens uses it.

@@ -45,7 +45,7 @@ class Outputs:
 
     Args:
         wanted: names of the outputs that will be read; whatever else comes is let pass, some versions send outputs
-            unasked (contract section 9.2).
+            unasked (wire contract 9.2).
         beams: sequences that a response may hold at most.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Sampling and ends, as tensors that avoid the engine's traps (contract section 2.1)."""
+"""Sampling and ends, as tensors that avoid the engine's traps (wire contract 2.1)."""
 
 from __future__ import annotations
 

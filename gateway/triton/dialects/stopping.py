@@ -1,4 +1,4 @@
-"""Cancelling through an ensemble (contract section 3.6).
+"""Cancelling through an ensemble (wire contract 3.6).
 
 A gRPC cancel does not reach the ensemble's engine step; a ``stop`` request to the engine does.
 """

@@ -1,4 +1,4 @@
-"""Token ids straight to the engine model (contract sections 1.3 and 4)."""
+"""Token ids straight to the engine model (wire contract 1.3 and 4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.stream import ResponseStream
 
-# Naming output_ids without sequence_length makes the engine fail (contract section 1.3).
+# Naming output_ids without sequence_length makes the engine fail (wire contract 1.3).
 _OUTPUTS = ("output_ids", "sequence_length")
 
 

@@ -44,7 +44,7 @@ class LlmAdapter(BaseAdapter):
 
 
 class _Active:
-    """The gauges of TensorRT-LLM (contract section 6.5) that are known here: requests in flight, and their bound."""
+    """The gauges of TensorRT-LLM (wire contract 6.5) that are known here: requests in flight, and their bound."""
 
     def __init__(self, labels: dict[str, str], max_active: int) -> None:
         self._family = pb_utils.MetricFamily(

@@ -127,7 +127,7 @@ class Adapter(BaseAdapter):
 
 
 class _Metrics:
-    """Gauges under TensorRT-LLM's names (contract section 6.5), set only when they change."""
+    """Gauges under TensorRT-LLM's names (wire contract 6.5), set only when they change."""
 
     def __init__(self, labels: dict[str, str]) -> None:
         self._families: list[Any] = []  # a family must outlive its metrics

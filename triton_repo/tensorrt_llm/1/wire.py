@@ -1,4 +1,4 @@
-"""Tensors of the model ``tensorrt_llm`` (contract section 1.3) to engine requests, and engine responses to tensors.
+"""Tensors of the model ``tensorrt_llm`` (wire contract 1.3) to engine requests, and engine responses to tensors.
 
 Pure: arrays in, arrays out, whatever carries them.
 """
@@ -307,7 +307,7 @@ def _within(name: str, value: int, low: int, high: int) -> int:
 
 
 def to_tensors(response: Response, wanted: Wanted) -> Tensors:
-    """Outputs of one response by name, with their wire shapes (contract sections 1.3 and 3.3).
+    """Outputs of one response by name, with their wire shapes (wire contract 1.3 and 3.3).
 
     Returns:
         ``output_ids`` INT32 [1, 1, L] and ``sequence_length`` INT32 [1, 1] always; ``output_log_probs`` FP32 [1, 1, T]

@@ -1,4 +1,4 @@
-"""What only some engines take (contract sections 1.3 and 2.8).
+"""What only some engines take (wire contract 1.3 and 2.8).
 
 An adapter, rows of embeddings, a draft; a nucleus that shrinks, beams, and how long the KV cache keeps blocks.
 """
@@ -197,7 +197,7 @@ def parse_beams(read: Reader) -> Beams:
 
 
 def beam_tensors(response: Response) -> dict[str, NDArray[Any]]:
-    """All beams of an answer, the best one first (contract section 1.3).
+    """All beams of an answer, the best one first (wire contract 1.3).
 
     Returns:
         ``output_ids`` INT32 [1, beams, L], those of shorter ones ended by -1; ``sequence_length`` INT32 [1, beams];

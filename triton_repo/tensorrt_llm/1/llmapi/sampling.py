@@ -58,7 +58,7 @@ def sampling_arguments(
         "min_tokens": (sampling.min_tokens if request.end_id >= 0 else 0, 0),  # nothing to suppress without end_id
     }
     arguments.update({name: value for name, (value, default) in optional.items() if value != default})
-    # The tokens of a stop word stay in the answer (contract section 2.3). Longer words: `Generation` finds them.
+    # The tokens of a stop word stay in the answer (wire contract 2.3). Longer words: `Generation` finds them.
     single = [word[0] for word in request.stop_words if len(word) == 1]
     if single:
         arguments |= {"stop_token_ids": single, "include_stop_str_in_output": True}
@@ -93,7 +93,7 @@ def set_bad_words(params: Any, sampling: Sampling) -> None:
 
 
 def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
-    """Temperature, top-k, top-p and seed, with the contract's meanings (section 2.1) in the LLM API's terms.
+    """Temperature, top-k, top-p and seed, with the meanings of wire contract 2.1, in the LLM API's terms.
 
     Neither top-k nor top-p is greedy, whatever the temperature; the LLM API would sample. Temperature 0 is greedy here:
     the C++ backend's full-vocabulary sampling at temperature 1 is a fault that nobody asks for.

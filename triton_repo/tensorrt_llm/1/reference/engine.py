@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Stats:
-    """A snapshot of the engine, in the terms of TensorRT-LLM's metrics (contract section 6.5).
+    """A snapshot of the engine, in the terms of TensorRT-LLM's metrics (wire contract 6.5).
 
     ``kv_blocks_used`` and ``kv_blocks_max`` count the blocks of sequences in slots; ``kv_blocks_reused`` is a sum since
     the start.
@@ -74,7 +74,7 @@ class ReferenceEngine:
         Args:
             model: the weights.
             limits: bounds; ``max_seq_len`` at most the model's positions.
-            normalize_log_probs: contract section 2.5.
+            normalize_log_probs: wire contract 2.5.
             guided: holds answers to guides; without one, requests that have a guide are refused.
         """
         self._guided = guided

@@ -1,4 +1,4 @@
-"""Guided decoding (contract section 2.7) by llguidance: which tokens may follow, so that an answer keeps to its guide.
+"""Guided decoding (wire contract 2.7) by llguidance: which tokens may follow, so that an answer keeps to its guide.
 
 Guides are compiled in a thread of their own and kept by their text: a large schema stalls nobody's tokens.
 """

@@ -1,4 +1,4 @@
-"""LoRA adapters: from the tensors of the contract (section 2.8) to what is added to a layer's products."""
+"""LoRA adapters: from their tensors (wire contract 2.8) to what is added to a layer's products."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ GUIDE_KINDS = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 
 
 class RefusedError(ValueError):
-    """A request that the engine does not take, in the engine's words (contract section 2.10).
+    """A request that the engine does not take, in the engine's words (wire contract 2.10).
 
     Attributes:
         queue_full: True when the same request may be taken later.
@@ -33,7 +33,7 @@ class RefusedError(ValueError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling as it arrived: absent tensors have TensorRT-LLM's defaults (contract section 2).
+    """Sampling as it arrived: absent tensors have TensorRT-LLM's defaults (wire contract 2).
 
     Attributes:
         temperature: None when absent, which is 1.0; an explicit 0.0 has the trap of contract 2.1.
@@ -65,7 +65,7 @@ class Sampling:
 
 
 class Guide(NamedTuple):
-    """What an answer is held to (contract section 2.7).
+    """What an answer is held to (wire contract 2.7).
 
     Attributes:
         kind: one of `GUIDE_KINDS`.
@@ -77,7 +77,7 @@ class Guide(NamedTuple):
 
 
 class LoraTask(NamedTuple):
-    """The adapter that a request wants (contract section 2.8).
+    """The adapter that a request wants (wire contract 2.8).
 
     Attributes:
         id: by which the engine keeps it.
@@ -170,7 +170,7 @@ class RetainedRange(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How long the KV cache is to keep the blocks of a request (contract section 1.3).
+    """How long the KV cache is to keep the blocks of a request (wire contract 1.3).
 
     Attributes:
         ranges: of the prompt.
@@ -291,7 +291,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Perf:
-    """What a request has cost (contract section 1.2). Times are monotonic nanoseconds, 0 for what never happened.
+    """What a request has cost (wire contract 1.2). Times are monotonic nanoseconds, 0 for what never happened.
 
     Attributes:
         blocks: KV-cache blocks in all and those of them that were reused; None where the engine does not tell.

@@ -1,4 +1,4 @@
-"""From logits to a token, with TensorRT-LLM's order of operations and its traps (contract sections 2.1 and 2.5)."""
+"""From logits to a token, with TensorRT-LLM's order of operations and its traps (wire contract 2.1 and 2.5)."""
 
 from __future__ import annotations
 

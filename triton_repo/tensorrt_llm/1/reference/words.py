@@ -1,4 +1,4 @@
-"""Packed word lists of TensorRT-LLM: contract section 1.4."""
+"""Packed word lists of TensorRT-LLM: wire contract 1.4."""
 
 from __future__ import annotations
 
