@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The interpreter that .venv is made with; empty: the first that fits of those below.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.10)
-CHECK := gateway/deployment/platform_check.py
+CHECK := gateway_ops/local_stack/platform_check.py
 # More arguments for gateway up, pytest or the benchmark, for example: make up ARGS="--port 9001"
 ARGS ?=
 # What make bench measures: relay, requests, features, memory, lag, hostile, workers or triton.
@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-compose lint bench bench-peers house clean
+.PHONY: help up test test-long test-compose lint bench bench-peers docs house clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,11 @@ bench: $(VENV)/.dev ## measure the relay beside the naive gateway (minutes; need
 
 bench-peers: $(VENV)/.dev ## measure other gateways in the same loop; installs them into build/bench/peers
 	@$(BIN)/python -m benchmarks peers $(ARGS)
+
+docs: $(VENV)/.dev ## write the pages that are made from tables of the code
+	$(BIN)/python -m tools.parameters_page
+	$(BIN)/python -m tools.coverage.document
+	$(BIN)/python -m tools.coverage.settings_document
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from gateway.deployment.smollm2 import ensure_model_folder
+from gateway_ops.local_stack.smollm2 import ensure_model_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "triton_repo" / "tensorrt_llm" / "1"))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.deployment.smollm2 import ensure_model_folder
-from gateway.deployment.tiny_model import write_tiny_model
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.smollm2 import ensure_model_folder
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"

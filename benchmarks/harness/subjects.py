@@ -15,7 +15,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from gateway.config.model import TritonSettings
-from gateway.deployment.smollm2 import ensure_model_folder
+from gateway_ops.local_stack.smollm2 import ensure_model_folder
 
 from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port
 
@@ -165,7 +165,7 @@ def launch(subject: Subject, triton: SyntheticTriton, port: int, **server: Any) 
     file = settings_file(subject, triton, port, **server)
     return Child(
         file.stem,
-        [sys.executable, "-m", "gateway.cli", "serve", *arguments],
+        [sys.executable, "-m", "gateway_ops.cli", "serve", *arguments],
         port,
         env={"GATEWAY_CONFIG": str(file)},
     )

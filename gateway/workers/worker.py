@@ -7,8 +7,8 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from gateway.deployment.gateway_process import end_with_supervisor
 from gateway.hangups import outlive_hangups
+from gateway.workers.supervised import end_with_supervisor
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gateway.deployment.gateway_process import SUPERVISOR_VARIABLE
+from gateway.workers.supervised import SUPERVISOR_VARIABLE
 
 
 class WorkerProcess:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import yaml
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
 
 TOKENS, TEXT, OPEN = "tiny", "tiny-text", "tiny-open"

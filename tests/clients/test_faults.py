@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.clients.conftest import TINY as MODEL
 from tests.stack import GatewayProcess
 

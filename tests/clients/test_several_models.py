@@ -13,11 +13,11 @@ import httpx
 import pytest
 import yaml
 
-from gateway.deployment.tiny_model import write_tiny_model
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation import GenerationRequest, Prompt, Sampling
 from gateway.tokens import Tokenizer
 from gateway.triton.backend import TritonBackend
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.scripted import write_tokenizer
 from tests.stack import GatewayProcess
 

@@ -11,7 +11,7 @@ from base_image import ensure_base_image
 from compose_project import Project
 from docker_engine import Engine, running_engine
 
-from gateway.deployment.cache import cache_dir
+from gateway_ops.local_stack.cache import cache_dir
 
 NAME = "gateway-compose-test"
 LABEL = f"com.docker.compose.project={NAME}"

@@ -11,8 +11,8 @@ from reference.llama import Chunk, Llama
 from reference.safetensors import ModelError
 from safetensors.numpy import load_file, save_file
 
-from gateway.deployment.smollm2 import ensure_model_folder
-from gateway.deployment.tiny_model import write_tiny_model
+from gateway_ops.local_stack.smollm2 import ensure_model_folder
+from gateway_ops.local_stack.tiny_model import write_tiny_model
 
 
 def _assert_matches(model: Llama, recorded: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kserve import Kserve
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 
 @pytest.fixture

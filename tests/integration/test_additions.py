@@ -18,8 +18,8 @@ import yaml
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
-from gateway.deployment.tiny_model import write_tiny_model
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -17,10 +17,10 @@ from kserve import metric
 from tokenizers import Tokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from gateway.deployment.tritonserver import MODELS, TritonServer
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.triton import TritonBackend
+from gateway_ops.local_stack.tritonserver import MODELS, TritonServer
 
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 

@@ -10,7 +10,6 @@ import pytest
 from bench import Bench, collect, failure, prompt_ids
 
 from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation import SequenceAssembler
 from gateway.generation.engine import EngineChunk, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
@@ -18,6 +17,7 @@ from gateway.tokens import Tokenizer, word_sequences
 from gateway.triton import EngineOptions
 from gateway.triton.assembly import Models
 from gateway.triton.model_view import ModelView
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 

@@ -20,8 +20,8 @@ from kserve import Kserve
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
-from gateway.deployment.tiny_model import write_tiny_model
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "speculative"

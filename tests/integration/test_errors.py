@@ -16,12 +16,12 @@ import pytest
 from bench import TEXT, Bench, Spoil, collect, failure, prompt_ids
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from gateway.deployment.tiny_model import write_tiny_model
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.request import Prompt
 from gateway.triton.client import TritonClient
 from gateway.triton.dialects.stopping import StopSender
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 K = ErrorKind
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation.engine import EngineChunk, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest, Guide, GuideKind, Prompt, Sampling
 from gateway.triton import TritonBackend
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.scripted_engine.replay import ScriptedServer
 
 pytestmark = pytest.mark.parametrize("path", ["tokens", "ensemble"])

@@ -13,10 +13,10 @@ import pytest
 from random_schemas import random_schema
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation.engine import Engine
 from gateway.generation.request import GenerationRequest, Guide, Prompt, Sampling
 from gateway.triton import TritonBackend
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 SCHEMAS = 200
 AT_ONCE = 8

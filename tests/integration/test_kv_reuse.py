@@ -12,7 +12,7 @@ import pytest
 from kserve import Answer, Kserve, answers, infer_request, metric
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
 GENERATE = {"streaming": True, "end_id": -1}

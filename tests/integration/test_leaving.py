@@ -17,9 +17,9 @@ from kserve import metric
 from slow_model import SLOW_TOP_P, write_slow_model
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.triton import TritonBackend
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
 
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.checking.findings import Severity
-from gateway.checking.repository import check_repository
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.checking.findings import Severity
+from gateway_ops.checking.repository import check_repository
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 STEP = """backend: "python"
 max_batch_size: 8

@@ -19,18 +19,18 @@ from kserve import Kserve
 
 from gateway.config.document import read_document
 from gateway.config.validation import validate_deployments
-from gateway.deployment.tiny_model import VOCAB_SIZE
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation.additions import Matrix, PromptTable
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
-from gateway.repository.configs import configurations
-from gateway.repository.contradictions import contradictions
-from gateway.repository.difference import differences
-from gateway.repository.reading import read_repository
-from gateway.repository.rendering import render, write
-from gateway.repository.text import to_text
 from gateway.triton.backend import TritonBackend
 from gateway.triton.configurations import read_configurations
+from gateway_ops.local_stack.tiny_model import VOCAB_SIZE
+from gateway_ops.local_stack.tritonserver import TritonServer
+from gateway_ops.repository.configs import configurations
+from gateway_ops.repository.contradictions import contradictions
+from gateway_ops.repository.difference import differences
+from gateway_ops.repository.reading import read_repository
+from gateway_ops.repository.rendering import render, write
+from gateway_ops.repository.text import to_text
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 PROMPT = {"text_input": "hello there", "max_tokens": 12}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from kserve import Answer, Kserve
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 FAILING_ENGINE = Path(__file__).with_name("failing_engine")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kserve import Kserve
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 
 def test_postprocessing_breaks_no_character_with_an_id(kserve: Kserve, greeting: list[int]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kserve import Kserve
 
-from gateway.deployment.tritonserver import (
+from gateway_ops.local_stack.tritonserver import (
     MODELS,
     TritonServer,
     TritonStartError,
@@ -24,7 +24,7 @@ from gateway.deployment.tritonserver import (
 PARENT = """
 import sys, threading
 from pathlib import Path
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 server = TritonServer(Path(sys.argv[1]), model_dir=Path(sys.argv[2]), log_path=Path(sys.argv[3]))
 starter = threading.Thread(target=server.start)
 starter.start()
@@ -117,7 +117,8 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
         taken = squatter.getsockname()[1]
         offers = [[free_ports(1)[0], taken, free_ports(1)[0]]]
         monkeypatch.setattr(
-            "gateway.deployment.tritonserver.free_ports", lambda count: offers.pop() if offers else free_ports(count)
+            "gateway_ops.local_stack.tritonserver.free_ports",
+            lambda count: offers.pop() if offers else free_ports(count),
         )
         with TritonServer(repository, model_dir=tiny_model_dir, log_path=tmp_path / "log") as server:
             assert server.grpc_url.endswith(f":{taken}")
@@ -134,7 +135,7 @@ def test_the_deadline_names_the_models_that_are_not_ready(
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.deployment.triton_installation._DISTRIBUTION", "no-such-distribution")
+    monkeypatch.setattr("gateway_ops.local_stack.triton_installation._DISTRIBUTION", "no-such-distribution")
     with pytest.raises(TritonStartError, match=r"\[embedded\]"):
         find_tritonserver()
 

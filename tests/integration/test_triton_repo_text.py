@@ -13,7 +13,7 @@ import pytest
 from kserve import Kserve, answers, infer_request, metric
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 TEXT_MODELS = ("ensemble", "tensorrt_llm_bls")
 CURL_BODY = {"text_input": "What is machine learning?", "max_tokens": 20, "bad_words": "", "stop_words": ""}

@@ -12,7 +12,7 @@ from typing import Any
 
 from kserve import Kserve
 
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 HERE = Path(__file__).resolve().parent
 MODEL = HERE.parents[1] / "triton_repo" / "tensorrt_llm"

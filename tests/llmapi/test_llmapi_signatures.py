@@ -19,8 +19,8 @@ from llmapi.sampling import sampling_arguments
 from reference.request import Beams, RefusedError, Request, Retention, Sampling
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.repository.contradictions import contradictions
-from gateway.repository.engine_parameters import llm_arguments as rendered_arguments
+from gateway_ops.repository.contradictions import contradictions
+from gateway_ops.repository.engine_parameters import llm_arguments as rendered_arguments
 
 every_version = pytest.mark.parametrize("version", recorded.TABLE)
 

@@ -16,8 +16,8 @@ from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.errors import OpenAIError
 from gateway.openai.parameters import PARAMETERS, Endpoint, Policy, check_parameters, find
-from gateway.parameters_document import render
 from tests.openai import peer_parameters as peers
+from tools.parameters_page import render
 
 ROOT = Path(__file__).parents[2]
 

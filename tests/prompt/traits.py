@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.deployment import smollm2
 from gateway.prompt import ChatTemplate
+from gateway_ops.local_stack import smollm2
 from tests.tokens.build import byte_level
 
 SHIPPED = Path(__file__).parents[2] / "chat_templates"

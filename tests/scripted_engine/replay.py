@@ -11,8 +11,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from gateway.deployment.tiny_model import write_tiny_model
-from gateway.deployment.tritonserver import TritonServer
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 HERE = Path(__file__).resolve().parent
 

@@ -13,11 +13,11 @@ import httpx
 import pytest
 from tokenizers import Tokenizer
 
-from gateway.deployment.tritonserver import TritonServer
 from gateway.generation.engine import Engine, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.triton import TritonBackend
 from gateway.triton.transports import TransportName
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,0 @@
-"""``python -m gateway.cli``."""
-
-from __future__ import annotations
-
-from gateway.cli import app
-
-app()

@@ -1,0 +1,135 @@
+"""What an endpoint serves: a Triton, or a running gateway."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio.to_thread
+
+from gateway.generation import EngineError
+from gateway.generation.engine import Capability, EngineFeatures
+from gateway.triton.inspection import DiscoveryError, EngineOptions, inspect_model
+from gateway_ops.checking.findings import Finding, Severity
+
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A model as it is served, or would be.
+
+    Attributes:
+        path: ``tokens`` or ``ensemble``; None when a gateway does not know it yet.
+        reason: why this path, or why the model is not ready.
+        triton_model: the Triton model that is called.
+        max_seq_len: prompt plus generated tokens, where it is known.
+        capabilities: by request parameter how it is served.
+    """
+
+    path: str | None
+    reason: str | None
+    triton_model: str | None
+    max_seq_len: int | None = None
+    capabilities: Mapping[str, Capability] = field(default_factory=dict)
+
+    @staticmethod
+    def of(features: EngineFeatures) -> Described:
+        """What was discovered of an engine."""
+        return Described(
+            features.path, features.reason, features.model, features.max_seq_len, dict(features.capabilities)
+        )
+
+
+Outcome = tuple[list[Finding], dict[str, Described]]
+
+
+async def describe_triton(url: str, model: str) -> Outcome:
+    """Discover a Triton model as the gateway would.
+
+    Args:
+        url: host:port of Triton's gRPC endpoint.
+        model: the Triton model.
+    """
+    where = f"{url} {model}"
+    try:
+        features = await inspect_model(url, model, "auto", EngineOptions())
+    except (DiscoveryError, EngineError) as error:
+        reason = str(error) if isinstance(error, DiscoveryError) else error.message
+        return [Finding(Severity.ERROR, where, reason, f"Is this Triton's gRPC port, and {model!r} the model?")], {}
+    findings = [Finding(Severity.WARNING, where, sentence(warning)) for warning in features.warnings]
+    return findings, {model: Described.of(features)}
+
+
+def sentence(words: str) -> str:
+    """Words of a log line as a sentence; a name at their beginning keeps its letters."""
+    return words if words.endswith(".") else f"{words}."
+
+
+async def describe_gateway(url: str, api_key: str | None) -> Outcome:
+    """Ask a running gateway what it serves.
+
+    Args:
+        url: its base URL, with or without ``/v1``.
+        api_key: a key, where it wants one.
+    """
+    base = url.rstrip("/").removesuffix("/v1")
+    try:
+        listed = await anyio.to_thread.run_sync(_get, f"{base}/v1/models", api_key)
+        # A model is listed under its aliases too.
+        entries = {entry["id"]: entry for entry in listed["data"] if entry["gateway"]["model"] == entry["id"]}
+        for name in entries:
+            path = urllib.parse.quote(name, safe="")
+            entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
+        reasons = await anyio.to_thread.run_sync(_reasons, base)
+    except urllib.error.HTTPError as error:
+        fix = "Give a key with --api-key or GATEWAY_API_KEY." if error.code in (401, 403) else ""
+        return [Finding(Severity.ERROR, base, f"It answered {error.code} to {error.url}.", fix)], {}
+    except (OSError, http.client.HTTPException) as error:
+        return [Finding(Severity.ERROR, base, f"It cannot be reached ({error}).", "Is it the gateway's address?")], {}
+    except (ValueError, KeyError, TypeError):
+        return [Finding(Severity.ERROR, base, "It does not answer as this gateway does.", "Is it the right URL?")], {}
+    findings = []
+    models = {}
+    for name, entry in entries.items():
+        gateway = entry["gateway"]
+        if not gateway.get("ready", True):
+            reason = reasons.get(name) or gateway.get("reason") or "Not ready"
+            findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
+        models[name] = Described(
+            gateway.get("path"),
+            gateway.get("path_reason") or reasons.get(name) or gateway.get("reason"),
+            gateway.get("triton_model"),
+            gateway.get("max_seq_len"),
+            {key: _capability(value) for key, value in (entry.get("capabilities") or {}).items()},
+        )
+    return findings, models
+
+
+def _capability(value: Mapping[str, Any]) -> Capability:
+    return Capability(value["how"], value["note"], value.get("limit"))
+
+
+def _reasons(base: str) -> dict[str, str]:
+    """By model why it is not ready, as health tells operators where the API is open; clients are told less."""
+    try:
+        told = _get(f"{base}/health/ready", None)
+    except urllib.error.HTTPError as error:
+        if error.code != 503:
+            raise
+        told = json.load(error)
+    return {name: model["reason"] for name, model in told["models"].items() if "reason" in model}
+
+
+def _get(url: str, api_key: str | None) -> Any:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the caller has checked the scheme
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy of the environment is not meant
+    with opener.open(request, timeout=_TIMEOUT_S) as answer:
+        return json.load(answer)

@@ -1,0 +1,168 @@
+"""The wiring of an ensemble: what Triton finds only when it loads, or never."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.repository_models import Models, at_tensor
+from gateway_ops.checking.repository_tables import fits, is_whole
+from gateway_ops.checking.repository_versions import loaded_versions
+from gateway_ops.repository.difference import datatype_name
+from gateway_ops.repository.reading import ModelFolder
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor of the ensemble as whoever makes or takes it declares it."""
+
+    maker: str
+    spec: Any
+    filled: bool = True  # False: a value of it is a stand-in, and nothing can be compared with it
+
+
+def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str]) -> Iterator[Finding]:
+    """Compare the steps of an ensemble with the models they name, and with each other.
+
+    Args:
+        ensemble: whose configuration has steps.
+        models: all models of the repository whose configurations parse.
+        unreadable: names of the others; a step of such a one makes nobody knows what, so nothing is compared.
+    """
+    config = ensemble.config
+    yield from _check_map(ensemble)
+    if any(step.model_name in unreadable for step in config.ensemble_scheduling.step):
+        return
+    missing = [step.model_name for step in config.ensemble_scheduling.step if step.model_name not in models]
+    if missing:  # it would make nobody knows what
+        run = {step.model_name for step in config.ensemble_scheduling.step} | {ensemble.path.name}
+        for name in missing:
+            what = f"A step runs the model {name!r}, which is not in this repository."
+            yield _error(ensemble, name, what, _near(name, models.keys() - run, "Add it"))
+        return
+    if ensemble.path.name in {step.model_name for step in config.ensemble_scheduling.step}:
+        what = "A step runs the ensemble itself; Triton refuses to load it."
+        yield _error(ensemble, ensemble.path.name, what, "Name another model.")
+        return
+    made = {tensor.name: _of("the request", tensor, ensemble) for tensor in config.input}
+    for step in config.ensemble_scheduling.step:
+        model = models[step.model_name]
+        outputs = {tensor.name: tensor for tensor in model.config.output}
+        for name, target in step.output_map.items():
+            if name not in outputs:
+                what = f"A step takes the output {name!r} of {step.model_name}, which does not have it."
+                yield _error(ensemble, name, what, _near(name, outputs, "Remove the mapping"))
+            else:
+                made[target] = _of(step.model_name, outputs[name], model)
+        yield from _check_step(ensemble, step, model)
+    for step in config.ensemble_scheduling.step:
+        yield from _check_inputs(ensemble, step, models[step.model_name], made)
+    yield from _check_outputs(ensemble, made)
+
+
+def _check_map(ensemble: ModelFolder) -> Iterator[Finding]:
+    """What Triton asks of an ensemble's tensors, whatever its steps are: each is made once, and is for something."""
+    config = ensemble.config
+    steps = config.ensemble_scheduling.step
+    made = Counter(target for step in steps for target in step.output_map.values())
+    taken = {source for step in steps for source in step.input_map.values()}
+    given, answered = {tensor.name for tensor in config.input}, {tensor.name for tensor in config.output}
+    for name, times in made.items():
+        if times > 1:
+            what = f"{times} outputs of steps are mapped to {name!r}; Triton refuses to load it."
+            yield _error(ensemble, name, what, "Map each to a name of its own.")
+        elif name not in taken | answered:
+            what = f"A step's output is mapped to {name!r}, which nothing takes; Triton refuses to load it."
+            yield _error(
+                ensemble, name, what, _near(name, (taken | answered) - given - made.keys(), "Remove the mapping")
+            )
+    for name in sorted(given - taken):
+        what = f"The input {name!r} goes to no step; Triton refuses to load it."
+        yield _error(ensemble, name, what, "Map it to an input of a step, or remove it.")
+
+
+def _check_step(ensemble: ModelFolder, step: Any, model: ModelFolder) -> Iterator[Finding]:
+    name, there = step.model_name, loaded_versions(model)
+    if step.model_version != -1 and there and step.model_version not in there:
+        what = f"A step runs version {step.model_version} of {name}, of which Triton loads {_versions(there)}."
+        yield _error(ensemble, name, what, "Write model_version: -1, which is the newest.")
+    ours, theirs = ensemble.config.max_batch_size, model.config.max_batch_size
+    if "max_batch_size" not in model.unfilled | ensemble.unfilled and (
+        0 < theirs < ours or (theirs == 0) != (ours == 0)
+    ):
+        what = f"max_batch_size is {ours}, but {theirs} in {name}."
+        yield _error(ensemble, "max_batch_size", what, "Give every step at least the ensemble's.")
+    if ensemble.config.response_cache.enable and model.config.model_transaction_policy.decoupled:
+        what = f"Its step {name} is decoupled, so it has no response cache; Triton refuses to load it."
+        yield _error(ensemble, "response_cache", what, "Remove response_cache.")
+
+
+def _versions(numbers: list[int]) -> str:
+    return f"only {numbers[0]}" if len(numbers) == 1 else " and ".join(map(str, numbers))
+
+
+def _check_inputs(
+    ensemble: ModelFolder, step: Any, model: ModelFolder, made: Mapping[str, _Tensor]
+) -> Iterator[Finding]:
+    inputs = {tensor.name: tensor for tensor in model.config.input}
+    for name, source in sorted(step.input_map.items()):
+        spec = inputs.get(name)
+        if spec is None:
+            what = f"A step sends {name!r} to {step.model_name}, which has no such input."
+            yield _error(ensemble, name, what, _near(name, inputs, "Remove the mapping"))
+        elif source not in made:
+            what = f"{step.model_name} needs {source!r} for its input {name!r}, and nothing makes it."
+            severity = Severity.WARNING if spec.optional else Severity.ERROR
+            found = _error(ensemble, source, what, _near(source, made, "Map an output of an earlier step to it"))
+            yield Finding(severity, found.where, found.what, found.fix)
+        else:
+            taker = _of(f"{step.model_name} {name}", spec, model)
+            yield from _compare(ensemble, taker, source, made[source])
+    for name, spec in inputs.items():
+        if not spec.optional and name not in step.input_map:
+            what = f"{step.model_name} requires {name!r}, and the ensemble does not send it."
+            yield _error(ensemble, step.model_name, what, f'Add input_map {{ key: "{name}", value: ... }}.')
+
+
+def _check_outputs(ensemble: ModelFolder, made: Mapping[str, _Tensor]) -> Iterator[Finding]:
+    for tensor in ensemble.config.output:
+        if tensor.name not in made or made[tensor.name].maker == "the request":
+            what = f"The output {tensor.name!r} is declared, and no step makes it."
+            yield _error(ensemble, tensor.name, what, "Map a step's output to it, or remove it.")
+        else:
+            yield from _compare(ensemble, _of("the answer", tensor, ensemble), tensor.name, made[tensor.name])
+
+
+def _of(who: str, spec: Any, model: ModelFolder) -> _Tensor:
+    return _Tensor(who, spec, filled=spec.name not in model.unfilled)
+
+
+def _compare(ensemble: ModelFolder, taker: _Tensor, name: str, source: _Tensor) -> Iterator[Finding]:
+    spec = taker.spec
+    if not (taker.filled and source.filled and is_whole(spec) and is_whole(source.spec)):
+        return  # it is named by itself
+    if spec.data_type != source.spec.data_type:
+        theirs, ours = datatype_name(source.spec), datatype_name(spec)
+        what = f"{name!r} is {theirs} from {source.maker}, but {ours} for {taker.maker}."
+        yield _error(ensemble, name, what, "Declare the same data_type in both configurations.")
+    elif not fits(list(source.spec.dims), list(spec.dims)):
+        what = (
+            f"{name!r} has dims {list(source.spec.dims)} from {source.maker}, but {list(spec.dims)} for {taker.maker}."
+        )
+        yield _error(ensemble, name, what, "Declare the same dims in both configurations.")
+
+
+def _error(model: ModelFolder, at: str, what: str, fix: str) -> Finding:
+    return Finding(Severity.ERROR, at_tensor(model, at), what, fix)
+
+
+def _near(name: str, known: Iterable[str], otherwise: str) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75) or [
+        one for one in names if one.endswith(f"_{name}")
+    ]
+    return f"Did you mean {close[0]!r}?" if close else f"{otherwise}."

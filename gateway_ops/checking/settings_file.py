@@ -1,0 +1,153 @@
+"""Every mistake in a settings file, with its line."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pydantic
+
+from gateway.config import ConfigError, ModelSettings, Settings, TritonSettings
+from gateway.config.document import Document, dotted, read_document
+from gateway.config.gateway import NO_MODEL
+from gateway.config.validation import validate, validate_deployments, with_absolute_paths
+from gateway.generation import EngineError
+from gateway.generation.engine import EngineFeatures
+from gateway.triton.inspection import DiscoveryError, inspect_model
+from gateway.triton.options import engine_options
+from gateway_ops.checking.endpoint import Described, Outcome, sentence
+from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.model_files import check_files, check_parts
+from gateway_ops.repository.contradictions import contradictions, draft_contradictions
+
+
+async def check_file(path: Path, *, offline: bool) -> Outcome:
+    """Look at a settings file, at the files it names, and at its Tritons; the environment is left aside.
+
+    Args:
+        path: the file.
+        offline: whether to leave the Tritons alone.
+    """
+    try:
+        document = await anyio.to_thread.run_sync(read_document, path)
+    except ConfigError as error:
+        return [
+            Finding(Severity.ERROR, _at(path, problem.line), _without(path, problem.what), problem.fix)
+            for problem in error.problems
+        ], {}
+    settings, problems = validate(document, folder=path.parent)
+    only_deployments = bool(document.data.get("deployments")) and not document.data.get("models")
+    found = [
+        (problem.line or 0, Finding(Severity.ERROR, _at(path, problem.line), problem.what, problem.fix))
+        for problem in problems
+        if not (only_deployments and problem.what.startswith(NO_MODEL))
+    ]
+    if only_deployments:
+        what = "It has deployments and no models: `gateway repo build` takes it, `gateway serve` does not."
+        found.append((0, Finding(Severity.INFO, str(path), what)))
+    if settings is not None:
+        found += [_located(path, document, *item) for item in _check_gateway(settings)]
+    models = list(_models(document, path.parent))
+    found += [_located(path, document, *item) for item in _check_deployments(document, models)]
+    outcomes = await asyncio.gather(*(_check_model(model, right=right, offline=offline) for _, model, right in models))
+    described: dict[str, Described] = {}
+    for (index, model, _), (findings, features) in zip(models, outcomes, strict=True):
+        found += [_located(path, document, ("models", index, *keys), finding) for keys, finding in findings]
+        if features is not None:
+            described[model.name] = Described.of(features)
+    found.sort(key=lambda item: item[0])
+    return [finding for _, finding in found], described
+
+
+Located = tuple[tuple[str | int, ...], Finding]
+Checked = tuple[int, ModelSettings, bool]
+
+
+def _located(path: Path, document: Document, keys: tuple[str | int, ...], finding: Finding) -> tuple[int, Finding]:
+    """A finding at the line of a key; one that knows a better place, such as a template's line, keeps it."""
+    line = document.line(keys)
+    where = finding.where or _at(path, line)
+    return line or 0, Finding(finding.severity, where, finding.what, finding.fix)
+
+
+def _at(path: Path, line: int | None) -> str:
+    return f"{path}:{line}" if line is not None else str(path)
+
+
+def _without(path: Path, what: str) -> str:
+    return what.removeprefix(f"{path}: ")
+
+
+def _check_gateway(settings: Settings) -> Iterator[Located]:
+    """What is allowed but probably not meant."""
+    if not settings.server.api_keys and not _is_loopback(settings.server.host):
+        what = f"Everyone who reaches {settings.server.host} may use this gateway: there are no API keys."
+        fix = "Set GATEWAY_API_KEYS in the environment."
+        yield ("server", "host"), Finding(Severity.WARNING, "", what, fix)
+    if settings.timeouts.first_token_s > settings.timeouts.total_s:
+        what = "timeouts.first_token_s is longer than timeouts.total_s, which ends an answer before."
+        yield ("timeouts", "first_token_s"), Finding(Severity.WARNING, "", what)
+
+
+def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:
+    """What contradicts itself, of deployments without mistakes, and what of the models contradicts them."""
+    deployments = validate_deployments(document)[0] if document.data.get("deployments") else ()
+    known = [(index, model) for index, model, _ in models]
+    for found in (*contradictions(deployments), *draft_contradictions(known, deployments)):
+        yield found.keys, Finding(Severity.ERROR, "", f"{dotted(found.keys)}: {found.reason}.", found.fix)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _models(document: Document, folder: Path) -> Iterator[Checked]:
+    """Index and settings of each model, and whether it is right; of one that is not, what can be looked at."""
+    data: Any = with_absolute_paths(document.data, folder) if document.data.get("models") else {}
+    models = data.get("models")
+    for index, model in enumerate(models if isinstance(models, list) else ()):
+        if not isinstance(model, dict):
+            continue
+        try:
+            yield index, ModelSettings.model_validate(model), True
+        except pydantic.ValidationError as error:
+            wrong = {item["loc"][0] for item in error.errors()}
+            right = {
+                key: value for key, value in model.items() if key in ("tokenizer", "template") and key not in wrong
+            }
+            yield index, ModelSettings(name="wrong", triton=TritonSettings(url="nowhere:0"), **right), False
+
+
+async def _check_model(
+    settings: ModelSettings, *, right: bool, offline: bool
+) -> tuple[list[Located], EngineFeatures | None]:
+    found = await anyio.to_thread.run_sync(lambda: list(check_files(settings)))
+    features = None
+    if right and not offline:
+        features, trouble = await _discover(settings)
+        found += trouble
+    if right and not any(finding.severity is Severity.ERROR for _, finding in found):
+        found += await anyio.to_thread.run_sync(lambda: list(check_parts(settings, features)))
+    return found, features
+
+
+async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, list[Located]]:
+    triton = settings.triton
+    try:
+        features = await inspect_model(triton.url, triton.model, settings.path, engine_options(settings))
+    except DiscoveryError as error:
+        return None, [(("triton", "model"), Finding(Severity.ERROR, "", sentence(str(error))))]
+    except EngineError as error:
+        what = f"{error.message.rstrip('.')} (Triton at {triton.url})."
+        fix = "The gateway starts without it and serves the model once it is there."
+        return None, [(("triton", "url"), Finding(Severity.WARNING, "", what, fix))]
+    return features, [
+        (("triton", "model"), Finding(Severity.WARNING, "", sentence(warning))) for warning in features.warnings
+    ]

@@ -1,0 +1,112 @@
+"""``gateway check``: what is wrong with a settings file or a model repository, or what an endpoint can do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway_ops.cli.console import fail
+
+_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
+_HOW = {"native": "green", "emulated": "cyan", "impossible": "red"}
+
+
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A settings file, a model repository, host:port of a Triton's gRPC endpoint, or the URL of a gateway."
+        ),
+    ] = "gateway.yaml",
+    model: Annotated[str, typer.Option(help="The Triton model, when the target is a Triton.")] = "ensemble",
+    api_key: Annotated[
+        str | None, typer.Option(help="Key of the gateway, when the target is one.", envvar="GATEWAY_API_KEY")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Leave the Tritons of a file alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
+) -> None:
+    """Explain every mistake in a settings file or repository, or show what an endpoint can do; exit 1 on errors."""
+    if schema:
+        from gateway.config import Settings  # noqa: PLC0415
+
+        described = Settings.model_json_schema()
+        described["anyOf"] = [{"required": [key]} for key in (*described.pop("required"), "deployments")]
+        typer.echo(json.dumps(described, indent=2))
+        return
+    # Imported here: the other commands need none of it.
+    from gateway_ops.checking import report  # noqa: PLC0415
+
+    logging.getLogger("gateway").addHandler(logging.NullHandler())  # findings say it
+    try:
+        found = asyncio.run(report.check(target, model=model, api_key=api_key, offline=offline))
+    except KeyboardInterrupt:
+        raise fail("interrupted", 130) from None
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+    else:
+        values = found.as_json()
+        console = Console(highlight=False)
+        if console.is_terminal:
+            _show_tables(console, values)
+        else:
+            _print_lines(values)
+    if found.errors:
+        raise typer.Exit(1)
+
+
+def _print_lines(values: dict[str, Any]) -> None:
+    """One line for each finding, as compilers print them, and one for each parameter."""
+    for finding in values["findings"]:
+        typer.echo(f"{finding['where']}: {finding['severity']}: {finding['what']} {finding['fix']}".rstrip())
+    for name, model in values["models"].items():
+        typer.echo(_headline(name, model))
+        for parameter, capability in sorted(model["capabilities"].items()):
+            typer.echo(f"  {parameter}: {capability['how']}{_limit(capability)}: {capability['note']}")
+    typer.echo(_summary(values))
+
+
+def _show_tables(console: Console, values: dict[str, Any]) -> None:
+    if values["findings"]:
+        table = Table("", "where", "what", "what to do", show_edge=False)
+        for finding in values["findings"]:
+            severity = Text(finding["severity"], _STYLES[finding["severity"]])
+            table.add_row(severity, *(Text(finding[key]) for key in ("where", "what", "fix")))
+        console.print(table)
+    for name, model in values["models"].items():
+        console.print()
+        console.print(Text(_headline(name, model), "bold"))
+        if model["capabilities"]:
+            table = Table("parameter", "served", "how", show_edge=False)
+            for parameter, capability in sorted(model["capabilities"].items()):
+                how = Text(capability["how"] + _limit(capability), _HOW[capability["how"]])
+                table.add_row(Text(parameter), how, Text(capability["note"]))
+            console.print(table)
+    console.print()
+    console.print(Text(_summary(values), "green" if values["ok"] else "bold red"))
+
+
+def _headline(name: str, model: dict[str, Any]) -> str:
+    path = f"the {model['path']} path" if model["path"] else "not discovered yet"
+    context = f", {model['max_seq_len']} tokens of context" if model["max_seq_len"] else ""
+    return f"{name}: {path} to {model['triton_model']}{context}: {model['reason']}"
+
+
+def _limit(capability: dict[str, Any]) -> str:
+    return "" if capability["limit"] is None else f" up to {capability['limit']}"
+
+
+def _summary(values: dict[str, Any]) -> str:
+    counts = dict.fromkeys(("error", "warning"), 0)
+    for finding in values["findings"]:
+        if finding["severity"] in counts:
+            counts[finding["severity"]] += 1
+    said = [f"{count} {severity}{'s' if count > 1 else ''}" for severity, count in counts.items() if count]
+    return ", ".join(said) or "Nothing is wrong."

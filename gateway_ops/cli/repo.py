@@ -1,0 +1,176 @@
+"""``gateway repo build``: from the deployments of a settings file to a Triton model repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway_ops.cli.console import fail
+
+if TYPE_CHECKING:
+    from gateway.config.deployment import DeploymentSettings
+    from gateway_ops.repository.reading import ModelFolder
+    from gateway_ops.repository.rendering import Rendering
+
+app = typer.Typer(help="Render Triton model repositories.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    """Render Triton model repositories."""
+
+
+@app.command()
+def build(
+    file: Annotated[Path, typer.Option("--file", "-f", help="Settings file with `deployments`.")] = Path(
+        "gateway.yaml"
+    ),
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="[deployment/]key:value, as for fill_template.py, or a key of a deployment."),
+    ] = None,
+    diff: Annotated[
+        str | None, typer.Option(help="Compare with a folder or grpc://host:port, and write nothing without -o.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all without.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace models of the same names in the folder.")] = False,
+    repository: Annotated[
+        Path | None, typer.Option(help="Where the Python models are; triton_repo of this clone when not given.")
+    ] = None,
+) -> None:
+    """Render a model repository; refuse contradictions with the key, the reason and the fix.
+
+    With --diff, exit 1 on differences and 2 when nothing could be compared.
+    """
+    # Imported here: the other commands need none of it.
+    from gateway_ops.local_stack.errors import DeploymentError  # noqa: PLC0415
+    from gateway_ops.local_stack.stack import find_repository  # noqa: PLC0415
+    from gateway_ops.repository.rendering import RenderError, render, write  # noqa: PLC0415
+
+    if output is None and diff is None:
+        raise fail("Say where to: -o DIR, or --diff to compare.", 2)
+    if diff is not None and (mistake := _address_mistake(diff)):
+        raise fail(f"--diff {diff!r}: {mistake}", 2)
+    every = _load(file, overrides or [])
+    deployments = _chosen(file, every, only or [])
+    try:
+        rendering = render(deployments, repository or find_repository(), every)
+        if output is not None:
+            write(rendering, output, replace=force)
+            typer.echo(f"{output}: {', '.join(rendering.configs)}")
+            _tell_of_drafts(deployments, every, output)
+    except (RenderError, DeploymentError) as error:
+        raise fail(error) from None
+    if diff is not None and _show_differences(rendering, diff):
+        raise typer.Exit(1)
+
+
+def _address_mistake(other: str) -> str | None:
+    """Why what is to be compared with is neither a folder nor the address of a Triton; None when it is one."""
+    address = other.removeprefix("grpc://")
+    host, _, port = address.rpartition(":")
+    right = bool(host) and "/" not in address and port.isdigit() and 0 < int(port) <= 65535
+    if not other.strip():
+        return "name a folder, or grpc://host:port."
+    if address != other:
+        return None if right else "write grpc://host:port of Triton's gRPC endpoint, such as grpc://127.0.0.1:8001."
+    if "://" in other or (right and not Path(other).exists()):
+        return "it is no folder; for a running Triton write grpc://host:port of its gRPC endpoint."
+    return None
+
+
+def _load(file: Path, overrides: list[str]) -> tuple[DeploymentSettings, ...]:
+    from gateway.config.document import Document, dotted, read_document  # noqa: PLC0415
+    from gateway.config.problems import ConfigError, Problem  # noqa: PLC0415
+    from gateway.config.validation import validate_deployments  # noqa: PLC0415
+    from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
+    from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
+
+    try:
+        read = read_document(file)
+        document = Document(apply_overrides(read.data, overrides), read.lines, read.problems)
+    except (ConfigError, OverrideError) as error:
+        raise fail(error) from None
+    deployments, problems = validate_deployments(document)
+    problems += [
+        Problem(f"{dotted(found.keys)}: {found.reason}.", found.fix, document.line(found.keys))
+        for found in contradictions(deployments)
+    ]
+    if problems:
+        raise fail(ConfigError.of(problems, file))
+    return tuple(deployments)
+
+
+def _chosen(file: Path, deployments: tuple[DeploymentSettings, ...], only: list[str]) -> tuple[DeploymentSettings, ...]:
+    unknown = set(only) - {deployment.name for deployment in deployments}
+    if unknown:
+        raise fail(f"{file}: there is no deployment {min(unknown)!r}.")
+    return tuple(deployment for deployment in deployments if not only or deployment.name in only)
+
+
+def _tell_of_drafts(
+    deployments: tuple[DeploymentSettings, ...], every: tuple[DeploymentSettings, ...], folder: Path
+) -> None:
+    """Name the drafts that rendered models call and that are not in the repository."""
+    from gateway_ops.repository.speculative_rules import find_draft  # noqa: PLC0415
+
+    for deployment in deployments:
+        draft = find_draft(deployment, every)
+        if draft is not None and not (folder / draft.engine_name / "config.pbtxt").is_file():
+            typer.echo(
+                f"note: {deployment.name} calls {draft.engine_name} for its drafts, which is not in {folder}, "
+                f"so they are not loaded: add --only {draft.name}.",
+                err=True,
+            )
+
+
+def _show_differences(rendering: Rendering, other: str) -> bool:
+    """Whether there are any."""
+    from gateway_ops.repository.difference import differences  # noqa: PLC0415
+    from gateway_ops.repository.files import file_differences  # noqa: PLC0415
+
+    address = other.removeprefix("grpc://")
+    folder = None if address != other else Path(other)
+    if folder is None:
+        found = differences(rendering.configs, _running(address, list(rendering.configs)))
+        lines = [str(one) for one in found]
+    else:
+        models = _models_of(folder)
+        theirs = {name: model.config for name, model in models.items()}
+        unfilled = {name: model.unfilled_settings for name, model in models.items()}
+        lines = [str(one) for one in differences(rendering.configs, theirs, whole=True, unfilled=unfilled)]
+        lines += file_differences(rendering, folder)
+    for line in lines:
+        typer.echo(line)
+    if not lines:
+        typer.echo("No difference.")
+    return bool(lines)
+
+
+def _models_of(folder: Path) -> dict[str, ModelFolder]:
+    """The models of a folder that have a configuration."""
+    from gateway_ops.repository.reading import read_repository  # noqa: PLC0415
+
+    try:
+        models = read_repository(folder)
+    except OSError as error:
+        raise fail(f"{folder} cannot be read ({error.strerror}).", 2) from None
+    broken = [f"{model.file}: {model.error}" for model in models.values() if model.error]
+    if broken:
+        raise fail("\n".join(broken), 2)
+    return {name: model for name, model in models.items() if model.config is not None}
+
+
+def _running(address: str, models: list[str]) -> dict[str, Any]:
+    import asyncio  # noqa: PLC0415
+
+    from gateway.generation import EngineError  # noqa: PLC0415
+    from gateway.triton.configurations import read_configurations  # noqa: PLC0415
+
+    try:
+        return asyncio.run(read_configurations(address, models))
+    except EngineError as error:
+        raise fail(f"{address}: {error.message}", 2) from None

@@ -1,0 +1,44 @@
+"""The command line: its commands, and what belongs to none of them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Annotated
+
+import typer
+
+from gateway_ops.cli.bench import bench
+from gateway_ops.cli.check import check
+from gateway_ops.cli.down import down
+from gateway_ops.cli.repo import app as repo
+from gateway_ops.cli.serve import serve
+from gateway_ops.cli.up import up
+
+app = typer.Typer(
+    name="gateway",
+    help="OpenAI's API in front of Triton Inference Server and TensorRT-LLM.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(up)
+app.command()(down)
+app.command()(serve)
+app.command()(check)
+app.command()(bench)
+app.add_typer(repo, name="repo")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gateway {importlib.metadata.version('triton-openai-gateway')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """OpenAI's API in front of Triton Inference Server and TensorRT-LLM."""

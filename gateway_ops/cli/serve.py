@@ -1,0 +1,51 @@
+"""``gateway serve``: the gateway alone, in front of a Triton that is already there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging.config
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.workers.supervised import end_with_supervisor
+from gateway_ops.cli.console import fail
+
+if TYPE_CHECKING:
+    from gateway.config import SettingsSource
+
+
+def serve(
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=1, max=256, help="Processes that share the port; one uses one core.", envvar="GATEWAY_WORKERS"
+        ),
+    ] = 1,
+) -> None:
+    """Serve the models of gateway.yaml, or of the environment alone, until SIGTERM or Ctrl-C; SIGHUP reloads."""
+    end_with_supervisor()
+    # Imported here: the other commands need none of it, and it is the larger part of their start.
+    from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
+    from gateway.workers.supervisor import WorkersError  # noqa: PLC0415
+
+    try:
+        source = SettingsSource.find()
+        if workers == 1:
+            from gateway.app import serve as run  # noqa: PLC0415
+
+            run(source.load(), source)
+        else:
+            _supervise(source, workers)
+    except (ConfigError, WorkersError, OSError) as error:
+        raise fail(error) from None
+
+
+def _supervise(source: SettingsSource, workers: int) -> None:
+    from gateway.telemetry.logs import logging_config  # noqa: PLC0415
+    from gateway.workers.supervisor import Supervisor  # noqa: PLC0415
+
+    settings = source.load()
+    logging.config.dictConfig(logging_config(settings.server.log_level))
+    server = settings.server
+    asyncio.run(Supervisor(server.host, server.port, workers, server.shutdown_s).run())

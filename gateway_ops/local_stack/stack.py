@@ -1,0 +1,207 @@
+"""Triton and the gateway as one thing: started in order, watched, stopped in the opposite order."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn
+
+import gateway_ops
+from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack.gateway_process import GatewayProcess
+from gateway_ops.local_stack.state import RunFolder
+from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, TritonStartError, decisive_log_lines
+
+_WATCH_S: Final = 0.2
+_CPU_ENGINE: Final = "reference"
+_TRITON_DEADLINE_S: Final = 120.0
+_GPU_DEADLINE_S: Final = 1800.0  # weights of many gigabytes, and CUDA graphs to capture
+_GATEWAY_DEADLINE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A model as Hugging Face lays it out.
+
+    Attributes:
+        folder: with config.json, tokenizer.json and weights.
+        name: what clients call it.
+        max_seq_len: prompt and generated tokens together at most.
+    """
+
+    folder: Path
+    name: str
+    max_seq_len: int
+
+    @staticmethod
+    def read(folder: Path, name: str) -> ModelFolder:
+        """Look whether a folder holds a model.
+
+        Raises:
+            DeploymentError: a file that is needed is missing, it is named; or config.json has no context length.
+        """
+        for file in ("config.json", "tokenizer.json"):
+            if not (folder / file).is_file():
+                raise DeploymentError(f"{folder} is no model folder: it has no {file}.")
+        if not any(folder.glob("*.safetensors")):
+            raise DeploymentError(f"{folder} is no model folder: it has no weights (*.safetensors).")
+        try:
+            positions = json.loads((folder / "config.json").read_text(encoding="utf-8"))["max_position_embeddings"]
+            return ModelFolder(folder, name, int(positions))
+        except (ValueError, KeyError, TypeError):
+            raise DeploymentError(f"{folder / 'config.json'} has no readable max_position_embeddings.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What to start.
+
+    Attributes:
+        host: address for the gateway to listen on.
+        port: its port.
+        model: what is served; None where the repository names its own models, which goes without a gateway only.
+        engine: what runs behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
+        path: how the gateway reaches the engine: auto, tokens or ensemble.
+        repository: Triton's model repository.
+        triton_only: leave the gateway out.
+    """
+
+    host: str
+    port: int
+    model: ModelFolder | None
+    engine: str
+    path: str
+    repository: Path
+    triton_only: bool = False
+
+    @property
+    def what(self) -> str:
+        """What is loaded, in a word."""
+        return self.model.name if self.model is not None else str(self.repository)
+
+
+def find_repository() -> Path:
+    """Return the model repository of this clone.
+
+    Raises:
+        DeploymentError: the package was installed without it.
+    """
+    folder = Path(gateway_ops.__file__).resolve().parent.parent / "triton_repo"
+    if not folder.is_dir():
+        raise DeploymentError(
+            f"There is no model repository at {folder}: run gateway up from a clone (pip install -e .), "
+            "or name one with --repository."
+        )
+    return folder
+
+
+def models_of(repository: Path) -> list[str]:
+    """The models of a repository, by name.
+
+    Raises:
+        DeploymentError: it cannot be read, or holds none.
+    """
+    try:
+        found = sorted(one.name for one in repository.iterdir() if (one / "config.pbtxt").is_file())
+    except OSError as error:
+        raise DeploymentError(f"{repository} cannot be read ({error.strerror}).") from None
+    if not found:
+        raise DeploymentError(f"{repository} is no model repository: no folder in it has a config.pbtxt.")
+    return found
+
+
+class Stack:
+    """A tritonserver and, unless left out, a gateway in front; a context manager that stops both, however it is left.
+
+    Args:
+        options: what to start.
+        folder: where logs go.
+    """
+
+    def __init__(self, options: StackOptions, folder: RunFolder) -> None:
+        self.options = options
+        self._on_gpu = options.engine != _CPU_ENGINE
+        model = options.model
+        self.triton = TritonServer(
+            options.repository,
+            model_dir=model.folder if model is not None else None,
+            engine=options.engine,
+            env={"MAX_SEQ_LEN": str(model.max_seq_len)} if model is not None else {},
+            log_path=folder.log("triton"),
+            gpu_metrics=self._on_gpu,
+        )
+        self.gateway = (
+            None if options.triton_only else GatewayProcess(options.host, options.port, folder.log("gateway"))
+        )
+        self._exit = ExitStack()
+        self._ready_log = 0
+
+    def __enter__(self) -> Stack:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit.close()
+
+    def start(self, progress: Callable[[str], None]) -> None:
+        """Start both and wait until they are ready.
+
+        Args:
+            progress: told in a few words what is being waited for.
+
+        Raises:
+            DeploymentError: one of them does not start; the message carries its own decisive lines.
+        """
+        models = models_of(self.options.repository) if self.options.triton_only else MODELS
+        progress(f"starting Triton Inference Server and loading {self.options.what}")
+        try:
+            self._exit.callback(self.triton.stop)
+            self.triton.start()
+            self.triton.wait_ready(models, _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S)
+        except TritonStartError as error:
+            raise DeploymentError(f"{error}\nThe whole log: {self.triton.log_path}") from error
+        self._ready_log = len(self.triton.log())
+        if self.gateway is not None and self.options.model is not None:
+            progress("starting the gateway")
+            self._start_gateway(self.gateway, self.options.model)
+
+    def _start_gateway(self, gateway: GatewayProcess, model: ModelFolder) -> None:
+        self._exit.callback(gateway.stop)
+        gateway.start(
+            {
+                "GATEWAY_MODEL": model.name,
+                "GATEWAY_TRITON_URL": self.triton.grpc_url,
+                "GATEWAY_TRITON_METRICS_URL": self.triton.metrics_url,
+                "GATEWAY_TOKENIZER": str(model.folder),
+                "GATEWAY_MAX_SEQ_LEN": str(model.max_seq_len),
+                "GATEWAY_PATH": self.options.path,
+                "TRITON_ENGINE": self.options.engine,  # which the engine's configuration names as a variable
+            }
+        )
+        gateway.wait_ready(_GATEWAY_DEADLINE_S)
+
+    def watch(self) -> NoReturn:
+        """Wait until one of them dies.
+
+        Raises:
+            DeploymentError: says which one died, with the lines of its log that say why.
+        """
+        while True:
+            if not self.triton.running:
+                # Only what it wrote since it was ready: harmless complaints of its start are no cause of its death.
+                log = self.triton.log()[self._ready_log :]
+                lines = "".join(f"{line}\n" for line in decisive_log_lines(log))
+                raise DeploymentError(
+                    f"tritonserver {self.triton.ending}.\n{lines}The whole log: {self.triton.log_path}"
+                )
+            if self.gateway is not None and not self.gateway.running:
+                raise DeploymentError(
+                    f"The gateway died:\n{self.gateway.log_tail()}\nThe whole log: {self.gateway.log_path}"
+                )
+            time.sleep(_WATCH_S)

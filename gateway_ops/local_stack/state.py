@@ -1,0 +1,179 @@
+"""Which deployments run on this machine: one folder for each gateway port, with a lock, a state file and logs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway_ops.local_stack.cache import cache_dir
+from gateway_ops.local_stack.errors import DeploymentError
+
+_POLL_S: Final = 0.05
+_START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted after the command name (proc(5): field 22)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that can be told from a later one with the same id.
+
+    Attributes:
+        pid: process id.
+        started: boot id of the machine and start time in clock ticks after boot.
+    """
+
+    pid: int
+    started: str
+
+    @staticmethod
+    def of(pid: int) -> Process:
+        """Identify a running process.
+
+        Raises:
+            ProcessLookupError: there is none with this id.
+        """
+        started = _started(pid)
+        if started is None:
+            raise ProcessLookupError(pid)
+        return Process(pid, started)
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return _started(self.pid) == self.started
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What the state file says.
+
+    Attributes:
+        supervisor: the process that ``gateway up`` is; it stops all others when it gets SIGTERM.
+        ready: whether the gateway answers with its model.
+        url: base URL of the gateway, without ``/v1``.
+        model: name of the served model.
+        triton_grpc: host:port of Triton's gRPC endpoint, empty before it is known.
+        triton_http: URL of Triton's HTTP endpoint, empty before it is known.
+    """
+
+    supervisor: Process
+    ready: bool
+    url: str
+    model: str
+    triton_grpc: str = ""
+    triton_http: str = ""
+
+
+class RunFolder:
+    """The folder of the deployment on one gateway port.
+
+    Args:
+        port: the gateway's port.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.path = cache_dir() / "run" / str(port)
+
+    def log(self, name: str) -> Path:
+        """Return the path of a log file, such as ``triton`` or ``gateway``."""
+        return self.path / f"{name}.log"
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Hold this port's deployment for as long as the block runs; the kernel gives it back when we die.
+
+        Raises:
+            DeploymentError: another ``gateway up`` holds it.
+        """
+        self._make()
+        with (self.path / "lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DeploymentError(
+                    f"A gateway is already up on port {self.port}: "
+                    f"stop it with: gateway down --port {self.port}; or choose another port with --port."
+                ) from None
+            try:
+                yield
+            finally:
+                self._state_file.unlink(missing_ok=True)
+
+    def write(self, state: RunState) -> None:
+        """Replace the state file, in one step for its readers."""
+        self._make()
+        fresh = self.path / "state.json.new"
+        fresh.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+        fresh.replace(self._state_file)
+
+    def read(self) -> RunState | None:
+        """Return the state of the deployment that runs here; None when none does, whatever an old file says."""
+        try:
+            fields = json.loads(self._state_file.read_text(encoding="utf-8"))
+            state = RunState(**{**fields, "supervisor": Process(**fields["supervisor"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return state if state.supervisor.alive else None
+
+    def stop(self, deadline_s: float) -> bool:
+        """Stop the deployment and wait for its end.
+
+        Args:
+            deadline_s: seconds it gets to end by itself before it is killed (its children end with it).
+
+        Returns:
+            False when there was none.
+        """
+        state = self.read()
+        if state is None:
+            return False
+        stop_process(state.supervisor, deadline_s)
+        return True
+
+    @property
+    def _state_file(self) -> Path:
+        return self.path / "state.json"
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeploymentError(
+                f"Cannot write to {self.path} ({error.strerror}): set GATEWAY_CACHE_DIR to choose another place."
+            ) from error
+
+
+def stop_process(process: Process, deadline_s: float) -> None:
+    """Send SIGTERM, wait, send SIGKILL after the deadline and wait again; returns when the process is gone.
+
+    Args:
+        process: what to stop; nothing happens when it no longer runs.
+        deadline_s: seconds between the two.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not process.alive:
+            return
+        os.kill(process.pid, number)
+        end = time.monotonic() + deadline_s
+        while process.alive and time.monotonic() < end:
+            time.sleep(_POLL_S)
+
+
+def _started(pid: int) -> str | None:
+    try:
+        # The command name is in brackets and may hold anything, brackets too.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if fields[0] in ("Z", "X"):  # ended, and its parent has not looked yet
+        return None
+    return f"{boot} {fields[_START_TIME_FIELD]}"

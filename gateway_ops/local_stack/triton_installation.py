@@ -1,0 +1,133 @@
+"""The parts of the package nvidia-pytriton: binary, Python backend, stub.
+
+Nothing is installed system-wide: the binary, its Python backend and one stub per Python version lie in the wheel.
+Triton wants the stub beside ``libtriton_python.so``, so a folder of links is made once in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.metadata
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway_ops.local_stack.cache import cache_dir, made_once
+from gateway_ops.local_stack.errors import DeploymentError
+
+_DISTRIBUTION = "nvidia-pytriton"
+
+
+class TritonStartError(DeploymentError):
+    """The server cannot be started or did not become ready.
+
+    Attributes:
+        log_lines: the lines of its log that say why, empty when it never ran.
+    """
+
+    def __init__(self, message: str, log_lines: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([message, *log_lines]))
+        self.log_lines = tuple(log_lines)
+
+
+@dataclass(frozen=True, slots=True)
+class TritonInstallation:
+    """Where the parts of nvidia-pytriton lie.
+
+    Attributes:
+        binary: the ``tritonserver`` executable.
+        backend: the folder of the Python backend's library and ``triton_python_backend_utils.py``.
+        stub: the stub for the running Python version.
+        version: version of the package.
+    """
+
+    binary: Path
+    backend: Path
+    stub: Path
+    version: str
+
+
+def find_tritonserver() -> TritonInstallation:
+    """Find the tritonserver that the extra ``embedded`` installs.
+
+    Raises:
+        TritonStartError: the extra is not installed, or it has no stub for the running Python version.
+    """
+    try:
+        distribution = importlib.metadata.distribution(_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        raise TritonStartError(
+            "no tritonserver here: nvidia-pytriton is not installed; "
+            "install the extra: pip install 'triton-openai-gateway[embedded]'"
+        ) from None
+    root = Path(str(distribution.locate_file("pytriton/tritonserver")))
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = TritonInstallation(
+        binary=root / "bin" / "tritonserver",
+        backend=root / "backends" / "python",
+        stub=root / "python_backend_stubs" / python / "triton_python_backend_stub",
+        version=distribution.version,
+    )
+    for path in (found.binary, found.backend / "libtriton_python.so", found.stub):
+        if not path.exists():
+            raise TritonStartError(
+                f"nvidia-pytriton {found.version} has no {path.relative_to(root)}; "
+                "the embedded tritonserver needs Linux x86-64 and Python 3.10 to 3.12"
+            )
+    return found
+
+
+def find_libpython() -> Path | None:
+    """Find the folder of the shared libpython that Triton's Python stub is linked against.
+
+    Returns:
+        The folder to add to the library path, or None when the system's loader finds the library by itself.
+
+    Raises:
+        TritonStartError: there is no shared libpython for the running interpreter.
+    """
+    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    folders = [Path(sys.base_prefix) / "lib"]
+    libdir = sysconfig.get_config_var("LIBDIR")
+    if libdir:
+        folders.append(Path(libdir))
+        folders.append(Path(libdir) / str(sysconfig.get_config_var("MULTIARCH") or ""))
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        raise TritonStartError(
+            f"{name} not found: Triton's Python backend needs the shared libpython; "
+            f"on Debian or Ubuntu: apt-get install libpython{sys.version_info.major}.{sys.version_info.minor}"
+        ) from None
+    return None
+
+
+def prepare_backend_directory(installation: TritonInstallation) -> Path:
+    """Make, once, the folder for ``--backend-directory``: links to the Python backend with its stub beside it.
+
+    Raises:
+        TritonStartError: the cache folder cannot be written.
+    """
+    files = [
+        installation.backend / "libtriton_python.so",
+        installation.backend / "triton_python_backend_utils.py",
+        installation.stub,
+    ]
+    recipe = "\n".join([installation.version, *map(str, files)])
+    folder = cache_dir() / "triton-backends" / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+    def make(target: Path) -> None:
+        (target / "python").mkdir()
+        for file in files:
+            (target / "python" / file.name).symlink_to(file)
+
+    try:
+        return made_once(folder, recipe, make)
+    except OSError as error:
+        raise TritonStartError(f"cannot prepare the backend folder {folder}: {error}") from error

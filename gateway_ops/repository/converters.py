@@ -1,0 +1,118 @@
+"""TensorRT-LLM's ``convert_checkpoint.py``: one for each family of models, with options of its own.
+
+Source: ``examples/models/core/*/convert_checkpoint.py`` of TensorRT-LLM 1.0 to 1.2, the model types also its
+``tensorrt_llm/models/*/config.py`` and ``models/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.config.deployment import DeploymentSettings
+from gateway_ops.repository.keys import Found
+from gateway_ops.repository.model_shape import text_config_of
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """One family's ``convert_checkpoint.py``.
+
+    Attributes:
+        model_types: ``model_type`` of the ``config.json`` that it converts.
+        experts: whether it is told how experts are shared.
+        stages: whether it makes pipeline stages.
+        weight_only: whether it quantises weights to int8 or int4.
+        auto_dtype: whether it takes the checkpoint's own type.
+        tp_option: what tensor parallelism is called.
+        kv_dtypes: what it quantises keys and values to, by an option such as ``--int8_kv_cache``.
+        more: options that it always needs.
+    """
+
+    model_types: tuple[str, ...]
+    experts: bool = False
+    stages: bool = True
+    weight_only: bool = True
+    auto_dtype: bool = True
+    tp_option: str = "--tp_size"
+    kv_dtypes: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+CONVERTERS: dict[str, Converter] = {
+    "llama": Converter(
+        ("llama", "mistral", "mixtral", "granite", "granitemoe", "exaone"), experts=True, kv_dtypes=("int8", "fp8")
+    ),
+    "qwen": Converter(("qwen", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), experts=True, kv_dtypes=("int8",)),
+    "phi": Converter(("phi", "phi3", "phi3small", "phimoe"), experts=True, stages=False),
+    "gemma": Converter(
+        ("gemma", "gemma2", "gemma3_text"),
+        stages=False,
+        tp_option="--world-size",
+        kv_dtypes=("int8", "fp8"),
+        more=("--ckpt-type", "hf"),
+    ),
+    "gpt": Converter(("gpt2", "gpt_bigcode", "starcoder2", "nemotron"), kv_dtypes=("int8",)),
+    "commandr": Converter(("cohere",)),
+    "glm-4-9b": Converter(("chatglm",), stages=False, kv_dtypes=("int8",)),
+    "internlm2": Converter(("internlm2",), auto_dtype=False),
+    "nemotron_nas": Converter(("nemotron-nas",), weight_only=False, more=("--trust_remote_code",)),
+    "mamba": Converter(("mamba",), stages=False),
+    "recurrentgemma": Converter(
+        ("recurrent_gemma",),
+        stages=False,
+        weight_only=False,
+        auto_dtype=False,
+        tp_option="--world_size",
+        more=("--ckpt_type", "hf"),
+    ),
+}
+"""By the folder below ``examples/models/core``."""
+
+
+def family_of(deployment: DeploymentSettings) -> str | None:
+    """The folder of the family's tools: as the settings say, else by a readable ``config.json``; None where unknown."""
+    if deployment.model.family is not None:
+        return deployment.model.family
+    model_type = text_config_of(deployment.model).get("model_type")
+    return next((family for family, converter in CONVERTERS.items() if model_type in converter.model_types), None)
+
+
+def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
+    """What the converter is told beside the folders."""
+    model, parallelism = deployment.model, deployment.parallelism
+    told = [*converter.more, "--dtype", model.dtype, converter.tp_option, str(parallelism.tp)]
+    if converter.stages:
+        told += ["--pp_size", str(parallelism.pp)]
+    if model.quantization != "none":
+        told += ["--use_weight_only", "--weight_only_precision", model.quantization.removesuffix("_wo")]
+    for name, size in (("--moe_tp_size", parallelism.moe_tp), ("--moe_ep_size", parallelism.moe_ep)):
+        told += [name, str(size)] if size is not None else []
+    if deployment.kv_cache.dtype != "auto":
+        told.append(f"--{deployment.kv_cache.dtype}_kv_cache")
+    return told
+
+
+def find(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Contradictions of a deployment with the converter that makes its checkpoint."""
+    family = family_of(deployment)
+    if family is None:
+        kind = text_config_of(deployment.model).get("model_type")
+        reason = f"which convert_checkpoint.py takes a model of type {kind!r} is not known here"
+        yield "model.family", reason, f"Name the folder of examples/models/core: {', '.join(CONVERTERS)} or another."
+        return
+    converter, what = CONVERTERS[family], f"convert_checkpoint.py of {family}"
+    parallelism, model = deployment.parallelism, deployment.model
+    if parallelism.pp > 1 and not converter.stages:
+        yield "parallelism.pp", f"{what} makes no pipeline stages", "Set parallelism.tp instead."
+    for key in ("moe_tp", "moe_ep"):
+        if getattr(parallelism, key) is not None and not converter.experts:
+            yield f"parallelism.{key}", f"{what} is told nothing of experts", "Leave it out."
+    if model.quantization != "none" and not converter.weight_only:
+        yield "model.quantization", f"{what} does not quantise", "Set one that quantize.py makes, such as fp8."
+    if deployment.kv_cache.dtype not in ("auto", *converter.kv_dtypes):
+        known = " or ".join(("auto", *converter.kv_dtypes))
+        fix = f"Leave it {known}, or set a model.quantization that quantize.py makes, such as fp8."
+        yield "kv_cache.dtype", f"{what} has no option for a cache in {deployment.kv_cache.dtype}", fix
+    if model.dtype == "auto" and not converter.auto_dtype:
+        yield "model.dtype", f"{what} does not look for the type itself", "Write float16 or bfloat16."

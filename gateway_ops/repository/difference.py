@@ -1,0 +1,183 @@
+"""Two sets of configurations compared: what a rendering would change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tritonclient.grpc import model_config_pb2
+
+from gateway_ops.repository.flat import flat_fields
+
+_TYPES = model_config_pb2.DataType
+_NOT_FILLED_IN = "not filled in"
+# What `settings_of` words in its own way; everything else of a configuration is taken as it stands.
+_WORDED = frozenset(
+    {
+        *("name", "platform", "backend", "max_batch_size", "model_transaction_policy", "parameters"),
+        *("input", "output", "instance_group", "dynamic_batching", "ensemble_scheduling"),
+    }
+)
+_WORDED_OF_TENSORS = frozenset({"name", "data_type", "dims", "optional", "allow_ragged_batch", "reshape"})
+_WORDED_OF_BATCHING = frozenset({"preserve_ordering", "max_queue_delay_microseconds"})
+_QUEUE = "default_queue_policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting that differs.
+
+    Attributes:
+        model: the Triton model.
+        setting: such as ``input seed dims`` or ``parameter decoding_mode``; empty for the model as a whole.
+        ours: as rendered; None where it is absent.
+        theirs: as found; None where it is absent.
+    """
+
+    model: str
+    setting: str
+    ours: str | None
+    theirs: str | None
+
+    def __str__(self) -> str:
+        """One line for people."""
+        where = f"{self.model}: {self.setting}" if self.setting else self.model
+        ours, theirs = self.ours or "empty", self.theirs or "empty"
+        if self.theirs is None:
+            return f"{where}: only rendered{f' ({ours})' if self.setting else ''}"
+        if self.ours is None:
+            return f"{where}: only there{f' ({theirs})' if self.setting else ''}"
+        return f"{where}: {ours} rendered, {theirs} there"
+
+
+def differences(
+    ours: Mapping[str, Any],
+    theirs: Mapping[str, Any],
+    *,
+    whole: bool = False,
+    unfilled: Mapping[str, Collection[str]] | None = None,
+) -> Iterator[Difference]:
+    """Compare configurations by what they mean, whatever their order or layout.
+
+    Args:
+        ours: ModelConfig by name, as rendered.
+        theirs: as found.
+        whole: whether every field counts. A running server adds some of its own, such as a version policy and names
+            of instance groups, so there only those count that a rendering sets.
+        unfilled: settings of theirs, by model, that hold a value that nobody filled in; see `unfilled_settings`.
+    """
+    for model in sorted(ours.keys() | theirs.keys()):
+        if model not in ours or model not in theirs:
+            yield Difference(model, "", "model" if model in ours else None, "model" if model in theirs else None)
+            continue
+        left, right = settings_of(ours[model], whole=whole), settings_of(theirs[model], whole=whole)
+        right |= dict.fromkeys((unfilled or {}).get(model, ()), _NOT_FILLED_IN)
+        for setting in sorted(left.keys() | right.keys()):
+            if left.get(setting) != right.get(setting):
+                yield Difference(model, setting, left.get(setting), right.get(setting))
+
+
+def unfilled_settings(config: Any, other: Any) -> frozenset[str]:
+    """The settings that hold a value that nobody filled in.
+
+    Args:
+        config: a ModelConfig with something that stands in for such values.
+        other: the same one with something else instead.
+    """
+    left, right = settings_of(config, whole=True), settings_of(other, whole=True)
+    return frozenset(setting for setting in left.keys() | right.keys() if left.get(setting) != right.get(setting))
+
+
+def settings_of(config: Any, *, whole: bool = False) -> dict[str, str]:
+    """A configuration as flat settings; defaults are absent, and so are parameters that nobody filled in.
+
+    Args:
+        config: a ModelConfig.
+        whole: whether fields count that a rendering does not set.
+    """
+    found = {"max_batch_size": str(config.max_batch_size), "backend": config.backend or config.platform}
+    if config.model_transaction_policy.decoupled and not config.ensemble_scheduling.step:  # an ensemble's is derived
+        found["decoupled"] = "true"
+    for kind in ("input", "output"):
+        for tensor in getattr(config, kind):
+            found |= {f"{kind} {tensor.name} {key}": value for key, value in _tensor(kind, tensor, whole=whole).items()}
+    if config.instance_group and not config.ensemble_scheduling.step:
+        found["instances"] = str(sum(group.count for group in config.instance_group))
+    if config.HasField("dynamic_batching"):
+        found |= _batching(config.dynamic_batching)
+    for name, parameter in config.parameters.items():
+        value = parameter.string_value
+        if not _unfilled(value):
+            found[f"parameter {name}"] = value.lower() if value in ("True", "False") else value
+    return found | _steps(config) | (_others(config) if whole else {})
+
+
+def datatype_name(tensor: Any) -> str:
+    """The type of a declared tensor, without ``TYPE_``."""
+    return str(_TYPES.Name(tensor.data_type)).removeprefix("TYPE_")
+
+
+def _tensor(kind: str, tensor: Any, *, whole: bool) -> dict[str, str]:
+    said = {"type": datatype_name(tensor), "dims": str(list(tensor.dims))}
+    if kind == "input":
+        said["optional"] = str(bool(tensor.optional)).lower()
+        said["ragged"] = str(bool(tensor.allow_ragged_batch)).lower()
+    if tensor.HasField("reshape"):
+        said["reshape"] = str(list(tensor.reshape.shape))
+    return said | (dict(flat_fields(tensor, "", _WORDED_OF_TENSORS)) if whole else {})
+
+
+def _batching(batching: Any) -> dict[str, str]:
+    found = {"dynamic_batching": "true"}
+    if batching.preserve_ordering:
+        found["dynamic_batching preserve_ordering"] = "true"
+    if batching.max_queue_delay_microseconds:
+        found["dynamic_batching max_queue_delay_microseconds"] = str(batching.max_queue_delay_microseconds)
+    if batching.default_queue_policy.max_queue_size:
+        found["dynamic_batching max_queue_size"] = str(batching.default_queue_policy.max_queue_size)
+    return found
+
+
+def _steps(config: Any) -> dict[str, str]:
+    """Steps by model; tensors that only steps see go by the step output that makes them, whatever their name."""
+    makers = {
+        name: f"{step.model_name} {output}"
+        for step in config.ensemble_scheduling.step
+        for output, name in step.output_map.items()
+    }
+    public = {tensor.name for tensor in (*config.input, *config.output)}
+    found = {}
+    for step in config.ensemble_scheduling.step:
+        found[f"step {step.model_name}"] = "step"
+        for name, source in step.input_map.items():
+            found[f"step {step.model_name} input {name}"] = makers.get(source, source)
+        for name, target in step.output_map.items():
+            if target in public:
+                found[f"step {step.model_name} output {name}"] = target
+    return found
+
+
+def _others(config: Any) -> dict[str, str]:
+    """Every other field that is set."""
+    found = dict(flat_fields(config, "", _WORDED))
+    if found.get("version_policy latest num_versions") == "1":  # Triton's default
+        del found["version_policy latest num_versions"]
+    for number, group in enumerate(config.instance_group, 1):
+        found |= flat_fields(group, f"instance_group {number} ", frozenset({"name", "count"}))
+    batching = config.dynamic_batching
+    found |= flat_fields(batching, "dynamic_batching ", _WORDED_OF_BATCHING | {_QUEUE})
+    found |= flat_fields(batching.default_queue_policy, f"dynamic_batching {_QUEUE} ", frozenset({"max_queue_size"}))
+    for step in config.ensemble_scheduling.step:
+        found[f"step {step.model_name} model_version"] = str(step.model_version)
+        found |= flat_fields(
+            step,
+            f"step {step.model_name} ",
+            frozenset({"model_name", "model_version", "input_map", "output_map"}),
+        )
+    return found
+
+
+def _unfilled(value: str) -> bool:
+    """Whether a value is a template's variable; those of this project's repository are in capitals."""
+    return value.startswith("${") and value.endswith("}") and not value[2:-1].isupper()

@@ -1,0 +1,133 @@
+"""Which keys of a deployment this project's Python engines read, and what they do where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.config.deployment import DeploymentSettings
+from gateway_ops.repository.keys import Found, given_keys, value_at
+
+LLMAPI, TRANSFORMERS, REFERENCE = "llmapi", "transformers", "reference"
+ENGINES = (LLMAPI, TRANSFORMERS, REFERENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the engine model that comes from a key.
+
+    Attributes:
+        name: of the parameter.
+        key: where its value is set in a deployment.
+        readers: the engines whose sources read it, held against them by a test
+            (`tests/gateway_ops/repository/test_engine_keys.py`).
+    """
+
+    name: str
+    key: str
+    readers: tuple[str, ...]
+
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Parameter("max_seq_len", "limits.max_seq_len", ENGINES),
+    Parameter("exclude_input_in_output", "decoding.exclude_input_in_output", ENGINES),
+    Parameter("enable_kv_cache_reuse", "kv_cache.reuse", ENGINES),
+    Parameter("cancellation_check_period_ms", "runtime.cancellation_check_period_ms", ENGINES),
+    Parameter("tokens_per_block", "kv_cache.tokens_per_block", (LLMAPI, REFERENCE)),
+    Parameter("dtype", "model.dtype", (LLMAPI, TRANSFORMERS)),
+    Parameter("max_batch_size", "limits.max_batch_size", (LLMAPI, TRANSFORMERS)),
+    Parameter("max_queue_size", "triton.max_queue_size", (LLMAPI, TRANSFORMERS)),
+    Parameter("kv_cache_free_gpu_mem_fraction", "kv_cache.free_gpu_mem_fraction", (LLMAPI, TRANSFORMERS)),
+    Parameter("tensor_parallel_size", "parallelism.tp", (LLMAPI,)),
+    Parameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI,)),
+    Parameter("max_beam_width", "limits.max_beam_width", (LLMAPI,)),
+    Parameter("guided_decoding_backend", "guided_decoding.backend", (LLMAPI,)),
+    Parameter("lora_prefetch_dir", "lora.prefetch_dir", (LLMAPI,)),
+    Parameter("normalize_log_probs", "decoding.normalize_log_probs", (REFERENCE,)),
+    Parameter("gather_logits", "logits.context", (LLMAPI, REFERENCE)),
+    Parameter("lora_cache_host_memory_bytes", "lora.host_memory_bytes", (REFERENCE,)),
+)
+"""What is read of ``config.pbtxt``."""
+
+# What `tensorrt_llm.LLM` is told by a file of its own, or launch.sh by the number of machines.
+_LLM_ARGUMENTS = (
+    *("parallelism.pp", "parallelism.nodes", "parallelism.moe_tp", "parallelism.moe_ep"),
+    *("limits.max_input_len", "limits.max_num_tokens", "scheduler.policy", "scheduler.chunked_context"),
+    *("kv_cache.max_tokens", "kv_cache.host_memory_bytes", "kv_cache.onboard_blocks", "kv_cache.dtype"),
+    *("kv_cache.max_attention_window", "kv_cache.sink_tokens"),
+    *("lora.optimal_adapter_size", "lora.max_adapter_size", "lora.gpu_memory_fraction", "lora.host_memory_bytes"),
+)
+# What is no engine's matter: Triton, the steps around it, the gateway or the contradictions themselves use it.
+_OF_OTHERS = (
+    *("name", "engine", "role", "prefix", "engine_model", "trtllm", "text", "bls"),
+    *("model.source", "model.folder", "model.heads", "model.kv_heads", "model.layers", "model.vocab_size"),
+    *("model.max_positions", "limits.max_beam_width", "triton.max_batch_size", "triton.decoupled", "triton.instances"),
+)
+_GATHERED_AND_GUIDED = ("logits.generation", "guided_decoding.guide_types")
+_MORE = {
+    LLMAPI: (*_LLM_ARGUMENTS, *_GATHERED_AND_GUIDED, "decoding.mode"),
+    TRANSFORMERS: (),
+    REFERENCE: (*_GATHERED_AND_GUIDED, "speculative.method", "speculative.draft"),
+}
+# What an engine does whatever it is told: saying so is no contradiction, saying otherwise is one.
+_ALWAYS: dict[str, tuple[object, tuple[str, ...]]] = {
+    "scheduler.batching": ("inflight_fused_batching", ENGINES),
+    "decoding.normalize_log_probs": (False, (LLMAPI, TRANSFORMERS)),
+    "kv_cache.tokens_per_block": (32, (REFERENCE,)),
+}
+
+_SIMPLER = (TRANSFORMERS, REFERENCE)
+# What is so whatever is said: this value changes nothing, and another the engine has no use for.
+_HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
+    "logits.context": (False, (TRANSFORMERS,)),
+    "logits.generation": (False, (TRANSFORMERS,)),
+    "parallelism.tp": (1, _SIMPLER),
+    "parallelism.pp": (1, _SIMPLER),
+    "parallelism.nodes": (1, _SIMPLER),
+    "scheduler.policy": ("guaranteed_no_evict", _SIMPLER),
+    "decoding.mode": ("auto", _SIMPLER),
+    "kv_cache.dtype": ("auto", _SIMPLER),
+    "kv_cache.host_memory_bytes": (0, _SIMPLER),
+    "model.dtype": ("auto", (REFERENCE,)),
+    "model.quantization": ("none", ENGINES),
+    "triton.executor": ("leader", ENGINES),
+}
+
+
+def engines_of(deployment: DeploymentSettings) -> tuple[str, ...]:
+    """The engines of this project's that a deployment may come to run on: any, where a variable names it."""
+    return (deployment.engine,) if deployment.engine in ENGINES else ENGINES
+
+
+def surest(engines: tuple[str, ...]) -> str:
+    """The engine whose needs count where several may run: the one that refuses to load where the others do not."""
+    return engines[0] if len(engines) == 1 else REFERENCE
+
+
+def find(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Keys that are given although no engine of this project's that the deployment may run on reads them."""
+    if deployment.engine == "tensorrt":
+        return
+    engines = engines_of(deployment)
+    one = surest(engines)
+    always = {key: value for key, (value, by) in _ALWAYS.items() if one in by}
+    read = {parameter.key for parameter in PARAMETERS if set(engines) & set(parameter.readers)}
+    harmless = {key: value for key, (value, by) in _HARMLESS.items() if one in by}
+    # Drafts are refused as a whole by a rule of their own, where an engine takes none.
+    used = (*read, *_MORE[one], *always, *_OF_OTHERS, *(("speculative",) if one != REFERENCE else ()))
+    several = f"none of the engines that {deployment.engine} may name has a use for it"
+    reason = f"the engine {one} has no use for it" if len(engines) == 1 else several
+    for key in given_keys(deployment):
+        if key in always and value_at(deployment, key) != always[key]:
+            said = str(always[key]).lower()
+            yield key, f"with the engine {one} it is always {said}", f"Write {said}, or leave it out."
+        elif key in harmless and value_at(deployment, key) == harmless[key]:
+            continue
+        elif not any(_within(key, other) or _within(other, key) for other in used):
+            yield key, reason, "Leave it out."
+    if one != TRANSFORMERS and deployment.logits.context != deployment.logits.generation:
+        yield "logits.generation", "this engine gathers both kinds of logits or none", "Give both the same value."
+
+
+def _within(key: str, parent: str) -> bool:
+    return key == parent or key.startswith(f"{parent}.")

@@ -1,0 +1,143 @@
+"""Contradictions between an engine's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.config.deployment import DeploymentSettings
+from gateway_ops.repository.engine_parameters import STRUCTURAL_TAG
+from gateway_ops.repository.keys import Found
+
+_FP8_ATTENTION = ("fp8", "w4a8_awq", "nvfp4")
+
+
+def find(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Contradictions within the settings of one deployment's engine."""
+    yield from _streaming(deployment)
+    yield from _decoding(deployment)
+    yield from _kv_cache(deployment)
+    yield from _lora(deployment)
+    yield from _guides(deployment)
+    yield from _rest(deployment)
+
+
+def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
+    if deployment.limits.max_beam_width > 1 and deployment.engine not in ("tensorrt", "llmapi"):
+        reason = f"the engine {deployment.engine} searches no beams"
+        yield "limits.max_beam_width", reason, "Leave it 1, or set engine: tensorrt or llmapi."
+    elif deployment.limits.max_beam_width > 1 and deployment.decoding.mode == "auto":
+        reason = (
+            "beams are chosen at the end, so they cannot be streamed, and with them the engine decodes by beams alone"
+        )
+        fix = "Keep 1 for chat; a deployment for beam search alone says so with decoding.mode: beam_search."
+        yield "limits.max_beam_width", reason, fix
+    if not deployment.triton.decoupled:
+        # Requests for beams as well: they ask for no stream, and get one response (wire contract 3.2).
+        reason = "the gateway streams, and serves no model that is not decoupled"
+        yield "triton.decoupled", reason, "Leave it true, for beam search too."
+    if deployment.triton.instances.postprocessing > 1:
+        reason = "streamed pieces would overtake each other, and each instance would know a part of the text"
+        yield "triton.instances.postprocessing", reason, "Leave it 1."
+
+
+def _decoding(deployment: DeploymentSettings) -> Iterator[Found]:
+    mode, beams = deployment.decoding.mode, deployment.limits.max_beam_width
+    if deployment.engine == "llmapi" and mode not in ("auto", "beam_search"):
+        yield "decoding.mode", "the engine llmapi has no use for it", "Leave it out."
+        return
+    if mode in ("top_k", "top_p"):
+        reason = f"requests that send {'top_p' if mode == 'top_k' else 'top_k'} come back empty in mode {mode}"
+        yield "decoding.mode", reason, "Leave it auto."
+    if mode == "beam_search" and beams == 1:
+        yield "decoding.mode", "beam_search needs beams, and max_beam_width is 1", "Leave it auto, or allow beams."
+    if mode == "top_k_top_p" and beams > 1:
+        yield "decoding.mode", "it makes max_beam_width without effect", "Set beam_search, or max_beam_width 1."
+    method = deployment.speculative.method if deployment.speculative is not None else None
+    if mode in ("medusa", "redrafter", "lookahead", "eagle") and method != mode:
+        yield "decoding.mode", f"mode {mode} has no settings under `speculative`", f"Set speculative.method: {mode}."
+
+
+def _kv_cache(deployment: DeploymentSettings) -> Iterator[Found]:
+    cache, native = deployment.kv_cache, deployment.engine == "tensorrt"
+    if cache.reuse and deployment.logits.context is True and (native or deployment.engine == "llmapi"):
+        # Wire contract 2.6.
+        reason = "what is reused is not computed again, so its logits are missing, and kv_cache.reuse is true"
+        yield "logits.context", reason, "Set kv_cache.reuse: false, or leave the logits of prompts out."
+    if native:
+        yield from _paged_context(deployment)
+        if cache.reuse and not deployment.build.paged_kv_cache:
+            yield "kv_cache.reuse", "only a paged cache has blocks to reuse", "Set build.paged_kv_cache: true."
+    if cache.host_memory_bytes and not cache.reuse:
+        reason = "only reusable blocks are offloaded, and kv_cache.reuse is false"
+        yield "kv_cache.host_memory_bytes", reason, "Set kv_cache.reuse: true, or leave it out."
+    if cache.cross_fraction is not None and deployment.encoder is None:
+        reason = "cross attention belongs to encoder-decoder models, and there is no encoder"
+        yield "kv_cache.cross_fraction", reason, "Leave it out."
+
+
+def _paged_context(deployment: DeploymentSettings) -> Iterator[Found]:
+    """What needs paged context attention, and what turns it off (TensorRT-LLM's ``builder.py``)."""
+    cache = deployment.kv_cache
+    because, fix = "", "Set build.paged_context_fmha: true, or this to false."
+    if not deployment.build.paged_context_fmha:
+        because = "build.paged_context_fmha is false"
+    elif cache.dtype == "int8":
+        because, fix = "a cache in int8 turns it off", "Leave kv_cache.dtype auto, or set this to false."
+    elif cache.dtype == "fp8" and deployment.model.quantization not in _FP8_ATTENTION:
+        because = f"a cache in fp8 with weights in {deployment.model.quantization} turns it off"
+        fix = f"Set model.quantization to one of {', '.join(_FP8_ATTENTION)}, or this to false."
+    needing = {"kv_cache.reuse": cache.reuse, "scheduler.chunked_context": deployment.scheduler.chunked_context}
+    for key, on in needing.items():
+        if on and because:
+            yield key, f"it needs an engine with paged context attention, and {because}", fix
+
+
+def _lora(deployment: DeploymentSettings) -> Iterator[Found]:
+    lora, plugin = deployment.lora, deployment.build.lora_plugin
+    if lora is not None and deployment.engine == "tensorrt" and plugin == "disable":
+        reason = "the engine is built without the LoRA plugin (build.lora_plugin: disable)"
+        yield "lora", reason, "Leave build.lora_plugin out, or leave out `lora`."
+    if lora is None and plugin not in (None, "disable"):
+        yield "build.lora_plugin", "there is no section `lora` that says what it is for", "Add `lora`, or leave it out."
+    if lora is not None and lora.optimal_adapter_size > lora.max_adapter_size:
+        reason = f"it is {lora.optimal_adapter_size}, above max_adapter_size {lora.max_adapter_size}"
+        yield "lora.optimal_adapter_size", reason, "Make it at most max_adapter_size."
+    if lora is not None and lora.max_rank > lora.max_adapter_size:
+        reason = f"an adapter of rank {lora.max_rank} is larger than max_adapter_size {lora.max_adapter_size}"
+        yield "lora.max_rank", reason, "Make max_adapter_size at least max_rank."
+    if lora is not None and deployment.engine == "llmapi" and lora.prefetch_dir is None:
+        reason = "the LLM API takes no adapters from requests, only those of a folder of the server's"
+        yield "lora.prefetch_dir", reason, "Name that folder; its subfolders are named by task id."
+
+
+def _guides(deployment: DeploymentSettings) -> Iterator[Found]:
+    guided = deployment.guided_decoding
+    if guided is None:
+        return
+    listed = "guide_types" in guided.model_fields_set
+    if guided.backend == "llguidance" and listed and STRUCTURAL_TAG in guided.guide_types:
+        yield "guided_decoding.guide_types", f"llguidance knows no {STRUCTURAL_TAG}", "Leave it out of the list."
+    if deployment.engine == "tensorrt":
+        if listed:
+            yield "guided_decoding.guide_types", "the C++ backend has its own kinds of guides", "Leave it out."
+        if guided.backend != "xgrammar":
+            reason = f"the C++ backend knows xgrammar only, not {guided.backend}"
+            yield "guided_decoding.backend", reason, "Set xgrammar."
+        if guided.tokenizer_info is None:
+            reason = "the C++ backend reads the tokenizer from a file of its own"
+            fix = "Make it with examples/generate_xgrammar_tokenizer_info.py and name it."
+            yield "guided_decoding.tokenizer_info", reason, fix
+
+
+def _rest(deployment: DeploymentSettings) -> Iterator[Found]:
+    runtime, scheduler = deployment.runtime, deployment.scheduler
+    if runtime.gpu_weights_percent < 1 and not deployment.build.weight_streaming:
+        reason = "weights outside the GPU need an engine that streams them"
+        yield "runtime.gpu_weights_percent", reason, "Set build.weight_streaming: true, or leave it 1."
+    if runtime.cuda_graph_cache_size and not runtime.cuda_graph_mode:
+        yield "runtime.cuda_graph_cache_size", "cuda_graph_mode is false", "Set runtime.cuda_graph_mode: true."
+    if scheduler.batching == "V1" and scheduler.chunked_context:
+        yield "scheduler.chunked_context", "V1 batching computes prompts whole", "Set inflight_fused_batching."
+    if scheduler.batching != "V1" and not deployment.build.remove_input_padding:
+        reason = "in-flight batching needs an engine with packed prompts"
+        yield "build.remove_input_padding", reason, "Set it true."

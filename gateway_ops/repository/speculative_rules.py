@@ -1,0 +1,129 @@
+"""Contradictions in how tokens are guessed ahead, of one deployment and between a draft and its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_engine import SpeculativeSettings
+from gateway_ops.repository.commands import draft_length
+from gateway_ops.repository.keys import Found
+
+_BELONGS = {
+    "draft": "draft_target",
+    "fast_logits": "draft_target",
+    "medusa_choices": "medusa",
+    "eagle_choices": "eagle",
+    **dict.fromkeys(("window_size", "ngram_size", "verification_set_size"), "lookahead"),
+}
+# trtllm-build's own, for EAGLE.
+_EAGLE_BATCH, _EAGLE_DRAFT = 512, 256
+
+
+def find(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Contradictions within one deployment's way to guess."""
+    speculative = deployment.speculative
+    if speculative is None:
+        return
+    method, mode = speculative.method, deployment.decoding.mode
+    if deployment.engine in ("llmapi", "transformers"):
+        reason = f"the engine {deployment.engine} takes no guessed tokens"
+        yield "speculative", reason, "Set engine: tensorrt, or leave it out."
+    elif deployment.engine != "tensorrt" and method != "draft_target":
+        reason = f"{method} is rendered for TensorRT engines only"
+        yield "speculative.method", reason, "Set engine: tensorrt, or leave it out."
+    for key, owner in _BELONGS.items():
+        if getattr(speculative, key) and owner != method:
+            yield f"speculative.{key}", f"it belongs to method {owner}, and this is {method}", "Leave it out."
+    if method != "draft_target" and mode not in ("auto", method):
+        yield "decoding.mode", f"an engine of method {method} decodes by {method} alone", f"Leave it auto, or {method}."
+    if deployment.limits.max_beam_width > 1:
+        yield "speculative", "speculative decoding has no beams", "Set limits.max_beam_width: 1."
+    if method == "draft_target" and not deployment.bls.enabled:
+        yield "bls.enabled", "tensorrt_llm_bls drives the draft model", "Leave it true."
+    if deployment.engine == "tensorrt":
+        yield from _lengths(deployment, speculative)
+
+
+def _lengths(deployment: DeploymentSettings, speculative: SpeculativeSettings) -> Iterator[Found]:
+    method, most = speculative.method, speculative.max_draft_tokens
+    sizes = (speculative.window_size, speculative.ngram_size, speculative.verification_set_size)
+    if method == "lookahead" and None in sizes:
+        yield "speculative", "lookahead needs its three sizes", "Set window_size, ngram_size and verification_set_size."
+    elif method == "lookahead" and most not in (None, draft_length(speculative)):
+        reason = (
+            f"lookahead's three sizes make it {draft_length(speculative)}, and the engine must be built for just that"
+        )
+        yield "speculative.max_draft_tokens", reason, "Leave it out."
+    if method == "draft_target" and most is None:
+        reason = "an engine takes no guessed tokens but those that it was built for, and nothing says how many"
+        yield "speculative.max_draft_tokens", reason, "Say how many at most, such as 8."
+    if deployment.logits.context is True and draft_length(speculative):
+        reason = "trtllm-build gathers no logits of prompts in an engine that takes guessed tokens"
+        yield "logits.context", reason, "Leave it out."
+    if method == "eagle":
+        rows = deployment.limits.max_batch_size or deployment.triton.max_batch_size
+        if rows > _EAGLE_BATCH:
+            yield "limits.max_batch_size", f"EAGLE has {_EAGLE_BATCH} sequences at most", f"Take {_EAGLE_BATCH}."
+        if most is not None and most > _EAGLE_DRAFT:
+            yield (
+                "speculative.max_draft_tokens",
+                f"EAGLE guesses {_EAGLE_DRAFT} tokens at most",
+                f"Take {_EAGLE_DRAFT}.",
+            )
+
+
+Shared = tuple[int, str, str, str]
+
+
+def find_draft(deployment: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> DeploymentSettings | None:
+    """The deployment that drafts for another, by its name or its engine model's; None where there is none."""
+    wanted = deployment.speculative.draft if deployment.speculative is not None else None
+    return next((other for other in deployments if wanted in (other.name, other.engine_name)), None)
+
+
+def hands_logits_over(draft: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> bool:
+    """Whether a target of these deployments wants this draft's logits directly: its engine is told so as well."""
+    wanting = (one for one in deployments if one.speculative is not None and one.speculative.fast_logits)
+    return any(find_draft(target, deployments) is draft for target in wanting)
+
+
+def shared_drafts(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
+    """Contradictions between targets and their drafts; index, key, reason and fix."""
+    for index, deployment in enumerate(deployments):
+        speculative = deployment.speculative
+        if speculative is None or speculative.method != "draft_target":
+            continue
+        draft = find_draft(deployment, deployments)
+        if speculative.draft is None:
+            yield index, "speculative.draft", "draft_target needs a model that guesses", "Name its deployment."
+        elif draft is None:
+            reason = f"there is no deployment {speculative.draft!r} in this file"
+            yield index, "speculative.draft", reason, "Add one with `role: draft`."
+        elif draft is deployment:
+            yield index, "speculative.draft", "a model does not guess for itself", "Name another deployment."
+        else:
+            for key, reason, fix in _pair(deployment, draft):
+                yield index, key, reason, fix
+
+
+def _pair(target: DeploymentSettings, draft: DeploymentSettings) -> Iterator[Found]:
+    sizes = (target.model.vocab_size, draft.model.vocab_size)
+    if draft.role != "draft":
+        reason = f"deployment {draft.name!r} is not a draft"
+        yield "speculative.draft", reason, f"Set `role: draft` in {draft.name!r}."
+    elif draft.engine != target.engine:
+        reason = f"deployment {draft.name!r} has engine {draft.engine}, this one {target.engine}"
+        yield "speculative.draft", reason, "Drafts and target must have the same kind of engine."
+    elif None not in sizes and sizes[0] != sizes[1]:
+        reason = f"its vocabulary has {sizes[1]} tokens, the target's {sizes[0]}"
+        yield "speculative.draft", reason, "Take a draft model with the same tokenizer."
+    speculative = target.speculative
+    if speculative is not None and speculative.fast_logits and target.engine == "tensorrt":
+        missing = [one.name for one in (target, draft) if not one.triton.participant_ids]
+        if missing:
+            reason = (
+                "the C++ backend hands logits over directly only between workers that are started beforehand, and "
+                f"deployment {missing[0]!r} has no triton.participant_ids"
+            )
+            yield "speculative.fast_logits", reason, "Give target and draft ranks, as [[2]] and [[1]]."

@@ -1,0 +1,36 @@
+"""Repositories without mistakes, to plant some in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.config.document import read_document
+from gateway.config.validation import validate_deployments
+from gateway_ops.repository.rendering import render, write
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Callable[[str], Path]:
+    """A rendered example, made once."""
+    made: dict[str, Path] = {}
+
+    def get(name: str) -> Path:
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("rendered") / "repo"
+            deployments, _ = validate_deployments(read_document(EXAMPLES / f"{name}.yaml"))
+            write(render(deployments, repository), made[name], replace=False)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture
+def repo(rendered: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A copy of a repository without mistakes, for TensorRT-LLM's C++ backend."""
+    return shutil.copytree(rendered("llama3-8b-awq"), tmp_path / "repo")

@@ -1,0 +1,120 @@
+"""``gateway check`` as users run it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.stack import GatewayProcess, free_port
+
+GATEWAY = Path(sys.executable).with_name("gateway")
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    command = [GATEWAY, "check", *arguments]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tiny_model(tmp_path / "tiny")
+    (tmp_path / "gateway.yaml").write_text(
+        "models:\n- name: tiny\n  triton: {url: 'localhost:1'}\n  tokenizer: tiny\n  max_seq_len: 2048\n"
+    )
+    return tmp_path
+
+
+def test_a_right_file(folder: Path) -> None:
+    done = check(folder, "--offline")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing is wrong.\n", "")
+
+
+def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
+    with (folder / "gateway.yaml").open("a") as file:
+        file.write("  max_stp: 3\nserver: {port: x}\n")
+    done = check(folder, "gateway.yaml", "--offline")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "gateway.yaml:6: error: models[0].max_stp: is not a known key. Did you mean 'max_stops'?",
+        "gateway.yaml:7: error: server.port: must be a whole number.",
+        "2 errors",
+    ]
+    values = json.loads(check(folder, "gateway.yaml", "--offline", "--json").stdout)
+    assert values["ok"] is False
+    assert values["findings"][0] == {
+        "severity": "error",
+        "where": "gateway.yaml:6",
+        "what": "models[0].max_stp: is not a known key.",
+        "fix": "Did you mean 'max_stops'?",
+    }
+
+
+def test_a_terminal_gets_a_table(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text("sever: {}\n")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([GATEWAY, "check"], cwd=folder, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            while data := os.read(ours, 4096):
+                shown += data
+    os.close(ours)
+    assert process.returncode == 1
+    assert b"what to do" in shown
+    assert b"sever" in shown
+
+
+def test_what_cannot_be_reached(folder: Path) -> None:
+    for target in (f"127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", "nothing.yaml"):
+        done = check(folder, target)
+        assert done.returncode == 1
+        assert done.stdout.startswith(f"{target}")
+        assert ": error: " in done.stdout
+        assert done.stderr == ""
+
+
+def test_a_triton_and_a_gateway_say_what_they_can_do(folder: Path, triton: Any, tiny_model_dir: Path) -> None:
+    done = check(folder, triton.grpc_url)
+    assert done.returncode == 0, done.stdout
+    assert "ensemble: the tokens path to tensorrt_llm: " in done.stdout
+    assert "\n  logprobs: native: " in done.stdout
+    assert "Nothing is wrong." in done.stdout.splitlines() or "warning" in done.stdout
+
+    wrong = check(folder, triton.grpc_url, "--model", "nothing")
+    assert wrong.returncode == 1
+    assert "'nothing'" in wrong.stdout
+
+    with GatewayProcess(
+        folder / "log",
+        GATEWAY_MODEL="tiny",
+        GATEWAY_TRITON_URL=triton.grpc_url,
+        GATEWAY_TOKENIZER=str(tiny_model_dir),
+        GATEWAY_MAX_SEQ_LEN="2048",
+        GATEWAY_API_KEYS="secret",
+    ) as gateway:
+        assert "--api-key" in check(folder, gateway.url).stdout
+        values = json.loads(check(folder, gateway.url, "--api-key", "secret", "--json").stdout)
+    assert values["ok"] is True
+    assert values["models"]["tiny"]["path"] == "tokens"
+    assert values["models"]["tiny"]["capabilities"]["logprobs"]["how"] == "native"
+
+
+def test_a_file_is_held_against_its_triton(folder: Path, triton: Any) -> None:
+    (folder / "gateway.yaml").write_text(
+        f"models:\n- name: tiny\n  triton: {{url: '{triton.grpc_url}'}}\n  tokenizer: tiny\n  max_seq_len: 4096\n"
+        f"- name: other\n  triton:\n    url: {triton.grpc_url}\n    model: postprocessing\n"
+    )
+    done = check(folder, "gateway.yaml")
+    assert "gateway.yaml:5: warning: max_seq_len is 4096, but config.json allows 2048." in done.stdout
+    assert "gateway.yaml:9: error: " in done.stdout
+    assert done.returncode == 1

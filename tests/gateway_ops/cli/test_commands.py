@@ -1,0 +1,98 @@
+"""The command ``gateway``, run as users run it; what needs no Triton."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.stack import free_port
+
+GATEWAY = Path(sys.executable).with_name("gateway")
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield int(listener.getsockname()[1])
+
+
+def run(cache: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    environ |= {"GATEWAY_CACHE_DIR": str(cache), "COLUMNS": "200", "NO_COLOR": "1"} | variables
+    return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    for arguments in ([], ["--help"]):
+        done = run(tmp_path, *arguments)
+        text = done.stdout + done.stderr
+        for command in ("up", "down", "serve", "check"):
+            assert f" {command} " in text
+    assert "--detach" in run(tmp_path, "up", "--help").stdout
+
+
+def test_version(tmp_path: Path) -> None:
+    done = run(tmp_path, "--version")
+    assert (done.returncode, done.stdout) == (0, f"gateway {importlib.metadata.version('triton-openai-gateway')}\n")
+
+
+def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path, taken_port: int) -> None:
+    for detach in ([], ["--detach"]):
+        done = run(tmp_path / "cache", "up", "--port", str(taken_port), *detach)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert done.stderr.startswith(f"error: Cannot listen on 127.0.0.1 port {taken_port} (Address already in use)")
+        assert "--port" in done.stderr
+        assert not (tmp_path / "cache").exists()
+
+
+def test_port_and_host_come_from_the_environment_too(tmp_path: Path, taken_port: int) -> None:
+    done = run(tmp_path, "up", GATEWAY_PORT=str(taken_port))
+    assert done.stderr.startswith(f"error: Cannot listen on 127.0.0.1 port {taken_port} (Address already in use)")
+    done = run(tmp_path, "up", GATEWAY_HOST="192.0.2.1", GATEWAY_PORT=str(free_port()))
+    assert done.stderr.startswith("error: Cannot listen on 192.0.2.1")
+    done = run(tmp_path, "down", GATEWAY_PORT=str(taken_port))
+    assert done.stdout == f"Nothing to stop: no gateway is up on port {taken_port}.\n"
+
+
+def test_a_folder_without_models_is_no_repository_for_triton(tmp_path: Path) -> None:
+    done = run(tmp_path, "up", "--triton-only", "--repository", str(tmp_path))
+    assert done.returncode == 1
+    assert f"error: {tmp_path} is no model repository: no folder in it has a config.pbtxt." in done.stderr
+
+
+def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "up", "--host", "192.0.2.1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: Cannot listen on 192.0.2.1")
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_folder_without_a_model_is_refused_with_the_file_it_lacks(tmp_path: Path, missing: str) -> None:
+    folder = tmp_path / "mine"
+    write_tiny_model(folder)
+    (folder / missing).unlink()
+    done = run(tmp_path, "up", "--port", str(free_port()), "--model", str(folder))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {folder} is no model folder: it has no ")
+    assert missing.partition(".")[2] in done.stderr
+
+
+def test_wrong_options_are_usage_errors(tmp_path: Path) -> None:
+    for arguments in (["--path", "sideways"], ["--engine", "warp"], ["--port", "70000"], ["--nothing"]):
+        assert run(tmp_path, "up", *arguments).returncode == 2
+
+
+def test_down_with_nothing_up(tmp_path: Path) -> None:
+    done = run(tmp_path, "down", "--port", "9321")
+    assert (done.returncode, done.stdout) == (0, "Nothing to stop: no gateway is up on port 9321.\n")

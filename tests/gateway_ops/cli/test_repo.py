@@ -1,0 +1,213 @@
+"""``gateway repo build`` as users run it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from gateway_ops.cli import app
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments: str) -> Done:
+    """The command within this process: its start takes longer than its work."""
+    result = CliRunner().invoke(app, arguments)
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(EXAMPLES / "llama3-8b-awq.yaml", tmp_path / "gateway.yaml")
+    return tmp_path
+
+
+def test_build_check_and_compare(folder: Path) -> None:
+    built = run("repo", "build", "-o", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
+    assert (built.returncode, built.stderr) == (0, "")
+    assert built.stdout == "out: tensorrt_llm, preprocessing, postprocessing, ensemble, tensorrt_llm_bls\n"
+    checked = run("check", "out")
+    assert (checked.returncode, checked.stdout) == (0, "Nothing is wrong.\n")
+    compared = run("repo", "build", "--diff", "out")
+    assert compared.returncode == 1
+    assert compared.stdout == "tensorrt_llm: parameter kv_cache_free_gpu_mem_fraction: 0.5 rendered, 0.7 there\n"
+    same = run("repo", "build", "--diff", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
+    assert (same.returncode, same.stdout) == (0, "No difference.\n")
+    again = run("repo", "build", "-o", "out")
+    assert again.returncode == 1
+    assert "--force" in again.stderr
+
+
+def test_a_contradiction_has_its_line_the_reason_and_the_fix(folder: Path) -> None:
+    refused = run("repo", "build", "-o", "out", "--set", "limits.max_input_len:9000")
+    assert refused.returncode == 1
+    assert "gateway.yaml:28: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in refused.stderr
+    assert "Take at most 2559, or a larger max_seq_len." in refused.stderr
+    assert not (folder / "out").exists()
+    text = (folder / "gateway.yaml").read_text().replace("max_input_len: 2048", "max_input_len: 9000")
+    (folder / "gateway.yaml").write_text(text)
+    checked = run("check", "--offline")
+    assert checked.returncode == 1
+    assert "gateway.yaml:28: error: deployments[0].limits.max_input_len: it is 9000" in checked.stdout
+
+
+def test_mistakes_are_named_with_their_lines(folder: Path) -> None:
+    with (folder / "gateway.yaml").open("a") as file:
+        file.write("    kv_cach: {}\n")
+    wrong = run("repo", "build", "-o", "out")
+    assert wrong.returncode == 1
+    assert "deployments[0].kv_cach: is not a known key. Did you mean 'kv_cache'?" in wrong.stderr
+    (folder / "gateway.yaml").write_text("models: []\n")
+    assert "deployments: none is there." in run("repo", "build", "-o", "out").stderr
+    assert run("repo", "build").returncode == 2
+
+
+def test_one_of_several(folder: Path) -> None:
+    file = str(EXAMPLES / "two-models.yaml")
+    built = run("repo", "build", "-f", file, "-o", "out", "--only", "qwen2.5-7b")
+    assert built.stdout.startswith("out: qwen_tensorrt_llm, ")
+    assert "llama" not in built.stdout
+    unknown = run("repo", "build", "-f", file, "-o", "other", "--only", "qwen")
+    assert "there is no deployment 'qwen'" in unknown.stderr
+
+
+def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
+    build = ("repo", "build", "-f", str(EXAMPLES / "draft-target.yaml"), "-o", "out", "--only")
+    built = run(*build, "target")
+    assert built.returncode == 0
+    assert "draft" not in built.stdout
+    assert built.stderr == (
+        "note: target calls tensorrt_llm_draft for its drafts, which is not in out, "
+        "so they are not loaded: add --only draft.\n"
+    )
+    assert 'key: "tensorrt_llm_draft_model_name"' in (folder / "out" / "tensorrt_llm_bls" / "config.pbtxt").read_text()
+    both = run(*build, "target", "--only", "draft", "--force")
+    assert (both.returncode, both.stderr) == (0, "")
+    assert run("check", "out").stdout == "Nothing is wrong.\n"
+    assert run(*build, "target", "--force").stderr == ""  # the draft is there by now
+
+
+@pytest.mark.parametrize("value", ["false", "int4"])
+def test_a_wrong_plugin_names_the_right_ones(folder: Path, value: str) -> None:
+    choices = "'auto', 'float16', 'float32', 'bfloat16', 'int32' or 'disable'"
+    refused = run("repo", "build", "-o", "out", "--set", f"build.lora_plugin:{value}")
+    assert refused.returncode == 1
+    assert f"deployments[0].build.lora_plugin: input should be {choices}" in refused.stderr
+
+
+def test_the_schema_is_printed(folder: Path) -> None:
+    schema = run("check", "--schema").stdout
+    assert '"deployments"' in schema
+    assert "Share of the GPU memory left after loading" in schema
+    validator = jsonschema.Draft202012Validator(json.loads(schema))
+    deployment = {"name": "a", "engine": "reference", "model": {"source": "/m"}}
+    model = {"name": "a", "triton": {"url": "triton:8001"}}
+    for right in ({"deployments": [deployment]}, {"models": [model]}, {"models": [model], "deployments": [deployment]}):
+        validator.validate(right)
+    for wrong in ({}, {"deployments": [deployment | {"engin": 1}]}, {"deployments": [deployment | {"engine": "trt"}]}):
+        assert not validator.is_valid(wrong)
+
+
+def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    (folder / "gateway.yaml").write_text(text[text.index("deployments:") :])
+    checked = run("check", "--offline")
+    assert checked.returncode == 0
+    said, summary = checked.stdout.splitlines()
+    assert said.startswith("gateway.yaml: info: It has deployments and no models")
+    assert summary == "Nothing is wrong."
+    (folder / "gateway.yaml").write_text((folder / "gateway.yaml").read_text().replace("tensorrt\n", "tensort\n", 1))
+    checked = run("check", "--offline")
+    assert checked.returncode == 1
+    assert "deployments[0].engine: input should be 'tensorrt', 'llmapi'" in checked.stdout
+    assert checked.stdout.splitlines()[-1] == "1 error"
+
+
+@pytest.mark.parametrize("key", ["name", "prefix", "engine_model"])
+@pytest.mark.parametrize("value", ["..", ".", "../x", "a/b", ".hidden", "-o"])
+def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> None:
+    (folder / "out").mkdir()
+    (folder / "precious").write_text("kept")
+    refused = run("repo", "build", "-o", "out", "--force", "--set", f"{key}:{value}")
+    assert refused.returncode == 1
+    assert f"deployments[0].{key}: may hold letters, digits" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert (folder / "precious").read_text() == "kept"
+    assert list((folder / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "triton.max_batch_size:2147483648",
+        f"triton.max_queue_size:{2**33}",
+        f"triton.max_queue_delay_microseconds:{10**30}",
+        f"kv_cache.host_memory_bytes:{2**70}",
+        f"limits.max_seq_len:{10**30}",
+    ],
+)
+def test_numbers_that_no_server_holds_are_refused(folder: Path, setting: str) -> None:
+    refused = run("repo", "build", "-o", "out", "--set", setting)
+    assert refused.returncode == 1
+    assert f"deployments[0].{setting.partition(':')[0]}: input should be less than or equal to" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_one_mistake_is_one_line(folder: Path) -> None:
+    refused = run("repo", "build", "-o", "out", "--set", "limits.max_seq_len:abc")
+    assert refused.stderr.splitlines() == [
+        "error: gateway.yaml:29: deployments[0].limits.max_seq_len: must be a whole number."
+    ]
+
+
+def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text("deployments: \x00")
+    refused = run("repo", "build", "-o", "out")
+    assert refused.returncode == 1
+    assert "is not valid YAML (unacceptable character" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("grpc://", "write grpc://host:port"),
+        ("grpc://:8001", "write grpc://host:port"),
+        ("grpc://triton", "write grpc://host:port"),
+        ("grpc://triton:99999", "write grpc://host:port"),
+        ("grpc://triton:8001/v2", "write grpc://host:port"),
+        ("127.0.0.1:8001", "it is no folder; for a running Triton write grpc://"),
+        ("http://127.0.0.1:8000", "it is no folder; for a running Triton write grpc://"),
+        ("", "name a folder, or grpc://host:port"),
+        ("nowhere", "nowhere cannot be read (No such file or directory)"),
+        ("grpc://127.0.0.1:1", "127.0.0.1:1: Triton cannot be reached."),
+    ],
+)
+def test_what_cannot_be_compared_with_is_named_and_is_no_difference(folder: Path, other: str, said: str) -> None:
+    compared = run("repo", "build", "--diff", other)
+    assert compared.returncode == 2
+    assert said in compared.stderr
+
+
+def test_a_comparison_with_a_folder_looks_at_every_field(folder: Path) -> None:
+    assert run("repo", "build", "-o", "out").returncode == 0
+    file = folder / "out" / "postprocessing" / "config.pbtxt"
+    text = file.read_text().replace("KIND_CPU", "KIND_GPU")
+    file.write_text(text.replace("max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}"))
+    assert run("repo", "build", "--diff", "out").stdout.splitlines() == [
+        "postprocessing: instance_group 1 kind: KIND_CPU rendered, KIND_GPU there",
+        "postprocessing: max_batch_size: 16 rendered, not filled in there",
+    ]

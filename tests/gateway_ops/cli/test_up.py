@@ -1,0 +1,222 @@
+"""``gateway up`` and ``gateway down`` as users run them: the real tritonserver, a tiny model, the printed lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.stack import free_port
+
+GATEWAY = Path(sys.executable).with_name("gateway")
+READY = "Ctrl-C stops everything.\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    write_tiny_model(folder)
+    return folder
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A user's environment with a cache of its own."""
+    base = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    return base | {"GATEWAY_CACHE_DIR": str(tmp_path / "cache")}
+
+
+def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+@contextmanager
+def foreground(environ: dict[str, str], port: int, model: Path) -> Iterator[subprocess.Popen[str]]:
+    """``gateway up`` that has said it is ready."""
+    command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line == READY:
+                    break
+            else:
+                assert process.stderr is not None
+                pytest.fail(process.stderr.read())
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        if task.name != str(pid)
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def command_of(pid: int) -> str:
+    """Empty where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def find_child(pid: int, mark: str) -> int:
+    (found,) = [child for child in children(pid) if mark in command_of(child)]
+    return found
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, str], model: Path) -> None:
+    port = free_port()
+    up = run(environ, "up", "--model", str(model), "--port", str(port), "--detach")
+    try:
+        assert up.returncode == 0, up.stderr
+        assert f"Ready: tiny at http://127.0.0.1:{port}/v1" in up.stdout
+        assert "loading tiny" in up.stderr
+
+        line = next(line for line in up.stdout.splitlines() if line.startswith("curl "))
+        said = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=True).stdout
+        assert said.endswith("data: [DONE]\n\n")
+        assert json.loads(said.split("\n")[0].removeprefix("data: "))["model"] == "tiny"
+
+        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nLogs: ")]
+        subprocess.run([sys.executable, "-c", snippet], capture_output=True, timeout=60, check=True)
+
+        state = json.loads((Path(environ["GATEWAY_CACHE_DIR"]) / "run" / str(port) / "state.json").read_text())
+        assert httpx.get(f"{state['triton_http']}/v2/models/ensemble/ready").status_code == 200
+        pids = children(state["supervisor"]["pid"])
+        assert len(pids) == 3  # Triton, what cleans up after it, and the gateway
+
+        again = run(environ, "up", "--model", str(model), "--port", str(port))
+        assert again.returncode == 1
+        assert f"Cannot listen on 127.0.0.1 port {port}" in again.stderr
+        assert f"gateway down --port {port}" in again.stderr
+    finally:
+        down = run(environ, "down", "--port", str(port))
+    assert (down.returncode, down.stdout) == (0, f"The gateway on port {port} and its Triton are stopped.\n")
+    assert all(gone(pid) for pid in [*pids, state["supervisor"]["pid"]])
+    assert free(port)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path, number: int) -> None:
+    port = free_port()
+    with foreground(environ, port, model) as up:
+        pids = children(up.pid)
+        up.send_signal(number)
+        out, err = up.communicate(timeout=30)
+    assert up.returncode == 0
+    assert out == ""
+    assert err.endswith("stopping\nstopped\n")
+    assert "Traceback" not in err
+    assert all(gone(pid) for pid in pids)
+    assert free(port)
+
+
+def test_the_death_of_triton_is_said(environ: dict[str, str], model: Path) -> None:
+    with foreground(environ, free_port(), model) as up:
+        gateway = find_child(up.pid, "gateway_ops.cli serve")
+        os.kill(find_child(up.pid, "tritonserver"), signal.SIGKILL)
+        _, err = up.communicate(timeout=30)
+    assert up.returncode == 1
+    assert "error: tritonserver was killed by signal 9." in err
+    assert "triton.log" in err
+    assert gone(gateway)
+
+
+def test_the_death_of_the_gateway_is_said(environ: dict[str, str], model: Path) -> None:
+    with foreground(environ, free_port(), model) as up:
+        triton = find_child(up.pid, "tritonserver")
+        os.kill(find_child(up.pid, "gateway_ops.cli serve"), signal.SIGKILL)
+        _, err = up.communicate(timeout=30)
+    assert up.returncode == 1
+    assert "error: The gateway died" in err
+    assert gone(triton)
+
+
+def belongings(environ: dict[str, str]) -> list[int]:
+    """Processes that run with this environment."""
+    mark = f"GATEWAY_CACHE_DIR={environ['GATEWAY_CACHE_DIR']}\0".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended meanwhile
+            if mark in (entry / "environ").read_bytes() and not gone(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+def regions(name: str) -> list[Path]:
+    return list(Path("/dev/shm").glob(f"{name}_*"))
+
+
+@pytest.mark.parametrize("stage", ["loading", "ready"])
+def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], model: Path, stage: str) -> None:
+    port = free_port()
+    command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as up:
+        assert up.stdout is not None
+        if stage == "ready":
+            assert READY in up.stdout
+        # The first stub is there: from its command line the name of the server.
+        until(lambda: any("python_backend_stub" in command_of(pid) for pid in belongings(environ)))
+        (name,) = {word for pid in belongings(environ) for word in re.findall(r"--id=(\S+)", command_of(pid))}
+        assert regions(name)
+        up.kill()
+    until(lambda: not belongings(environ))
+    assert regions(name) == []
+    assert run(environ, "down", "--port", str(port)).stdout.startswith("Nothing to stop")
+    if stage == "ready":
+        with foreground(environ, port, model):  # what it left behind is in nobody's way
+            pass
+
+
+def test_a_model_that_does_not_load_is_said_in_the_engines_words(
+    environ: dict[str, str], model: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in model.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"architectures": ["MambaForCausalLM"]}))
+    done = run(environ, "up", "--model", str(other), "--port", str(free_port()), "--detach")
+    assert done.returncode == 1
+    assert "error: tritonserver ended while it was starting:\n" in done.stderr
+    assert "MambaForCausalLM" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

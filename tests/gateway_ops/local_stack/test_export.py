@@ -1,0 +1,157 @@
+"""A Hugging Face style folder from a small GGUF file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer, pre_tokenizers
+
+from gateway_ops.local_stack.export import unpermute, write_folder
+from gateway_ops.local_stack.gguf import GgufError, GgufFile
+from tests.gateway_ops.local_stack.gguf_bytes import ARRAY, F32, STRING, gguf_bytes
+
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN = 8, 2, 1, 4, 16
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+TOKENS = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), "he", "Ġhe"]
+TEMPLATE = "{{ messages[0]['content'] }}"
+U32, FLOAT = 4, 6
+
+
+def rotary_pairs_to_neighbours(weight: Any, heads: int) -> Any:
+    """llama.cpp's order, written down row by row: row 2i is row i of a head, row 2i + 1 is row i + head_dim / 2."""
+    rows = []
+    for head in range(heads):
+        first = head * HEAD_DIM
+        for i in range(HEAD_DIM // 2):
+            rows += [weight[first + i], weight[first + i + HEAD_DIM // 2]]
+    return np.stack(rows)
+
+
+def metadata(**changed: tuple[int, Any]) -> list[tuple[str, int, Any]]:
+    keys = {
+        "general.architecture": (STRING, "llama"),
+        "llama.block_count": (U32, 1),
+        "llama.context_length": (U32, 64),
+        "llama.embedding_length": (U32, HIDDEN),
+        "llama.feed_forward_length": (U32, FFN),
+        "llama.attention.head_count": (U32, HEADS),
+        "llama.attention.head_count_kv": (U32, KV_HEADS),
+        "llama.rope.freq_base": (FLOAT, 10000.0),
+        "llama.attention.layer_norm_rms_epsilon": (FLOAT, 1e-5),
+        "tokenizer.ggml.model": (STRING, "gpt2"),
+        "tokenizer.ggml.pre": (STRING, "smollm"),
+        "tokenizer.ggml.tokens": (ARRAY, (STRING, TOKENS)),
+        "tokenizer.ggml.token_type": (ARRAY, (5, [3] * len(SPECIAL) + [1] * (len(TOKENS) - len(SPECIAL)))),
+        "tokenizer.ggml.merges": (ARRAY, (STRING, ["h e", "Ġ he"])),
+        "tokenizer.ggml.bos_token_id": (U32, 1),
+        "tokenizer.ggml.eos_token_id": (U32, 2),
+        "tokenizer.ggml.unknown_token_id": (U32, 0),
+        "tokenizer.ggml.padding_token_id": (U32, 2),
+    }
+    keys |= {key.replace("__", "."): value for key, value in changed.items()}
+    return [(key, kind, value) for key, (kind, value) in keys.items()]
+
+
+def weights() -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    shapes = {
+        "token_embd": (len(TOKENS), HIDDEN),
+        "output_norm": (HIDDEN,),
+        "blk.0.attn_norm": (HIDDEN,),
+        "blk.0.attn_q": (HEADS * HEAD_DIM, HIDDEN),
+        "blk.0.attn_k": (KV_HEADS * HEAD_DIM, HIDDEN),
+        "blk.0.attn_v": (KV_HEADS * HEAD_DIM, HIDDEN),
+        "blk.0.attn_output": (HIDDEN, HEADS * HEAD_DIM),
+        "blk.0.ffn_norm": (HIDDEN,),
+        "blk.0.ffn_gate": (FFN, HIDDEN),
+        "blk.0.ffn_up": (FFN, HIDDEN),
+        "blk.0.ffn_down": (HIDDEN, FFN),
+    }
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def export(folder: Path, source: dict[str, Any], **changed: tuple[int, Any]) -> None:
+    tensors = [(f"{name}.weight", weight.shape, F32, weight.tobytes()) for name, weight in source.items()]
+    write_folder(GgufFile(gguf_bytes(metadata(**changed), tensors)), folder, TEMPLATE, (2, 0))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_unpermute_undoes_llama_cpp_order(heads: int) -> None:
+    weight = np.random.default_rng(heads).standard_normal((heads * HEAD_DIM, 5)).astype(np.float32)
+    np.testing.assert_array_equal(unpermute(rotary_pairs_to_neighbours(weight, heads), heads), weight)
+
+
+def test_weights_have_hugging_face_names_and_row_order(tmp_path: Path) -> None:
+    wanted = weights()
+    stored = dict(wanted)
+    stored["blk.0.attn_q"] = rotary_pairs_to_neighbours(wanted["blk.0.attn_q"], HEADS)
+    stored["blk.0.attn_k"] = rotary_pairs_to_neighbours(wanted["blk.0.attn_k"], KV_HEADS)
+    export(tmp_path, stored)
+    read = load_file(tmp_path / "model.safetensors")
+    names = {
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "model.layers.0.input_layernorm": "blk.0.attn_norm",
+        "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
+        "model.layers.0.self_attn.k_proj": "blk.0.attn_k",
+        "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
+        "model.layers.0.self_attn.o_proj": "blk.0.attn_output",
+        "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm",
+        "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
+        "model.layers.0.mlp.up_proj": "blk.0.ffn_up",
+        "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
+    }
+    assert set(read) == {f"{name}.weight" for name in names}
+    for name, source in names.items():
+        np.testing.assert_array_equal(read[f"{name}.weight"], wanted[source], err_msg=name)
+
+
+def test_config_describes_the_model(tmp_path: Path) -> None:
+    export(tmp_path, weights())
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert config["head_dim"] == HEAD_DIM
+    assert config["num_key_value_heads"] == KV_HEADS
+    assert config["rms_norm_eps"] == 1e-5  # not 9.999999747378752e-06
+    assert config["tie_word_embeddings"] is True
+    assert config["vocab_size"] == len(TOKENS)
+    generation = json.loads((tmp_path / "generation_config.json").read_text())
+    assert generation == {"bos_token_id": 1, "eos_token_id": [2, 0], "pad_token_id": 2}
+    assert (tmp_path / "chat_template.jinja").read_text() == TEMPLATE
+
+
+def test_an_output_matrix_of_its_own_unties_the_embeddings(tmp_path: Path) -> None:
+    source = weights()
+    export(tmp_path, {**source, "output": source["token_embd"]})
+    assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is False
+    assert "lm_head.weight" in load_file(tmp_path / "model.safetensors")
+
+
+def test_the_tokenizer_merges_and_splits_digits_and_knows_special_tokens(tmp_path: Path) -> None:
+    export(tmp_path, weights())
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.encode("he he12<|im_end|>").tokens == ["he", "Ġhe", "1", "2", "<|im_end|>"]
+    assert tokenizer.decode([1, 2], skip_special_tokens=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("general__architecture", (STRING, "mamba"), "architecture is 'mamba'"),
+        ("tokenizer__ggml__pre", (STRING, "qwen2"), "pre-tokenizer 'qwen2'"),
+        ("llama__rope__scaling__type", (STRING, "yarn"), "scales its rotary embeddings"),
+    ],
+)
+def test_other_models_are_refused_by_name(tmp_path: Path, key: str, value: tuple[int, Any], named: str) -> None:
+    with pytest.raises(GgufError, match=named):
+        export(tmp_path, weights(), **{key: value})
+
+
+def test_a_tensor_without_a_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GgufError, match=r"blk\.0\.attn_q_norm\.weight"):
+        export(tmp_path, {**weights(), "blk.0.attn_q_norm": np.ones(4, np.float32)})

@@ -1,0 +1,105 @@
+"""Nothing of a dead server stays, and nothing of a living one goes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway_ops.local_stack import sweeper
+from gateway_ops.local_stack.sweeper import SHARED_MEMORY, Sweeper, new_server_name, sweep_stale
+
+OWNER = """
+import sys
+from gateway_ops.local_stack.sweeper import Sweeper
+sweeper = Sweeper(sys.argv[1])
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def region() -> Iterator[Callable[[str], Path]]:
+    """Makes regions of shared memory for the server with a name."""
+    made: list[Path] = []
+
+    def make(name: str) -> Path:
+        path = SHARED_MEMORY / f"{name}_region"
+        path.write_bytes(b"x")
+        made.append(path)
+        return path
+
+    yield make
+    for path in made:
+        path.unlink(missing_ok=True)
+
+
+def member(name: str) -> subprocess.Popen[bytes]:
+    """A process of the server with this name, as its command line has it."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", f"--id={name}"],
+                               stdout=subprocess.PIPE)  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout as out:
+        out.readline()
+    return process
+
+
+def gone_within(seconds: float, path: Path) -> bool:
+    end = time.monotonic() + seconds
+    while path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    return not path.exists()
+
+
+@pytest.mark.parametrize("end", ["closed", "owner killed"])
+def test_all_that_carries_the_name_goes_with_the_owner(region: Callable[[str], Path], end: str) -> None:
+    name, other = new_server_name(), new_server_name()
+    mine, theirs = region(name), region(other)
+    with member(name) as victim, member(other) as bystander:
+        if end == "closed":
+            Sweeper(name).close()
+        else:
+            with subprocess.Popen(
+                [sys.executable, "-c", OWNER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as owner:
+                assert owner.stdout is not None
+                owner.stdout.readline()
+                assert victim.poll() is None
+                owner.kill()
+        assert gone_within(20, mine)
+        assert victim.wait(20) == -9
+        assert bystander.poll() is None
+        assert theirs.exists()
+        bystander.kill()
+
+
+def test_stale_regions_are_those_without_a_process(region: Callable[[str], Path]) -> None:
+    dead, living = region(new_server_name()), new_server_name()
+    elsewhere = region(f"gateway-1-{os.urandom(6).hex()}")  # of another namespace of process ids
+    kept = region(living)
+    with member(living) as server:
+        sweep_stale()
+        assert not dead.exists()
+        assert kept.exists()
+        assert elsewhere.exists()
+        server.kill()
+
+
+def test_a_server_that_starts_meanwhile_keeps_its_regions(
+    region: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh: list[Path] = []
+    commands = sweeper._commands
+
+    def meanwhile() -> Iterator[tuple[int, str]]:
+        yield from commands()
+        fresh.append(region(new_server_name()))
+
+    monkeypatch.setattr(sweeper, "_commands", meanwhile)
+    sweep_stale()
+    assert fresh[0].exists()

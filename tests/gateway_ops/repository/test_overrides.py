@@ -1,0 +1,142 @@
+"""``--set`` speaks the words of fill_template.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.config.deployment import DeploymentSettings
+from gateway.config.document import Document
+from gateway.config.validation import all_keys, validate_deployments
+from gateway_ops.repository.configs import configurations
+from gateway_ops.repository.contradictions import contradictions
+from gateway_ops.repository.difference import settings_of
+from gateway_ops.repository.overrides import OverrideError, apply_overrides
+from gateway_ops.repository.vocabulary import BY_NAME, VARIABLES
+from tests.gateway_ops.repository.conftest import SMALL
+from tests.gateway_ops.repository.stock import UPSTREAM
+
+DATA = {"deployments": [{"name": "a", "kv_cache": {"reuse": True}}, {"name": "b"}]}
+
+
+def test_every_variable_of_the_templates_has_a_place_or_a_reason() -> None:
+    keys = all_keys(DeploymentSettings)
+    for version, models in UPSTREAM.items():
+        for model, facts in models.items():
+            for name in facts["variables"]:
+                variable = BY_NAME[name]
+                assert variable.key in keys or variable.refused, (version, name)
+                assert model in variable.models or name == "engine_dir", (model, name)
+    parameters = UPSTREAM["1.2.1"]["tensorrt_llm"]["parameters"]
+    constant = {name for name, value in parameters.items() if not value.startswith("${")}
+    filled = {variable.parameter: variable.name for variable in VARIABLES if variable.parameter}
+    for name, value in parameters.items():
+        if name not in constant and name != "tokenizer_dir":
+            assert f"${{{filled[name]}}}" == value
+
+
+def test_variables_and_keys_reach_their_sections() -> None:
+    changed = apply_overrides(
+        DATA,
+        [
+            r"engine_dir:/engines/a,enable_kv_cache_reuse:False,max_beam_width:4,gpu_device_ids:0\,1;2\,3",
+            "a/kv_cache_free_gpu_mem_fraction:0.5",
+            "limits.max_seq_len:4096,logits_datatype:TYPE_FP16",
+            r"b/medusa_choices:{0\, 0}\, {1}",
+            "triton_backend:tensorrtllm",
+        ],
+    )
+    a, b = changed["deployments"]
+    assert a == {
+        "name": "a",
+        "engine": "tensorrt",
+        "engine_dir": "/engines/a",
+        "kv_cache": {"reuse": False, "free_gpu_mem_fraction": 0.5},
+        "limits": {"max_beam_width": 4, "max_seq_len": 4096},
+        "logits": {"datatype": "FP16"},
+        "triton": {"gpu_ids": [["0", "1"], ["2", "3"]]},
+    }
+    assert b["speculative"] == {"medusa_choices": "{0, 0}, {1}"}
+    assert "free_gpu_mem_fraction" not in b["kv_cache"]
+    assert DATA["deployments"][0] == {"name": "a", "kv_cache": {"reuse": True}}
+
+
+UPSTREAM_S_COMMAND = (
+    "triton_backend:tensorrtllm,triton_max_batch_size:64,decoupled_mode:True,max_beam_width:1,engine_dir:/engines/small,"
+    "max_tokens_in_paged_kv_cache:2560,max_attention_window_size:2560,kv_cache_free_gpu_mem_fraction:0.5,"
+    "exclude_input_in_output:True,enable_kv_cache_reuse:False,batching_strategy:inflight_fused_batching,"
+    "max_queue_delay_microseconds:0,encoder_input_features_data_type:TYPE_FP16,logits_datatype:TYPE_FP32,"
+    "prompt_embedding_table_data_type:TYPE_FP16,kv_cache_host_memory_bytes:0,iter_stats_max_iterations:0"
+)
+
+
+def test_the_command_of_upstreams_readme_is_taken_as_it_is() -> None:
+    """It says the type of an encoder's input, which the template of every model has."""
+    data = apply_overrides({"deployments": [SMALL]}, [UPSTREAM_S_COMMAND])
+    deployments, problems = validate_deployments(Document(data))
+    assert problems == []
+    assert list(contradictions(deployments)) == []
+    config = settings_of(configurations(deployments[0])["tensorrt_llm"])
+    assert config["input encoder_input_features type"] == "FP16"
+    assert config["parameter iter_stats_max_iterations"] == "0"
+    changed = apply_overrides(data, ["encoder_input_features_data_type:TYPE_BF16"])
+    (deployment,), _ = validate_deployments(Document(changed))
+    ours = settings_of(configurations(deployment)["tensorrt_llm"])
+    assert ours["input encoder_input_features type"] == "BF16"
+
+
+def test_ranks_of_instances_are_separated_as_upstream_has_them() -> None:
+    (a, _) = apply_overrides(DATA, [r"a/participant_ids:1\,2;3\,4"])["deployments"]
+    assert a["triton"] == {"participant_ids": [["1", "2"], ["3", "4"]]}
+
+
+def test_spaces_after_commas_and_quotes_around_numbers() -> None:
+    changed = apply_overrides(DATA, ["limits.max_seq_len:4096, engine_dir:/engines/a", "a/model.source:'123'"])
+    assert changed["deployments"][0] | {"kv_cache": None} == {
+        "name": "a",
+        "kv_cache": None,
+        "limits": {"max_seq_len": 4096},
+        "engine_dir": "/engines/a",
+        "model": {"source": "123"},
+    }
+
+
+@pytest.mark.parametrize("value", ["[x", "*x", '"x', "!!x y", "@x", "%x", "`x`"])
+def test_a_value_that_is_no_yaml_is_text(value: str) -> None:
+    assert apply_overrides(DATA, [f"a/engine_dir:{value}"])["deployments"][0]["engine_dir"] == value
+
+
+def test_an_empty_value_unsets() -> None:
+    assert apply_overrides(DATA, ["a/enable_kv_cache_reuse:"])["deployments"][0] == {"name": "a", "kv_cache": {}}
+    assert apply_overrides(DATA, ["medusa_choices:"]) == DATA
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("engine_dir", "'engine_dir' is not key:value"),
+        ("engine_dir:C:/x", "escape commas and colons"),
+        ("enable_kv_cache_reus:true", "Did you mean 'enable_kv_cache_reuse'?"),
+        ("what_is_this:1", "docs/deployment-options.md"),
+        ("multimodal_model_path:/x", "preprocessing here is for text"),
+        ("tokenizer_type:auto", "gone since 0.9"),
+        ("triton_backend:python", "set engine to llmapi or reference"),
+        ("c/engine_dir:/x", "there is no deployment 'c'"),
+    ],
+)
+def test_what_cannot_be_set_says_why(override: str, message: str) -> None:
+    with pytest.raises(OverrideError) as raised:
+        apply_overrides(DATA, [override])
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("gpt_model_path:/engines/x", "engine_dir", "/engines/x"),
+        ("gpt_model_type:V1", "scheduler", {"batching": "V1"}),
+        ("decoupled:True", "triton", {"decoupled": True}),
+    ],
+)
+def test_the_names_of_the_readmes_tables_are_understood(override: str, key: str, value: object) -> None:
+    for entry in apply_overrides(DATA, [override])["deployments"]:
+        assert entry[key] == value

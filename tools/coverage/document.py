@@ -1,0 +1,165 @@
+"""Writes docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
+
+Run ``python -m tools.coverage.document [FILE]`` in the root of the repository.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from gateway.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
+from gateway_ops.repository.vocabulary import VARIABLES, Variable
+from tools.coverage.clients import CLIENTS
+from tools.coverage.inputs import INPUTS
+from tools.coverage.launcher import LAUNCHER
+from tools.coverage.llmapi import LLMAPI
+from tools.coverage.metrics import METRICS
+from tools.coverage.modes import MODES
+from tools.coverage.older import OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS
+from tools.coverage.outputs import OUTPUTS
+from tools.coverage.row import Entry, Row
+from tools.coverage.steps import STEPS
+from tools.coverage.tools import TOOLS
+
+_TESTS = Path("tests")
+_MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
+_OPTION_TEST = "gateway_ops/repository/test_options.py::test_an_option_reaches_its_configuration"
+_REFUSED_TEST = "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why"
+
+_STATUSES = ("served", "relayed", "rendered", "refused", "documented", "missing")
+
+_HEAD = """\
+# Coverage of the TensorRT-LLM backend
+
+<!-- Written by `python -m tools.coverage.document`: change tools/coverage/ instead. -->
+
+The READMEs and the configuration page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend)
+(0.5 to 0.19) and of TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input,
+output, mode, metric and argument of the client scripts, the launcher and the tools that make engines; where it is here,
+and the test that shows it. `tests/tools/coverage/` holds the names that those pages have, and asks for a row for each.
+
+- **served**: it works here, in the real Triton with this project's engines, or in the gateway.
+- **relayed**: it is passed on as it comes; no engine here makes it, and what makes it was not run.
+- **rendered**: it is written into configurations and scripts as upstream wants it, and TensorRT-LLM itself does it. Nothing
+  of TensorRT-LLM was run: its engines and NVIDIA's images need hardware that the tests do not have.
+- **refused**: an error names it.
+- **documented**: nothing here does it or stands in its way; the row says what to do.
+- **missing**: not there yet; where a request can ask for it, it is refused by its name.
+"""
+
+
+def render(tests: Path) -> str:
+    """The whole page.
+
+    Args:
+        tests: the project's folder of tests.
+
+    Raises:
+        LookupError: a row names a test that is not there, or a tensor has no row.
+    """
+    sections = rows_by_section()
+    known = _known_tests(tests)
+    rows = [row for section in sections.values() for row in section]
+    untested = ("documented", "missing")
+    wrong = [row for row in rows if (row.test not in known) != (row.status in untested and not row.test)]
+    if wrong:
+        raise LookupError(f"rows without their test: {', '.join(f'{row.name} ({row.test})' for row in wrong)}")
+    parts = [_HEAD, *_summary(rows)]
+    for title, section in sections.items():
+        parts += [f"## {title}\n", *_table(section)]
+    parts += ["## Not there yet\n"]
+    for title, section in sections.items():
+        parts += [
+            f"- {row.name} ({title[0].lower()}{title[1:]}): {row.where}" for row in section if row.status == "missing"
+        ]
+    return "\n".join([*parts, ""])
+
+
+def rows_by_section() -> dict[str, list[Row]]:
+    """The rows of the page, by the titles of its sections.
+
+    Raises:
+        LookupError: a tensor of the contract has no row.
+    """
+    names = {variable.name for variable in VARIABLES}
+    engine_inputs = [tensor for tensor in TENSORRT_LLM.inputs if not tensor.extension]
+    return {
+        "Steps": list(STEPS),
+        "Modes and features": list(MODES),
+        "Options of the configurations": [
+            *(_option(variable) for variable in VARIABLES),
+            *(row for row in OLDER_OPTIONS if row.name not in names),
+        ],
+        "Inputs": [*(_tensor(tensor, INPUTS) for tensor in _tensors("inputs")), *OLDER_INPUTS],
+        "Outputs": [*(_tensor(tensor, OUTPUTS) for tensor in _tensors("outputs")), *OLDER_OUTPUTS],
+        "Inputs on the LLM API engine": [_tensor(tensor, LLMAPI) for tensor in engine_inputs],
+        "Metrics": list(METRICS),
+        "Arguments of the client scripts": list(CLIENTS),
+        "Options of the launcher": list(LAUNCHER),
+        "Flags of the tools that make engines": list(TOOLS),
+    }
+
+
+def _summary(rows: list[Row]) -> Iterator[str]:
+    counts = [f"{sum(row.status == status for row in rows)} {status}" for status in _STATUSES]
+    yield f"{len(rows)} rows: {', '.join(counts)}.\n"
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    yield "| upstream | here | | shown by |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        test = f"`{row.test}`" if row.test else ""
+        yield f"| {_code(row.name)} | {row.where} | {row.status} | {test} |"
+    yield ""
+
+
+def _code(name: str) -> str:
+    return f"`{name}`" if name.startswith("-") or (name.islower() and " " not in name) else name
+
+
+def _option(variable: Variable) -> Row:
+    if variable.refused:
+        return Row(variable.name, variable.refused, _REFUSED_TEST, "refused")
+    default = "mandatory" if variable.mandatory else f"upstream's default: {variable.default}"
+    return Row(variable.name, f"`{variable.key}` ({default})", _OPTION_TEST, "rendered")
+
+
+def _tensors(kind: str) -> Iterator[TensorSpec]:
+    """Each tensor of upstream once, in the order of the models."""
+    seen: set[str] = set()
+    for model in _MODELS:
+        for tensor in getattr(model, kind):
+            if tensor.name not in seen and not tensor.extension:
+                seen.add(tensor.name)
+                yield tensor
+
+
+def _tensor(tensor: TensorSpec, entries: Mapping[str, Entry]) -> Row:
+    if tensor.name not in entries:
+        raise LookupError(f"the tensor {tensor.name!r} has no row in tools/coverage/")
+    where, test, status = entries[tensor.name]
+    return Row(tensor.name, where, test, status)
+
+
+def _known_tests(folder: Path) -> set[str]:
+    """``file::function`` of every test, without running anything."""
+    found = set()
+    for path in folder.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                found.add(f"{path.relative_to(folder).as_posix()}::{node.name}")
+    return found
+
+
+def main() -> None:
+    """Write the page to the file that the command line names, docs/coverage.md without one."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/coverage.md")
+    path.write_text(render(_TESTS), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Writes docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
+
+Run ``python -m tools.coverage.settings_document [FILE]`` in the root of the repository.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from gateway.config.deployment import DeploymentSettings
+from gateway_ops.repository.vocabulary import VARIABLES, Variable
+
+_HEAD = """\
+# Options of a deployment
+
+<!-- Written by `python -m tools.coverage.settings_document`: change gateway/config/deployment*.py instead. -->
+
+Every key below `deployments[]` in the settings file; [deployments.md](deployments.md) tells how they are used. *Upstream*
+is the variable of TensorRT-LLM's templates that `fill_template.py` fills, which `gateway repo build --set NAME:VALUE`
+takes as well; a default that is not in code is its own, where nothing is written. `gateway check --schema` prints the JSON
+schema.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    upstream: dict[str, list[Variable]] = {}
+    for variable in VARIABLES:
+        if variable.key:
+            upstream.setdefault(variable.key, []).append(variable)
+    parts = [_HEAD, "## The deployment itself\n", *_table("", DeploymentSettings, upstream)]
+    for key, section in _sections(DeploymentSettings):
+        parts += [f"## {key}\n", f"{_first_line(section)}\n", *_table(f"{key}.", section, upstream)]
+    refused = [f"`{variable.name}` ({variable.refused})" for variable in VARIABLES if variable.refused]
+    parts += ["## Variables without a key\n", f"{', '.join(refused)}.", ""]
+    return "\n".join(parts)
+
+
+def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        section = _section(field.annotation)
+        if section is not None:
+            yield f"{prefix}{name}", section
+            yield from _sections(section, f"{prefix}{name}.")
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    candidates = (annotation, *get_args(annotation))
+    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
+
+
+def _first_line(section: type[BaseModel]) -> str:
+    return (section.__doc__ or "").strip().splitlines()[0]
+
+
+def _table(prefix: str, section: type[BaseModel], upstream: dict[str, list[Variable]]) -> Iterator[str]:
+    yield "| key | default | meaning | upstream |"
+    yield "|---|---|---|---|"
+    for name, field in section.model_fields.items():
+        if _section(field.annotation) is None:
+            key = f"{prefix}{name}"
+            variables = upstream.get(key, [])
+            names = ", ".join(f"`{variable.name}`" for variable in variables)
+            default = _default(field.default)
+            if not default and "none:" not in (field.description or ""):
+                default = next((one.default for one in variables if not one.mandatory), "")
+            yield f"| `{key}` | {default} | {field.description} | {names} |"
+    yield ""
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    if value is None or value in ((), ""):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{value}`"
+
+
+def main() -> None:
+    """Write the page to the file that the command line names, docs/deployment-options.md without one."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/deployment-options.md")
+    path.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
