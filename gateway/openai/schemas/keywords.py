@@ -1,7 +1,8 @@
 """What of JSON Schema guided decoding has, by backend: the one table for the rewriting and for docs/tools.md.
 
-Sources: xgrammar 0.1.25, llguidance 0.7.29 (both TensorRT-LLM 1.2's) and 1.9.1, tried with values that fit and that do
-not. An engine that declares no backend is taken for either, so that it is sent what both enforce.
+Tried with values that fit and that do not: xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and llguidance 1.9.1;
+TensorRT-LLM 1.2 has llguidance 0.7.29, which was not tried. An engine that declares no backend is taken for either, so
+that it is sent what both enforce.
 """
 
 from __future__ import annotations
