@@ -104,7 +104,7 @@ async def test_a_client_that_leaves_in_the_queue_is_not_tokenized_for(folder: Pa
             body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "a" * 5000}]}).encode()
             for path in ("/tokenize", "/v1/chat/completions", "/v1/chat/completions/render"):
                 _, writer = await asyncio.open_connection("127.0.0.1", running.client.base_url.port)
-                head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+                head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                 writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
                 await until(lambda: PROMPTS.count == 3)
                 writer.close()
