@@ -18,7 +18,7 @@ from gateway_ops.bench.exchange import Exchange
 from gateway_ops.bench.load import Load, open_session
 from gateway_ops.bench.plan import Lengths, Plan, PlanError
 from gateway_ops.bench.tally import Durations, Tally
-from gateway_ops.cli import app
+from gateway_ops.cli.root import app
 from tests.stack import GATEWAY, GatewayProcess, free_port
 
 KEY = "sk-of-the-test"

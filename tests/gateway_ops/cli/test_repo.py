@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from gateway_ops.cli import app
+from gateway_ops.cli.root import app
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
