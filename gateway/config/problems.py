@@ -1,4 +1,4 @@
-"""What is wrong with settings."""
+"""Mistakes in settings, each with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tensor of a model is called, holds and looks like."""
+"""Descriptions of tensors: name, datatype, shape and meaning."""
 
 from __future__ import annotations
 

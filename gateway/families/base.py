@@ -1,4 +1,4 @@
-"""What all families have in common: which guide a turn gets, and which parser goes with it."""
+"""Behaviour that all families share: which guide a turn gets, and which parser goes with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parser says: collects events, decides about whitespace around calls, and holds a call until it is certain."""
+"""Events of a parser: collects them, decides about whitespace around calls, and holds a call until it is certain."""
 
 from __future__ import annotations
 

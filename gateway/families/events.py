@@ -1,4 +1,4 @@
-"""What a family's parser says of an answer, in order.
+"""Events of a family's parser, in the order of the answer.
 
 Events of the same kind (and index) that follow each other merge: only their concatenation has a meaning, never where
 one ends and the next begins.

@@ -1,4 +1,4 @@
-"""What a model family does for the gateway: before generation (guide, special tokens, stops) and after it (parsing)."""
+"""The protocol of a model family: its part before generation (guide, special tokens, stops) and after it (parsing)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several native call formats share: names, lists of JSON calls, and arguments in a structural tag."""
+"""Helpers that several native call formats share: names, lists of JSON calls, and arguments in a structural tag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is added to the model itself for a request: an adapter, rows of embeddings. In the engine's own formats."""
+"""Additions to the model itself for one request: an adapter, rows of embeddings. In the engine's own formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client gets of a sequence, and what it costs."""
+"""Pieces of a sequence for clients, and its usage."""
 
 from __future__ import annotations
 

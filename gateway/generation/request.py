@@ -1,4 +1,4 @@
-"""What the gateway asks of an engine, in neutral terms: token ids, sampling, ends, and what to return."""
+"""The request to an engine, in neutral terms: token ids, sampling, ends, and the outputs that are wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes that generate text have in common around their answers."""
+"""Steps around an answer that all routes share which generate text."""
 
 from __future__ import annotations
 

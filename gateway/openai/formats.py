@@ -1,4 +1,4 @@
-"""What a request wants of an answer's form: ``response_format``, and the extensions that other servers have."""
+"""Forms of an answer that a request may want: ``response_format``, and the extensions that other servers have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a chat template shows, found out by rendering small conversations of marked texts and looking for the marks.
+"""Probes of a chat template: small conversations of marked texts are rendered, and the marks are looked for.
 
 A pattern over the template's source would have to know how its author spells a question; a rendering only has to
 know the answer. Each fact is found in the light of those before it, through ``history`` as requests go through it.

@@ -1,4 +1,4 @@
-"""What the process of ``request_template`` does: it compiles templates, finds out what they show, and renders them."""
+"""The child process of ``request_template``: it compiles templates, probes them, and renders them."""
 
 from __future__ import annotations
 

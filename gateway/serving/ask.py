@@ -1,4 +1,4 @@
-"""What an endpoint asks of a served model, after validation: where the prompt comes from, and what to do with it."""
+"""A validated request to a served model: where the prompt comes from, and the options of the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What serving needs of whatever keeps an engine reachable."""
+"""The protocol of whatever keeps an engine reachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is guessed of an answer before it is generated: by the client, or by a draft model."""
+"""Drafts of an answer before it is generated: from the client, or from a draft model."""
 
 from __future__ import annotations
 

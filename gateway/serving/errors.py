@@ -1,4 +1,4 @@
-"""What serving refuses before an engine is asked."""
+"""Refusals of serving, before an engine is asked."""
 
 from __future__ import annotations
 

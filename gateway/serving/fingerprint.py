@@ -1,4 +1,4 @@
-"""What tells whether a served model would come out different if it were made again."""
+"""Fingerprints of served models: two differ where the model would come out different if it were made again."""
 
 from __future__ import annotations
 

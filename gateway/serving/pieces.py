@@ -1,4 +1,4 @@
-"""What a generation in flight hands to whoever answers the client."""
+"""The hand-over of a generation in flight to whoever answers the client."""
 
 from __future__ import annotations
 

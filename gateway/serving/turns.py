@@ -1,4 +1,4 @@
-"""What a model's family does for one answer: before generation, and with its text."""
+"""A family's work for one answer: before generation, and with its text."""
 
 from __future__ import annotations
 

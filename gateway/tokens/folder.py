@@ -1,4 +1,4 @@
-"""What a Hugging Face style tokenizer folder says besides its vocabulary: names of special tokens, ends, templates."""
+"""A Hugging Face style tokenizer folder besides its vocabulary: names of special tokens, ends, templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one token contributes to the text, by the kind of decoder that the tokenizer has.
+"""The contribution of one token to the text, by the kind of decoder that the tokenizer has.
 
 The kinds are recognised from the decoder's own serialised form. Two of them cover nearly all language models and are
 streamed exactly; anything else is streamed by decoding a window (see ``detokenizer``).

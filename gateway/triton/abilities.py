@@ -1,4 +1,4 @@
-"""What can be had of a model and from which of its tensors: discovered once, used for every request."""
+"""Abilities of a model and the tensors that give them: discovered once, used for every request."""
 
 from __future__ import annotations
 

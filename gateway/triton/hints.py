@@ -1,4 +1,4 @@
-"""What a server's configuration says beyond its tensors: tokenizer folder, context length, settings that hurt."""
+"""Hints in a server's configuration beyond its tensors: tokenizer folder, context length, settings that hurt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model declares, read once from its ModelConfig."""
+"""The declarations of a model, read once from its ModelConfig."""
 
 from __future__ import annotations
 

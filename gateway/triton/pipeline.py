@@ -1,4 +1,4 @@
-"""What an ensemble is made of, by the tensor maps of its steps (wire contract 1.2)."""
+"""The steps of an ensemble, by their tensor maps (wire contract 1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one request leaves for the access log and the metrics; filled while it is served."""
+"""The record of one request for the access log and the metrics; filled while it is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load consists of."""
+"""The plan of a load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was observed, in bounded memory."""
+"""Observations of a load, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an endpoint serves: a Triton, or a running gateway."""
+"""Checks of an endpoint: a Triton, or a running gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``gateway check`` looks at, and all that it found."""
+"""The report of ``gateway check``: its targets, and all findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls other models by name: ``tensorrt_llm_bls``, and upstream's model of disaggregated serving."""
+"""Models that call others by name: ``tensorrt_llm_bls``, and upstream's model of disaggregated serving."""
 
 from __future__ import annotations
 

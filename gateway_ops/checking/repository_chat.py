@@ -1,4 +1,4 @@
-"""What makes a repository bad for chat, though Triton loads it (wire contract 1.4, 1.5, 2.1, 2.5 and 3.2)."""
+"""Faults that make a repository bad for chat, though Triton loads it (wire contract 1.4, 1.5, 2.1, 2.5 and 3.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the engine models of a repository: what they load, and how they decode."""
+"""Faults of the engine models of a repository: what they load, and how they decode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Triton itself refuses in a configuration, whatever model it is of.
+"""Faults for which Triton itself refuses a configuration, whatever model it is of.
 
 Source: triton-inference-server/core, ``src/model_config_utils.cc`` (ValidateModelConfig, ValidateInstanceGroup,
 ValidateIOShape, ValidateEnsembleSchedulingConfig); each refusal was seen in tritonserver 2.51.

@@ -1,4 +1,4 @@
-"""What ``gateway bench`` shows: a live view, then a summary."""
+"""The display of ``gateway bench``: a live view, then a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands say while they work: a live line on a terminal, plain lines elsewhere."""
+"""Output of commands while they work: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

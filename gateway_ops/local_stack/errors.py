@@ -1,4 +1,4 @@
-"""What can go wrong while a deployment is prepared."""
+"""Failures while a deployment is prepared."""
 
 from __future__ import annotations
 

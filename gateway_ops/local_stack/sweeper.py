@@ -1,4 +1,4 @@
-"""What a killed tritonserver leaves: stub processes of its Python backend and their regions of shared memory.
+"""The sweep behind a killed tritonserver: stub processes of its Python backend and their regions of shared memory.
 
 A stub ends by itself when its server is gone, unless the server died at the wrong moment, for example while it was
 loading models. Hence a small process that only waits for the end of whoever started the server, and then takes away all

@@ -1,4 +1,4 @@
-"""What a user can paste to try a gateway that has just come up."""
+"""Snippets that a user can paste to try a gateway that has just come up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What deployments cannot be: each contradiction with the key, the reason and the fix."""
+"""Contradictions in deployments: each with the key, the reason and the fix."""
 
 from __future__ import annotations
 

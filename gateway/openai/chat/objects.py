@@ -1,4 +1,4 @@
-"""What ``POST /v1/chat/completions`` answers, as types."""
+"""Types of the answers of ``POST /v1/chat/completions``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with tools, their choice, and the calls of a conversation: each with its path in the request."""
+"""Checks of tools, their choice, and the calls of a conversation; each mistake has its path in the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a chat request wants of one answer of one model: tools, their choice, a structure; in neutral terms."""
+"""The wishes of a chat request for one answer of one model: tools, their choice, a structure; in neutral terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a completion request asks of its running generations, whether it is answered as a whole or as a stream."""
+"""The answer to a completion request, whole or as a stream, over its running generations."""
 
 from __future__ import annotations
 

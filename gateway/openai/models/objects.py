@@ -1,4 +1,4 @@
-"""What ``GET /v1/models`` and ``GET /v1/models/{id}`` answer, as types."""
+"""Types of the answers of ``GET /v1/models`` and ``GET /v1/models/{id}``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of JSON Schema guided decoding has, by backend: the one table for the rewriting and for docs/tools.md.
+"""Keywords of JSON Schema by backend of guided decoding: the one table for the rewriting and for docs/tools.md.
 
 Tried with values that fit and that do not: xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and llguidance 1.9.1;
 TensorRT-LLM 1.2 has llguidance 0.7.29, which was not tried. An engine that declares no backend is taken for either, so

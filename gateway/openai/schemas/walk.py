@@ -1,4 +1,4 @@
-"""What all walks over a schema share: keywords, paths, references, limits (JSON Schema 2020-12)."""
+"""Walks over a schema: keywords, paths, references, limits (JSON Schema 2020-12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the token endpoints answer."""
+"""Answers of the token endpoints."""
 
 from __future__ import annotations
 

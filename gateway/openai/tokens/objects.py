@@ -1,4 +1,4 @@
-"""What the token endpoints answer, as types."""
+"""Types of the answers of the token endpoints."""
 
 from __future__ import annotations
 

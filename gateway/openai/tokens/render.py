@@ -1,4 +1,4 @@
-"""What a chat request becomes: the prompt, its token ids, and the tensors that would be sent."""
+"""A chat request made visible: the prompt, its token ids, and the tensors that would be sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every dialect needs of its surroundings."""
+"""The surroundings that every dialect needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request forbids, prefers or searches for beyond sampling, as tensors. Each is sent only when asked for."""
+"""Tensors of bans, preferences and searches beyond sampling. Each is sent only when asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request wants back beyond tokens: switches to inputs, and the outputs that come for them."""
+"""Outputs that a request wants beyond tokens: the inputs that switch them on, and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one connection may hold and what a server may make it do."""
+"""Limits of one connection: memory, and work that a server may cause."""
 
 from __future__ import annotations
 
