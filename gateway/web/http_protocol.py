@@ -38,6 +38,7 @@ _LARGE_TAIL = (
     f"The trailers of the request, or the description of a chunk, are larger than {HEAD_LIMIT // 1024} KiB, "
     "the most that is accepted."
 )
+_OTHER_PROTOCOL = "This server speaks HTTP/1.1 alone: send the request without 'Upgrade', and not as 'CONNECT'."
 _NO_ROOM = "The gateway has as many connections as it takes (limits.max_connections); try again in a moment."
 
 
@@ -132,7 +133,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             data = data.lstrip(b"\r\n")  # an empty line between requests is none of them, and no sign of life
             if not data:
                 return
-        if b"pgrade" in data and (self._in_head or self._whole):
+        if self._in_head or self._whole:
             data = _without_upgrade(data)
         self._received = len(data)
         self._heard = self.loop.time()
@@ -200,6 +201,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         Raises:
             ValueError: it is refused; this ends the parsing.
         """
+        if self.parser.should_upgrade():  # it takes the body for the other protocol's, and then for the next request
+            self._stop_parsing(400, _OTHER_PROTOCOL)
         names = [name for name, _ in self.headers]
         hosts = names.count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
@@ -339,10 +342,16 @@ class _BoundedProtocol(HttpToolsProtocol):
 def _without_upgrade(data: bytes) -> bytes:
     """A request that offers another protocol, as Java's HTTP client offers h2c with each, is served in this one.
 
-    The parser takes such a request for one without a body, so the offer is renamed before the parser sees it.
+    The parser takes such a request for one without a body, so the offer is renamed before the parser sees it; one that
+    comes in two pieces, or behind another request, is refused later. The new name is as long as the old one: where the
+    end of the head comes in two pieces, what is renamed may be in the body, whose length must stay.
     """
-    head, end, body = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"\r\nx-declined-upgrade:", head) + end + body
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        end = len(data)
+    if _UPGRADE.search(data, 0, end) is None:
+        return data
+    return _UPGRADE.sub(b"\r\nignored:", data[:end]) + data[end:]
 
 
 class Departure:

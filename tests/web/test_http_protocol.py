@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -121,3 +122,59 @@ async def test_what_follows_a_broken_answer_at_once_is_answered_before_the_conne
 
 async def test_the_connection_of_a_broken_answer_ends_by_itself(port: int) -> None:
     assert (await answer_to(port, b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"0\r\n\r\n")
+
+
+INNER = b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n"
+OFFER = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: %s\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n"
+HEAD = OFFER % (b"Upgrade", len(INNER))
+LAST = OFFER % (b"close, Upgrade", len(INNER))
+
+
+async def answers_to_packets(port: int, packets: list[bytes]) -> list[bytes]:
+    """Status lines and bodies of all answers; the server reads the packets one by one."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for packet in packets:
+            writer.write(packet)  # at once to the server, which runs on this loop
+            for _ in range(10):
+                await asyncio.sleep(0)
+        said = await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+    return re.split(rb"(?s)HTTP/1\.1 (\d+).*?\r\n\r\n", said)[1:]
+
+
+@pytest.mark.parametrize("name", [b"Upgrade", b"UPGRADE", b"uPGrade"])
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_an_offer_of_another_protocol_is_passed_over_in_any_case(port: int, name: bytes, pieces: int) -> None:
+    head = LAST.replace(b"Upgrade", name)
+    answers = await answers_to_packets(port, [head + INNER] if pieces == 1 else [head, INNER])
+    assert answers == [b"200", INNER]
+
+
+@pytest.mark.parametrize(
+    ("packets", "statuses"),
+    [
+        ([HEAD[: HEAD.index(b"ade: h2c")], HEAD[HEAD.index(b"ade: h2c") :], INNER], [b"400"]),
+        ([HEAD[: HEAD.index(b"ade: h2c")], HEAD[HEAD.index(b"ade: h2c") :] + INNER + WHOLE], [b"400"]),
+        ([WHOLE + HEAD, INNER], [b"200", b"400"]),
+        ([WHOLE + HEAD + INNER + WHOLE], [b"200", b"400"]),
+        ([b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", WHOLE], [b"400"]),
+    ],
+    ids=["split", "split, with body", "pipelined", "pipelined, with body", "connect"],
+)
+async def test_no_body_behind_such_an_offer_is_taken_for_a_request(
+    port: int, packets: list[bytes], statuses: list[bytes]
+) -> None:
+    answers = await answers_to_packets(port, packets)
+    assert answers[::2] == statuses
+    assert b"'Upgrade'" in answers[-1]
+
+
+async def test_a_body_that_looks_like_such_an_offer_keeps_its_length(port: int) -> None:
+    body = b"a\r\nupgrade: bcd"
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    answers = await answers_to_packets(port, [head[:-2], head[-2:] + body, LAST + INNER])
+    assert answers[::2] == [b"200", b"200"]
+    assert len(answers[1]) == len(body)
+    assert answers[3] == INNER
