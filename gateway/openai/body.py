@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-import re
 from typing import Any
 
 from gateway.helper import Helper, HelperFailedError
@@ -11,7 +10,6 @@ from gateway.openai import json_text
 from gateway.openai.errors import OpenAIError
 from gateway.openai.json_text import JsonTextError
 
-_JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
 _parser = Helper(json_text.__name__, memory_bytes=2**30, seconds=10.0, largest=2**28)
 
@@ -22,21 +20,6 @@ Body = bytes | list[bytes]
 def as_body(pieces: list[bytes]) -> Body:
     """The body that came in these pieces."""
     return b"".join(pieces) if sum(map(len, pieces)) <= _LARGE else pieces
-
-
-def check_content_type(content_type: str) -> None:
-    """Refuse a body that is declared as something else than JSON; no declaration at all is accepted.
-
-    Raises:
-        OpenAIError: 415.
-    """
-    media_type = content_type.partition(";")[0].strip()
-    if media_type and not _JSON_TYPE.fullmatch(media_type):
-        raise OpenAIError(
-            415,
-            f"Unsupported content type {media_type[:100]!r}: this endpoint only accepts 'application/json'.",
-            code="unsupported_content_type",
-        )
 
 
 def parse_object(body: Body) -> dict[str, Any]:

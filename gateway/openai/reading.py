@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
-from gateway.openai.body import Body, as_body, check_content_type
+from gateway.openai.body import Body, as_body
 from gateway.openai.errors import OpenAIError
 from gateway.serving.long_work import BODIES
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 
 _LARGE_BODY = 65536  # bytes; parsing more than this would hold up other requests' tokens
+_JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
+_OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site
 Parsed = TypeVar("Parsed")
 
 
@@ -44,20 +47,33 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
 
 
 def _check_headers(headers: Headers) -> None:
-    content_type = headers.get("content-type", "")
-    check_content_type(content_type)
+    media_types = [_media_type(value) for value in headers.getlist("content-type")] or [""]
+    if len(set(media_types)) > 1:
+        raise _unsupported_type("The request has two different headers 'Content-Type': send one, 'application/json'.")
     # A page of any site may have a browser send what has no content type, without asking (CORS), and generate by it.
-    if not content_type and (headers.get("origin") or headers.get("sec-fetch-site") == "cross-site"):
-        raise OpenAIError(
-            415,
-            "A web page must declare what it sends: set the header 'Content-Type: application/json'.",
-            code="unsupported_content_type",
+    if not media_types[0] and (headers.get("origin") or headers.get("sec-fetch-site", "none") not in _OWN_SITES):
+        raise _unsupported_type(
+            "A web page must declare what it sends: set the header 'Content-Type: application/json'."
         )
-    coding = headers.get("content-encoding", "identity")
-    if coding.strip().lower() not in ("identity", ""):
-        raise OpenAIError(
-            415,
-            f"Unsupported content encoding {coding[:100]!r}: send the body as it is, without 'Content-Encoding'.",
-            code="unsupported_content_encoding",
-            headers={"Accept-Encoding": "identity"},
+    for coding in headers.getlist("content-encoding"):
+        if coding.strip().lower() not in ("identity", ""):
+            raise OpenAIError(
+                415,
+                f"Unsupported content encoding {coding[:100]!r}: send the body as it is, without 'Content-Encoding'.",
+                code="unsupported_content_encoding",
+                headers={"Accept-Encoding": "identity"},
+            )
+
+
+def _media_type(content_type: str) -> str:
+    """The media type of a body, empty where none is declared."""
+    media_type = content_type.partition(";")[0].strip()
+    if media_type and not _JSON_TYPE.fullmatch(media_type):
+        raise _unsupported_type(
+            f"Unsupported content type {media_type[:100]!r}: this endpoint only accepts 'application/json'."
         )
+    return media_type
+
+
+def _unsupported_type(message: str) -> OpenAIError:
+    return OpenAIError(415, message, code="unsupported_content_type")

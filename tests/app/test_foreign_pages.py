@@ -26,6 +26,9 @@ REBOUND = "page.example:9000"
         {"origin": "null"},
         {"sec-fetch-site": "cross-site"},
         {"origin": "https://page.example", "content-type": ""},
+        {"origin": "https://page.example", "content-type": ";x"},
+        {"sec-fetch-site": "same-site"},  # a page of another port of this machine, or of a sibling domain
+        {"sec-fetch-site": "same-site", "content-type": " ; charset=utf-8"},
         {"origin": "https://page.example", "content-type": "text/plain"},
         {"origin": "https://page.example", "content-type": "text/plain; application/json"},
         {"origin": "https://page.example", "content-type": "application/x-www-form-urlencoded"},
@@ -45,6 +48,7 @@ async def test_what_a_page_sends_without_asking_is_refused(folder: Path, path: s
     [
         {},  # curl --data-binary with an empty content type, and many scripts
         {"sec-fetch-site": "none"},
+        {"sec-fetch-site": "same-origin"},
         {"origin": "https://page.example", "content-type": "application/json"},  # only after asking (CORS)
         {"sec-fetch-site": "cross-site", "content-type": "application/json"},
     ],
@@ -52,6 +56,25 @@ async def test_what_a_page_sends_without_asking_is_refused(folder: Path, path: s
 async def test_what_no_page_sends_without_asking_is_served(folder: Path, headers: dict[str, str]) -> None:
     async with gateway(folder) as running:
         assert (await running.client.post(CHAT, content=BODY, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "code"),
+    [
+        ("content-type", ["application/json", "text/plain"], "unsupported_content_type"),
+        ("content-type", ["text/plain", "application/json"], "unsupported_content_type"),
+        ("content-type", ["", "application/json"], "unsupported_content_type"),
+        ("content-type", ["application/json", "application/json"], None),
+        ("content-encoding", ["identity", "gzip"], "unsupported_content_encoding"),
+        ("content-encoding", ["gzip", "identity"], "unsupported_content_encoding"),
+    ],
+)
+async def test_each_of_two_headers_counts(folder: Path, name: str, values: list[str], code: str | None) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post(CHAT, content=BODY, headers=[(name, value) for value in values])
+        assert answer.status_code == (415 if code else 200)
+        if code:
+            assert answer.json()["error"]["code"] == code
 
 
 @pytest.mark.parametrize(
