@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import math
 import os
 import resource
+import signal
+import sys
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.helper.frames import read_frame, write_frame
 
 _LARGEST_QUESTION = 2**30
+_PR_SET_PDEATHSIG: Final = 1
 _FILES = 16  # for modules that are imported late; no socket is among what it has
 
 
@@ -19,9 +24,11 @@ def main(arguments: Sequence[str]) -> None:
     """Serve until standard input ends.
 
     Args:
-        arguments: the module with ``answer``, bytes of address space, seconds of CPU for an answer.
+        arguments: the parent's process id, the module with ``answer``, bytes of address space, seconds of CPU for an
+            answer.
     """
-    name, memory, seconds = arguments
+    parent, name, memory, seconds = arguments
+    end_with_parent(int(parent), signal.SIGKILL)  # in the middle of an answer, too
     answer = importlib.import_module(name).answer
     gc.disable()  # what an answer makes is gone with it
     for limit, most in (
@@ -43,6 +50,18 @@ def main(arguments: Sequence[str]) -> None:
         write_frame(writer, data)
         del data
         gc.collect()
+
+
+def end_with_parent(parent: int, how: signal.Signals) -> None:
+    """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
+
+    Args:
+        parent: its process id; this process exits at once where that is its parent no more.
+        how: the signal.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)
 
 
 def _allow_cpu(seconds: float) -> None:

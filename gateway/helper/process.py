@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
 
@@ -22,6 +23,8 @@ _START = (
 _START_S = 60.0
 _END_S = 5.0
 _ENVIRONMENT = ("TZ",)  # what a template calls today
+# The kernel ends a helper with the thread that started it: this one stays, the thread of a question may not.
+_STARTER = ThreadPoolExecutor(1, thread_name_prefix="helper-starter")
 
 Reason = Literal["time", "size", "ended"]
 
@@ -43,7 +46,7 @@ class Helper:
     """A process that imports one module and calls its ``answer`` for each question.
 
     It starts with the first question and is kept for the next ones. It inherits the time zone, and nothing else of the
-    environment, no open file and no socket; it has no standard error, and ends with its parent.
+    environment, no open file and no socket; it has no standard error. It ends with its parent, even one that is killed.
     """
 
     def __init__(self, module: str, *, memory_bytes: int, seconds: float, largest: int) -> None:
@@ -82,7 +85,7 @@ class Helper:
                 self._end()  # somebody else ended it since: the system, when it lacked memory
             try:
                 if self._process is None:
-                    self._process = self._started()
+                    self._process = _STARTER.submit(self._started).result()
                     self._exchange(self._process, None, _START_S)
                 answer = self._exchange(self._process, question, self._seconds)
             except BaseException:
@@ -127,7 +130,7 @@ class Helper:
         # Isolated and without site: nothing but the paths that are given is looked at.
         paths = [str(_ROOT), *(path for path in sys.path if path)]
         return subprocess.Popen(  # noqa: S603 - our own modules
-            [sys.executable, "-I", "-S", "-c", _START, json.dumps(paths), *self._command],
+            [sys.executable, "-I", "-S", "-c", _START, json.dumps(paths), str(os.getpid()), *self._command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,16 +59,42 @@ def test_it_has_nothing_of_its_parents(helper: Helper, monkeypatch: pytest.Monke
         assert sorted(held) == ["/dev/null", "pipe", "pipe"]
 
 
-def test_it_ends_with_its_parent() -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_it_ends_with_its_parent(busy: bool) -> None:
+    """Long before the seconds that it has for an answer."""
     program = (
-        "import os; from gateway.helper import Helper;"
-        f"helper = Helper({MODULE!r}, memory_bytes=2**30, seconds=5.0, largest=2**16);"
-        "helper.ask(b'warm'); print(helper.pid, flush=True); os._exit(0)"
+        "import os, signal, threading; from gateway.helper import Helper;"
+        f"helper = Helper({MODULE!r}, memory_bytes=2**30, seconds=30.0, largest=2**16);"
+        "helper.ask(b'warm'); print(helper.pid, flush=True);"
+        f"threading.Thread(target=helper.ask, args=(b'burn',), daemon=True).start() if {busy} else None;"
+        "input(); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    status = Path(f"/proc/{int(done.stdout)}/status")
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        stat = Path(f"/proc/{int(parent.stdout.readline())}/stat")
+        used = _ticks(stat)
+        while busy and _ticks(stat) < used + 10:  # in the middle of the answer
+            time.sleep(0.01)
+        parent.communicate(b"\n")
     for _ in range(1000):
-        if not status.exists() or "zombie" in status.read_text():
+        if not stat.exists() or ") Z " in stat.read_text():
             return
-        subprocess.run(["sleep", "0.01"], check=True)
+        time.sleep(0.01)
     pytest.fail("it runs on without a parent")
+
+
+def _ticks(stat: Path) -> int:
+    """CPU time that a process has used."""
+    return int(stat.read_text().rpartition(")")[2].split()[11])
+
+
+def test_it_outlives_the_thread_whose_question_started_it(helper: Helper) -> None:
+    asking = threading.Thread(target=helper.ask, args=(b"one",))
+    asking.start()
+    task = Path(f"/proc/self/task/{asking.native_id}")
+    asking.join()
+    while task.exists():  # to the kernel it ends a little later
+        time.sleep(0.001)
+    pid = helper.pid
+    assert helper.ask(b"two") == b"two"
+    assert helper.pid == pid
