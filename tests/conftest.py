@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
@@ -15,6 +16,10 @@ from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
+
+# An example may take as long as a busy machine makes it take. A module's own settings add to these.
+settings.register_profile("without deadline", deadline=None)
+settings.load_profile("without deadline")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -111,7 +111,7 @@ def test_rejected_tokens_leave_nothing_in_the_cache(tiny: Llama, generate: Gener
     assert again.ids == plain.ids[BLOCK : BLOCK + 8]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_sampled_answers_are_the_same_with_any_draft(make_engine: MakeEngine, data: st.DataObject) -> None:
     engine = make_engine()

@@ -174,7 +174,7 @@ _PROMPTS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(prompts=_PROMPTS, room=st.integers(1, 12), together=st.booleans())
 def test_reuse_does_not_change_greedy_tokens(
     tiny: Llama, prompts: list[tuple[int, int, int, int]], room: int, *, together: bool

@@ -194,7 +194,7 @@ _PLANS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(plan=_PLANS)
 def test_company_does_not_change_greedy_tokens(tiny: Llama, plan: list[tuple[int, int, int, int, bool]]) -> None:
     engine = ReferenceEngine(tiny, Limits(max_seq_len=2048, max_batch_size=3), normalize_log_probs=False)

@@ -505,7 +505,7 @@ messages = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(names, json_values, max_size=4), messages)
 def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: Any) -> None:
     body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()
@@ -520,7 +520,7 @@ def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: An
         request.annotations()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_a_400(body: bytes) -> None:
     with pytest.raises(OpenAIError) as caught:

@@ -54,7 +54,7 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(bounds)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 10_000), max_size=40))
 def test_however_it_comes(places: list[int]) -> None:
     found = Outcome(cut(ANSWER, places))
@@ -64,7 +64,7 @@ def test_however_it_comes(places: list[int]) -> None:
     assert found.reader.matched is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.booleans())
 def test_the_first_stop_string_in_content_is_the_end(places: list[int], include: bool) -> None:
     found = Outcome(cut(ANSWER, places), ("stop", "nowhere"), include_stop=include)

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from gateway.tokens import Tokenizer
 from gateway.tokens.folder import FolderMetadata
 
-FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=120)
+FIXED = settings(derandomize=True, database=None, max_examples=120)
 """Every run tries the same examples."""
 
 CORPUS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hpack
 import pytest
 from h2_peer import Frame, Wire, setting, split, u32
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from raw_http2 import (
     CONTINUATION,
@@ -343,7 +343,6 @@ def test_frames_of_several_messages() -> None:
 
 
 @given(st.floats(min_value=-10, max_value=1e15))
-@settings(deadline=None)
 def test_a_timeout_is_eight_digits_and_never_longer(seconds: float) -> None:
     text = encode_timeout(seconds)
     unit = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "S": 1.0, "M": 60.0, "H": 3600.0}[text[-1]]
@@ -355,7 +354,6 @@ def test_a_timeout_is_eight_digits_and_never_longer(seconds: float) -> None:
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_messages_are_decoded_as_they_were_encoded(text: str) -> None:
     encoded = "".join(
         chr(octet) if 0x20 <= octet <= 0x7E and octet != 0x25 else f"%{octet:02X}"

@@ -95,7 +95,7 @@ def in_chunks(traffic: bytes, data: Any) -> None:
 
 
 @given(TRAFFIC, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
     in_chunks(traffic, data)
 
@@ -103,13 +103,13 @@ def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
 @pytest.mark.long
 @seed(1)
 @given(TRAFFIC, st.data())
-@settings(max_examples=4_000, deadline=None)
+@settings(max_examples=4_000)
 def test_any_chunking_at_length(traffic: bytes, data: Any) -> None:
     in_chunks(traffic, data)
 
 
 @given(TRAFFIC)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_byte_by_byte_has_the_same_outcome(traffic: bytes) -> None:
     wire, streams = opened()
     wire.gets(traffic)
@@ -145,7 +145,7 @@ def withstand(traffic: list[bytes], chance: random.Random) -> None:
 
 
 @given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random) -> None:
     withstand(traffic, chance)
 
@@ -153,7 +153,7 @@ def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random
 @pytest.mark.long
 @seed(2)
 @given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=2_000)
 def test_a_server_that_does_anything_at_length(traffic: list[bytes], chance: random.Random) -> None:
     withstand(traffic, chance)
 
@@ -269,7 +269,7 @@ EXCHANGE = (
 
 
 @given(*EXCHANGE)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_everything_arrives_from_a_server_that_keeps_to_its_credit(
     sizes: list[list[int]], window: int, own_window: int, chance: random.Random
 ) -> None:
@@ -279,7 +279,7 @@ def test_everything_arrives_from_a_server_that_keeps_to_its_credit(
 @pytest.mark.long
 @seed(3)
 @given(*EXCHANGE)
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=3_000)
 def test_everything_arrives_at_length(
     sizes: list[list[int]], window: int, own_window: int, chance: random.Random
 ) -> None:

@@ -179,7 +179,7 @@ SPOILS: list[Callable[[Any, int, random.Random], None]] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(sorted(RECORDED)), st.sampled_from(SPOILS), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_a_spoiled_answer_is_an_error_or_the_same(name: str, spoil: Any, which: int, pick: random.Random) -> None:
     path, case = name.split()
@@ -191,7 +191,7 @@ def test_a_spoiled_answer_is_an_error_or_the_same(name: str, spoil: Any, which: 
         assert asyncio.run(answer(path, case, messages)) == recorded_answer(name)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(RECORDED)), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_no_bytes_are_more_than_an_error(name: str, which: int, pick: random.Random) -> None:
     path, case = name.split()
