@@ -136,3 +136,46 @@ def _wide_number(rng: random.Random) -> dict[str, Any]:
     return {"type": "number", "minimum": -(10**400), "maximum": rng.randrange(9), "exclusiveMinimum": -9} | (
         {"multipleOf": rng.choice((0.5, 2, 3))}
     )
+
+
+def random_conflict(rng: random.Random) -> dict[str, Any]:
+    """A schema of an object with constraints together that no value may fit, or one more pattern of names may."""
+    make = rng.choice((_bounded, _counted, _matched, _constant, _patterned))
+    parts = [make(rng) for _ in range(rng.randrange(1, 4))]
+    together: dict[str, Any] = {"allOf": parts} if len(parts) > 1 else parts[0]
+    if rng.random() < 0.1:
+        together = _formatted(rng)
+    elif rng.random() < 0.2:
+        together = {"anyOf": [make(rng), make(rng)], "allOf": parts}
+    return {"type": "object", "properties": {"x": together}, "required": rng.choice((["x"], []))}
+
+
+def _bounded(rng: random.Random) -> dict[str, Any]:
+    names = rng.sample(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), 2)
+    return {"type": rng.choice(("integer", "number"))} | {name: rng.choice((1, 2, 2.5, 3, 5)) for name in names}
+
+
+def _counted(rng: random.Random) -> dict[str, Any]:
+    kind, least, most = rng.choice((("string", "minLength", "maxLength"), ("array", "minItems", "maxItems")))
+    return {"type": kind, rng.choice((least, most)): rng.randrange(4)}
+
+
+def _matched(rng: random.Random) -> dict[str, Any]:
+    limits = {rng.choice(("minLength", "maxLength")): rng.choice((1, 2, 3))} if rng.random() < 0.5 else {}
+    return {"type": "string", "pattern": rng.choice(("^a$", "^b$", "^[ab]", "^ab", "^abc$")), **limits}
+
+
+def _formatted(rng: random.Random) -> dict[str, Any]:
+    limit = rng.choice(("minLength", "maxLength"))
+    return {"type": "string", "format": rng.choice((*_FORMATS, "uri", "email")), limit: rng.choice((2, 9, 38, 60))}
+
+
+def _constant(rng: random.Random) -> dict[str, Any]:
+    values: list[Any] = rng.sample(("a", "b", "ab", 1, 2.5, None), 2)
+    more: dict[str, Any] = rng.choice(({}, {"pattern": "b"}, {"pattern": "a$"}, {"minLength": 2}, {"minimum": 2}))
+    return rng.choice(({"enum": values, **more}, {"const": values[0]}, {"type": "string", "maxLength": 1}))
+
+
+def _patterned(rng: random.Random) -> dict[str, Any]:
+    names = rng.sample(("^x-", "^[a-z]", "^[0-9]+$", "^[A-F]{2}", "^y|^z", "_id$", "^x$"), 2)
+    return {"type": "object", "patternProperties": {name: {"type": "null"} for name in names[: rng.randrange(1, 3)]}}

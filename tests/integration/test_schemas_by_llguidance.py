@@ -11,10 +11,12 @@ import llguidance
 import numpy as np
 import pytest
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
-from random_schemas import random_schema, random_wide_schema
+from random_schemas import random_conflict, random_schema, random_wide_schema
 from realistic_schemas import REALISTIC
 
+from gateway.openai.errors import OpenAIError
 from gateway.openai.schemas import check_schema, guided_schema
+from gateway.openai.schemas.string_formats import LENGTHS
 
 END = 256
 LONGEST = 1500  # bytes; what is longer has found no end
@@ -98,3 +100,26 @@ def test_random_schemas_are_served_exactly(tokenizer: Any, make: Any, schemas: i
     rng = random.Random(7)
     answers = sum(check_answers(tokenizer, make(rng), rng) for _ in range(schemas))
     assert answers >= schemas * WALKS * 0.8
+
+
+def test_what_contradicts_itself_is_refused_at_once_or_taken_by_the_engine(tokenizer: Any) -> None:
+    rng, served = random.Random(11), {True: 0, False: 0}
+    schemas = 400
+    for _ in range(schemas):
+        schema = random_conflict(rng)
+        for exact in served:
+            try:
+                guide = guided_schema(schema, "schema", exact=exact, backend="llguidance")
+            except OpenAIError:
+                continue
+            compiled(tokenizer, guide)
+            served[exact] += 1
+    assert schemas * 0.2 < served[True] < served[False]
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths_of_formats_are_those_that_the_engine_tells(tokenizer: Any, name: str) -> None:
+    shortest, longest = LENGTHS[name]
+    for limits in ({"maxLength": shortest}, {"minLength": longest or 1000}):
+        schema = {"type": "string", "format": name, **limits}
+        compiled(tokenizer, guided_schema(schema, "schema", exact=True, backend="llguidance"))

@@ -233,6 +233,30 @@ async def test_llguidance_takes_what_others_do_not(folder: Path, schema: Any, wh
         ({"type": "object", "patternProperties": {"(?=a)": {}}}, "patternProperties.(?=a)"),
         ({"type": "object", "properties": {"n": {"allOf": [{"$ref": "#"}, {"required": ["x"]}]}}},
          "properties.n.allOf[0].$ref.properties.n.allOf[0].$ref"),
+        ({"patternProperties": {"^x-": {}, "^[a-z]": {}}}, "patternProperties.^[a-z]"),
+        ({"patternProperties": {"^a": {}, "^[(]|a": {}}}, "patternProperties.^[(]|a"),
+        ({"allOf": [{"patternProperties": {"^x-": {}}}, {"patternProperties": {"^[a-z]": {}}}]}, "allOf"),
+        ({"type": "integer", "multipleOf": 3, "minimum": 1, "maximum": 2}, "multipleOf"),
+        ({"type": "integer", "multipleOf": 0.3, "minimum": 1, "exclusiveMaximum": 3}, "multipleOf"),
+        ({"pattern": "^a$", "minLength": 3}, "minLength"),
+        ({"pattern": "^ab", "maxLength": 1}, "maxLength"),
+        ({"format": "uuid", "maxLength": 3}, "maxLength"),
+        ({"format": "uri", "minLength": 200}, "minLength"),
+        ({"anyOf": [{"type": "null"}, {"format": "uri", "minLength": 200}]}, "anyOf[1].minLength"),
+        ({"enum": ["a"], "pattern": "b"}, "enum"),
+        ({"allOf": [{"enum": ["a"]}, {"enum": ["b"]}]}, "allOf"),
+        ({"allOf": [{"const": "a"}, {"minLength": 3}]}, "allOf"),
+        ({"allOf": [{"enum": [1, 2]}, {"minimum": 3}]}, "allOf"),
+        ({"allOf": [{"enum": ["a"]}, {"pattern": "b"}]}, "allOf"),
+        ({"allOf": [{"minimum": 5}, {"maximum": 3}]}, "allOf"),
+        ({"allOf": [{"multipleOf": 2, "minimum": 1}, {"multipleOf": 3, "maximum": 5}]}, "allOf"),
+        ({"allOf": [{"minLength": 5}, {"maxLength": 3}]}, "allOf"),
+        ({"allOf": [{"minItems": 5}, {"maxItems": 3}]}, "allOf"),
+        ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "allOf"),
+        ({"allOf": [{"pattern": "^a$"}, {"pattern": "^b$"}]}, "allOf"),
+        ({"anyOf": [{"minimum": 5}, {"minimum": 4}], "allOf": [{"maximum": 3}]}, "anyOf"),
+        ({"allOf": [{"properties": {"a": {"minimum": 5}}, "required": ["a"]}, {"properties": {"a": {"maximum": 3}}}]},
+         "allOf"),
     ],
     ids=str,
 )  # fmt: skip
@@ -240,6 +264,75 @@ def test_what_llguidance_would_refuse_late_is_refused_at_once(schema: Any, where
     with pytest.raises(OpenAIError) as refused:
         sent(schema, "llguidance")
     assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [
+        ({"properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "properties.a.$ref"),
+        ({"properties": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#"}}}, "required": ["a"]},
+         "properties.a.items.$ref"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"b": {"$ref": "#/$defs/b"}}, "required": ["b"]},
+                                         "b": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b/anyOf/0"}]}}},
+         "$ref"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_schema_that_requires_itself_has_no_value(schema: Any, where: str, backend: GuideBackend | None) -> None:
+    with pytest.raises(OpenAIError) as refused:
+        sent(schema, backend)
+    assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+        {"type": "array", "items": {"$ref": "#"}},
+        {"type": ["object", "null"], "allOf": [{"$ref": "#"}]},
+    ],
+    ids=str,
+)
+def test_a_schema_that_requires_itself_and_may_end_is_served(end: Any) -> None:
+    schema = {"type": "object", "properties": {"a": end}, "required": ["a"]}
+    assert sent(schema, "llguidance")["required"] == ["a"]
+
+
+def test_what_cannot_end_is_no_alternative() -> None:
+    endless = {"type": "object", "properties": {"a": {"$ref": "#/$defs/endless"}}, "required": ["a"]}
+    schema = {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/endless"}], "$defs": {"endless": endless}}
+    assert sent(schema, "llguidance") == {"type": "null"}
+
+
+LEFT_OUT: list[Any] = [
+    ({"type": "object", "patternProperties": {"^x-": {"type": "null"}, "^[a-z]": {}, "^[0-9]+$": {}}},
+     {"type": "object", "patternProperties": {"^x-": {"type": "null"}, "^[0-9]+$": {}}, "additionalProperties": True}),
+    ({"allOf": [{"patternProperties": {"^x-": {}}}, {"patternProperties": {"^[a-z]": {}}}]}, {"type": "object"}),
+    ({"allOf": [{"minimum": 5}, {"maximum": 3}]}, {"type": "number"}),
+    ({"allOf": [{"const": "a"}, {"type": "integer"}]}, {"type": "integer"}),
+    ({"enum": ["a", "c"], "pattern": "b"}, {"enum": ["a", "c"]}),
+    ({"type": "integer", "multipleOf": 3, "minimum": 1, "maximum": 2}, {"type": "integer", "minimum": 1, "maximum": 2}),
+    ({"pattern": "^a$", "minLength": 3}, {"type": "string", "pattern": "^a$"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "guide"), LEFT_OUT, ids=str)
+async def test_what_llguidance_would_refuse_is_left_out_of_tools(shows: Path, schema: Any, guide: Any) -> None:
+    assert sent(schema, "llguidance", exact=False) == guide
+    inside = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+    async with gateway(shows, features=LLGUIDANCE, max_seq_len=4096) as running:
+        answer = await running.chat(tools=[tool("f", inside)], tool_choice="required")
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_constants_are_held_against_patterns_in_linear_time(backend: GuideBackend | None) -> None:
+    assert sent({"enum": ["ab", "cd", 5], "pattern": "b"}, backend) == {"enum": ["ab", 5]}
+    assert sent({"enum": ["a" * 5000, "b"], "pattern": "^(a|a)*(a+)+$|b"}, backend)
+    with pytest.raises(OpenAIError) as refused:
+        sent({"enum": ["a" * 5000], "pattern": "^(a+)+$b?c"}, backend)
+    assert refused.value.param == "schema.enum"
 
 
 async def test_a_format_that_openai_does_not_take_is_named_and_served(folder: Path) -> None:

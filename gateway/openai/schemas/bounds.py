@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from gateway.openai.schemas.walk import Schema
@@ -46,21 +47,38 @@ def beyond(found: Mapping[str, int | float]) -> str | None:
     return None
 
 
-def contradiction(found: Mapping[str, int | float], *, integer: bool) -> str | None:
-    """The lower bound above which no number is left by the upper ones; None where numbers are left."""
+def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> str | None:
+    """The lower bound above which the upper ones leave no number, or no multiple of a step; None where one is."""
     for lower in ("minimum", "exclusiveMinimum"):
         for upper in ("maximum", "exclusiveMaximum"):
             if lower not in found or upper not in found:
                 continue
-            least, most = found[lower], found[upper]
+            least, most = exactly(found[lower]), exactly(found[upper])
             opened = lower != "minimum" or upper != "maximum"
-            if integer:
-                least = math.ceil(least) if lower == "minimum" else math.floor(least) + 1
-                most = math.floor(most) if upper == "maximum" else math.ceil(most) - 1
+            if step is not None:
+                least = Fraction(math.ceil(least / step) if lower == "minimum" else math.floor(least / step) + 1)
+                most = Fraction(math.floor(most / step) if upper == "maximum" else math.ceil(most / step) - 1)
                 opened = False
             if least > most or (opened and least == most):
                 return lower
     return None
+
+
+def exactly(value: int | float) -> Fraction:
+    """The number that was written: 0.3 is three tenths."""
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+
+
+def common_step(steps: Iterable[int | float]) -> Fraction | None:
+    """The least number that is a multiple of all steps; None without any."""
+    found: Fraction | None = None
+    for step in map(exactly, steps):
+        if found is None:
+            found = step
+        else:
+            over = found.denominator * step.denominator
+            found = Fraction(math.lcm(found.numerator * step.denominator, step.numerator * found.denominator), over)
+    return found
 
 
 def few_digits(step: int | float) -> bool:

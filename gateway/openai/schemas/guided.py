@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gateway.generation.request import GuideBackend
@@ -20,8 +20,11 @@ from gateway.openai.schemas.bounds import is_exact
 from gateway.openai.schemas.checked import Constants
 from gateway.openai.schemas.conjunction import BY_TYPE, Conjunct, Shapes, implied
 from gateway.openai.schemas.disjoint import Disjointness
+from gateway.openai.schemas.endless import endless
 from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty, never
+from gateway.openai.schemas.patterns import Matcher, portable
 from gateway.openai.schemas.references import localized
+from gateway.openai.schemas.together import Together
 from gateway.openai.schemas.typed import TypedRewriter
 from gateway.openai.schemas.walk import NoValueError, Schema, is_of, resolve, types_of
 
@@ -56,7 +59,10 @@ class _Rewriter(TypedRewriter):
         self._shapes = Shapes(root)
         self._disjointness = Disjointness(root)
         self._constants = Constants(root, param)
+        self._matcher = Matcher()
+        self._endless = endless(root) if exact else frozenset()
         self._definitions: dict[str, dict[str, Any]] = {}
+        self._faults = Together(self._definitions, self._matcher)
         self._names: dict[tuple[str, Conjunct | None], str] = {}  # of references, by what stands beside them
         self._begun: set[str] = set()  # names of definitions that are being rewritten
         self._waiting: list[tuple[str, str, str]] = []  # name, reference and path of those that are put off
@@ -99,7 +105,12 @@ class _Rewriter(TypedRewriter):
         beside = self._beside(schema, forms)
         several = len(schema.get("allOf", ())) > 1
         if (beside or several) and self.backend == "llguidance":
-            return self._together(schema, forms, path, within)
+            try:
+                return self._together(schema, forms, path, within)
+            except NoValueError:
+                if self._exact or within is not None:
+                    raise
+                return _of_types(self._shapes.of(schema).kinds or self._shapes.of(schema).implied)
         if several:
             self.cannot(f"{path}.allOf", "'allOf' of more than one schema is not something that guides have")
         for keyword in beside:
@@ -138,7 +149,7 @@ class _Rewriter(TypedRewriter):
             several = {name for name, count in shape.names.items() if count > 1}
             shared = frozenset(several | (within.shared or frozenset() if within else frozenset()))
         inner = Conjunct(kinds, shared, outer.required | set(schema.get("required", ())))
-        kind = {"type": kinds[0] if len(kinds) == 1 else list(kinds)} if kinds else {}
+        kind = _of_types(kinds)
         parts: list[dict[str, Any]] = []
         if within is None and shape.names and not shape.stated and schema.get("minProperties", 0) <= len(shape.names):
             properties: dict[str, Any] = {name: {} for name in shape.names}
@@ -150,6 +161,14 @@ class _Rewriter(TypedRewriter):
                 parts += [self.schema(part, f"{path}.allOf[{place}]", inner) for place, part in enumerate(schema[form])]
             else:
                 parts.append(self._form(schema, form, path, inner))
+        if within is None:
+            fault = self._faults.fault(parts)
+            if fault == "overlap":
+                self.cannot(
+                    f"{path}.{forms[0]}", "patterns of names that one name may fit are not something that guides have"
+                )
+            if fault:
+                raise NoValueError(f"{path}.{forms[0]}", "no value fits all that stands together here")
         return {**kind, "allOf": parts}
 
     def _form(self, schema: Schema, form: str, path: str, within: Conjunct | None) -> dict[str, Any]:
@@ -170,6 +189,8 @@ class _Rewriter(TypedRewriter):
 
     def _reference(self, reference: str, path: str, within: Conjunct | None) -> dict[str, Any]:
         """A reference into the definitions of the guide, which are those that are referred to."""
+        if reference in self._endless:
+            raise NoValueError(path, "what it refers to requires itself, so that no value of it ends")
         if reference == "#" and within is None:
             return {"$ref": "#"}
         key = (reference, within)
@@ -205,20 +226,30 @@ class _Rewriter(TypedRewriter):
         form = "const" if "const" in schema else "enum"
         values = [schema["const"]] if form == "const" else schema["enum"]
         beside = {key: schema[key] for key in schema if key in CONSTRAINTS and key != form}
-        pattern = beside.pop("pattern", None)
+        beside.pop("pattern", None)
         for kinds in (types_of(schema), within.kinds if within else ()):
             values = [value for value in values if not kinds or any(is_of(value, kind) for kind in kinds)]
         if values and beside.keys() - {"type"}:
             values = self._constants.that_fit(beside, values, path)
+        if "pattern" in schema:
+            values = self._matching(values, schema["pattern"], path)
         if not values:
             raise NoValueError(f"{path}.{form}", "no value of it fits what stands beside it")
         if self.backend != "xgrammar" and not all(map(is_exact, values)):
             self.cannot(f"{path}.{form}", "a number with so many digits is not something that guides have")
-        if pattern is not None:
-            if self.backend == "llguidance":
-                return {"enum": values, **self.string({"pattern": pattern}, path)}
-            self.cannot(f"{path}.pattern", f"'pattern' beside {form!r} is not something that guides have")
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
+
+    def _matching(self, values: list[Any], stated: str, path: str) -> list[Any]:
+        """The constants that are found to fit a pattern, or are no strings."""
+        pattern = portable(stated)
+        fitting = [
+            not isinstance(value, str) or (None if pattern is None else self._matcher.fits(pattern, value))
+            for value in values
+        ]
+        if None in fitting:
+            self.cannot(f"{path}.pattern", "this expression cannot be matched with constants")
+        found = [value for value, fits in zip(values, fitting, strict=True) if fits is not False]
+        return found if found or self._exact else values
 
     def _typed(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
         """What speaks of types, without forms."""
@@ -250,3 +281,8 @@ class _Rewriter(TypedRewriter):
         if failure is not None and not made:
             raise failure
         return made
+
+
+def _of_types(kinds: Sequence[str]) -> dict[str, Any]:
+    """A guide of any value of these types; of all where there are none."""
+    return {"type": kinds[0] if len(kinds) == 1 else list(kinds)} if kinds else {}

@@ -37,7 +37,7 @@ class Row:
 
 TABLE: Sequence[Row] = (
     Row(("type",), "yes", "yes", "also several"),
-    Row(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them, but for patterns"),
+    Row(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
     Row(("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"),
     Row(("anyOf",), "alone", "yes"),
     Row(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
@@ -51,7 +51,7 @@ TABLE: Sequence[Row] = (
     Row(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
     Row(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
     Row(("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"),
-    Row(("patternProperties",), "no", "yes", "of patterns that no name fits together"),
+    Row(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
     Row(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
     Row(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
     Row(("unevaluatedItems",), "no", "no"),

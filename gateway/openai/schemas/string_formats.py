@@ -72,6 +72,29 @@ EXPRESSIONS: Mapping[str, str] = {
 }
 """By the name of a format, an expression for whole strings. None is wider than its standard; some are narrower."""
 
+# llguidance cannot tell whether there are longer ones of those that have no end.
+_LONGEST = 40
+LENGTHS: Mapping[str, tuple[int, int | None]] = {
+    "date": (10, 10),
+    "time": (9, 24),
+    "date-time": (20, 35),
+    "duration": (3, _LONGEST),
+    "email": (3, _LONGEST),
+    "idn-email": (3, _LONGEST),
+    "hostname": (1, _LONGEST),
+    "idn-hostname": (1, _LONGEST),
+    "ipv4": (7, 15),
+    "ipv6": (2, 20),
+    "uri": (3, _LONGEST),
+    "iri": (3, _LONGEST),
+    "uri-reference": (0, _LONGEST),
+    "iri-reference": (0, _LONGEST),
+    "uuid": (36, 36),
+    "json-pointer": (0, None),
+    "relative-json-pointer": (1, _LONGEST),
+}
+"""By the name of a format, the length of its shortest string, and the greatest ``minLength`` that is served."""
+
 WITHOUT = frozenset({"regex", "uri-template"})
 """Formats of JSON Schema that no expression here describes."""
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.generation.request import GuideBackend
-from gateway.openai.schemas.bounds import beyond, bounds, contradiction, few_digits
+from gateway.openai.schemas.bounds import beyond, bounds, common_step, contradiction, few_digits
 from gateway.openai.schemas.conjunction import Conjunct
 from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty
 from gateway.openai.schemas.objects import counted
-from gateway.openai.schemas.patterns import portable
-from gateway.openai.schemas.string_formats import WITHOUT, pattern_of
+from gateway.openai.schemas.patterns import are_disjoint, fewest, portable
+from gateway.openai.schemas.string_formats import LENGTHS, WITHOUT, pattern_of
 from gateway.openai.schemas.walk import MOST_REPEATS, NoValueError, Schema, followed, unsupported
+
+_MOST_PATTERNS = 100  # of one object, each compared with each
 
 
 class TypedRewriter(ABC):
@@ -63,7 +65,8 @@ class TypedRewriter(ABC):
 
     def _number(self, schema: Schema, path: str, *, integer: bool) -> dict[str, Any]:
         result: dict[str, Any] = dict(bounds(schema))
-        keyword = contradiction(result, integer=integer)
+        whole = [1] if integer else []
+        keyword = contradiction(result, common_step(whole))
         if keyword is not None:
             raise NoValueError(f"{path}.{keyword}", "no number is between its bounds")
         far = beyond(result)
@@ -71,10 +74,13 @@ class TypedRewriter(ABC):
             self.cannot(f"{path}.{far}", "a bound with so many digits is not something that guides have")
             del result[far]
         if self.backend == "llguidance" and "multipleOf" in schema and not is_empty(schema, "multipleOf"):
-            if few_digits(schema["multipleOf"]):
-                result["multipleOf"] = schema["multipleOf"]
-            else:
+            step = schema["multipleOf"]
+            if not few_digits(step):
                 self.cannot(f"{path}.multipleOf", "a step with so many digits is not something that guides have")
+            elif contradiction(result, common_step([*whole, step])) is None:
+                result["multipleOf"] = step
+            elif self._exact:
+                raise NoValueError(f"{path}.multipleOf", "no multiple of it is between the bounds")
         return result
 
     def _limits(self, schema: Schema, path: str, least: str, most: str) -> dict[str, int]:
@@ -94,6 +100,7 @@ class TypedRewriter(ABC):
         result: dict[str, Any] = self._limits(schema, path, "minLength", "maxLength")
         patterns = {key: found for key in ("pattern", "format") if (found := self._pattern(schema, key, path))}
         if self.backend == "llguidance":
+            self._check_lengths(result, schema, patterns, path)
             if len(patterns) > 1:
                 result["allOf"] = [{"type": "string", "pattern": patterns.pop("format")}]
             return result | {"pattern": each for each in patterns.values()}  # noqa: B035 - one at most
@@ -103,6 +110,29 @@ class TypedRewriter(ABC):
         for other in (*result, *others):
             self.cannot(f"{path}.{other}", f"{other!r} beside {keyword!r} is not something that guides have")
         return {"pattern": patterns[keyword]}
+
+    def _check_lengths(self, limits: dict[str, int], schema: Schema, patterns: Mapping[str, str], path: str) -> None:
+        """Check lengths against what pattern and format are known to have; drop them where a guide may be wider.
+
+        Raises:
+            NoValueError: no string has such a length.
+        """
+        for keyword, pattern in patterns.items():
+            least, most = LENGTHS[schema["format"]] if keyword == "format" else fewest(pattern)
+            if limits.get("maxLength", least) < least:
+                if self._exact:
+                    raise NoValueError(
+                        f"{path}.maxLength", f"a string of this {keyword} has {least} characters at least"
+                    )
+                del limits["maxLength"]
+            if most is not None and limits.get("minLength", 0) > most:
+                self.cannot(
+                    f"{path}.minLength",
+                    f"more than {most} characters of this {keyword} is not something that guides have",
+                )
+                del limits["minLength"]
+        if len(patterns) > 1 and are_disjoint(*patterns.values()) and self._exact:
+            raise NoValueError(f"{path}.pattern", "no string of this format fits it")
 
     def _pattern(self, schema: Schema, keyword: str, path: str) -> str | None:
         """The pattern that a keyword stands for; an empty one says nothing."""
@@ -136,6 +166,8 @@ class TypedRewriter(ABC):
     def _object(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
         members = _Members(*self._properties(schema, path, within), self._patterns(schema, path, within))
         members.rest = self._rest(schema, path, within)
+        if self.backend == "llguidance" and len(members.patterns) < len(schema.get("patternProperties", ())):
+            members.rest = None if within else True  # names that a pattern would allow that is left out
         self._limit_names(members, schema, path)
         required = list(schema.get("required", ()))
         if within is None:
@@ -193,6 +225,10 @@ class TypedRewriter(ABC):
             pattern = portable(expression)
             if pattern is None:
                 self.cannot(here, "this expression needs more than guides have, or is none")
+            elif len(found) >= _MOST_PATTERNS:
+                self.cannot(here, f"more than {_MOST_PATTERNS} patterns of names is not something that guides have")
+            elif not all(pattern == other or are_disjoint(pattern, other) for other in found):
+                self.cannot(here, "a pattern of names that another one may fit, too, is not something that guides have")
             else:
                 found[pattern] = self._or_false(part, here, None if within is None else Conjunct())
         return found
