@@ -70,6 +70,8 @@ limits even where they agree; the others follow from what the extensions mean.
 | `length_penalty` other than 1 without `use_beam_search` | it scores beams |
 | `continue_final_message` with `add_generation_prompt: true` | one continues a turn, the other opens one |
 | `continue_final_message` with a last message without text | nothing to continue |
+| `continue_final_message` with a last message with calls, or not the user's or assistant's | text would be lost |
+| `reasoning` and `reasoning_content` of one message that differ | they mean the same text |
 | `echo` in chat without `continue_final_message`, or after a message that is not the assistant's | nothing to repeat |
 | `echo` in chat with `tools` | a call repeats no text |
 | two of `response_format`, `structured_outputs` and the fields that name one form | an answer has one form |

@@ -275,18 +275,32 @@ def _as_parts(content: Any) -> list[Any]:
 
 
 def _arguments(text: str, abilities: TemplateAbilities) -> Any:
-    """Arguments as the template reads them; text, where an object would not become the same JSON again."""
+    """Arguments as the template reads them; text, where an object would lose something of them.
+
+    Numbers of an object keep their value but not their spelling: 1.50 is shown as 1.5.
+    """
     text = text.strip() or "{}"
     if abilities.arguments == "text" or _UNTEXT.search(text):
         return text
     try:
-        return json.loads(text, parse_float=_finite)
-    except OverflowError:
+        return json.loads(text, parse_float=_finite, object_pairs_hook=_object)
+    except _LossError:
         return text
+
+
+class _LossError(Exception):
+    """JSON has what no object can hold."""
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise OverflowError(digits)
+        raise _LossError
     return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # a key that is given twice
+        raise _LossError
+    return found

@@ -50,7 +50,9 @@ def test_a_stream_is_framed_as_openai_frames_it(gateway: GatewayProcess) -> None
     assert [chunk["choices"][0]["delta"].get("content") for chunk in chunks[1:-1]] == [
         "The", " capital", " of", " France", " is", " Paris", "."
     ]  # fmt: skip
-    assert chunks[-1]["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}
+    assert chunks[-1]["choices"][0] == {
+        "index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop", "stop_reason": None
+    }  # fmt: skip
 
 
 def test_a_whole_answer_has_openai_fields_and_no_others(gateway: GatewayProcess) -> None:

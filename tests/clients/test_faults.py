@@ -152,16 +152,22 @@ async def test_answers_that_outlast_the_shutdown_end_with_an_error(
     assert "Traceback" not in "\n".join(gateway.log_lines())
 
 
-async def test_a_prompt_of_megabytes_is_refused_and_stalls_nobody(gateway: GatewayProcess) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(1_600_000, "context_length_exceeded"), (3_000_000, "string_above_max_length")],  # below and above 8 Mi characters
+)
+async def test_a_prompt_of_megabytes_is_refused_and_stalls_nobody(
+    gateway: GatewayProcess, words: int, code: str
+) -> None:
     async with httpx.AsyncClient(timeout=30) as client:
-        huge = LONG | {"messages": [{"role": "user", "content": "word " * 3_000_000}]}
+        huge = LONG | {"messages": [{"role": "user", "content": "word " * words}]}
         refused = asyncio.create_task(client.post(f"{gateway.url}/v1/chat/completions", json=huge))
         served = 0
         while not refused.done():
             await client.get(f"{gateway.url}/health/live")
             served += 1
         answer = await refused
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
     assert served > 3  # one or two if it held up the event loop, whatever the machine
 
 

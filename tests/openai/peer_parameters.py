@@ -2,7 +2,8 @@
 
 Read from ``entrypoints/openai/chat_completion/protocol.py`` and ``completion/protocol.py`` of vLLM (002032e),
 ``serve/openai_protocol.py`` of TensorRT-LLM (0076e93), ``srt/entrypoints/openai/protocol.py`` of SGLang (004c82e), and
-vLLM's and llama.cpp's names of constraints that are not in these files.
+names of constraints that are not in these files: vLLM's, llama.cpp's, Ollama's, of TensorRT-LLM's model for Triton, and
+of NVIDIA's ``nvext``.
 """
 
 from __future__ import annotations
@@ -50,25 +51,45 @@ _SGLANG_CHAT = """
     chat_template_kwargs max_dynamic_patch min_dynamic_patch use_audio_in_video input_ids
 """
 _LLAMA_CPP = "grammar json_schema grammar_lazy grammar_triggers"
+_OTHER_CONSTRAINTS = """
+    nvext guided_decoding guided_decoding_guide guided_decoding_guide_type guided_json_object format
+"""
 
 _COMPLETIONS = "prompt suffix prompt_embeds return_context_logits detokenize custom_labels json_schema"
-_BOTH = " ".join((_SHARED, _VLLM, _TRTLLM, _SGLANG, _LLAMA_CPP))
+_BOTH = " ".join((_SHARED, _VLLM, _TRTLLM, _SGLANG, _LLAMA_CPP, _OTHER_CONSTRAINTS))
 
 CHAT = frozenset(" ".join((_BOTH, _VLLM_CHAT, _TRTLLM_CHAT, _SGLANG_CHAT)).split())
 COMPLETIONS = frozenset(f"{_BOTH} {_COMPLETIONS}".split())
-CONSTRAINTS = {
-    "structural_tag": {"triggers": [], "structures": []},
-    "structured_outputs": {"json": {"type": "object"}, "whitespace_pattern": " "},
-    "guided_whitespace_pattern": " ",
-    "guided_decoding_backend": "outlines",
-    "grammar_lazy": True,
-    "grammar_triggers": [{"type": "word", "value": "x"}],
-    "stop_regex": "a+",
-    "custom_logit_processor": "x",
-    "logits_processors": ["x"],
-    "allowed_token_ids": [1],
-    "repetition_detection": {"max_pattern_size": 3},
-    "thinking_token_budget": 5,
-    "response_format": {"type": "json_object", "value": {"type": "object"}},
-}
-"""What would hold an answer to something, by a value that nothing here can serve."""
+CONSTRAINTS = (
+    ("structural_tag", {"triggers": [], "structures": []}),
+    ("structured_outputs", {"json": {"type": "object"}, "whitespace_pattern": " "}),
+    ("guided_whitespace_pattern", " "),
+    ("guided_decoding_backend", "outlines"),
+    ("grammar_lazy", True),
+    ("grammar_triggers", [{"type": "word", "value": "x"}]),
+    ("stop_regex", "a+"),
+    ("custom_logit_processor", "x"),
+    ("logits_processors", ["x"]),
+    ("allowed_token_ids", [1]),
+    ("repetition_detection", {"max_pattern_size": 3}),
+    ("thinking_token_budget", 5),
+    ("response_format", {"type": "json_object", "value": {"type": "object"}}),
+    ("response_format", {"type": "text", "schema": {"type": "object"}}),
+    ("response_format", {"type": "json_schema", "json_schema": {"name": "x"}, "schema": {"type": "object"}}),
+    ("response_format", {"type": "json_object", "json_schema": {"name": "x", "schema": {"type": "object"}}}),
+    ("response_format", {"type": "json_object", "regex": "a+"}),
+    ("response_format", {"type": "json_object", "pattern": "a+"}),
+    ("response_format", {"type": "json_object", "ebnf": 'root ::= "a"'}),
+    ("response_format", {"type": "regex", "regex": "a+", "grammar": 'root ::= "a"'}),
+    ("nvext", {"annotations": ["x"], "guided_json": {"type": "object"}}),
+    ("nvext", {"guided_regex": "a+"}),
+    ("nvext", {"guided_choice": ["a", "b"]}),
+    ("nvext", {"guided_grammar": 'root ::= "a"'}),
+    ("guided_decoding", {"json": {"type": "object"}}),
+    ("guided_decoding_guide", '{"type": "object"}'),
+    ("guided_decoding_guide_type", "json_schema"),
+    ("guided_json_object", True),
+    ("format", "json"),
+    ("format", {"type": "object"}),
+)
+"""Fields that would hold an answer to something, each with a value that nothing here can serve."""

@@ -10,8 +10,9 @@ import pytest
 
 from gateway.generation import EngineChunk
 from tests.app.harness import Gateway, gateway, says
-from tests.app.scripted import MAX_SEQ_LEN, MODEL, ByteIds
+from tests.app.scripted import MAX_SEQ_LEN, MODEL, TEMPLATE, ByteIds
 from tests.openai.completions_harness import FEATURES, complete, joined, scores
+from tests.tokens.build import byte_level, write_folder
 
 
 def _datas(content: bytes) -> list[bytes]:
@@ -176,6 +177,34 @@ async def test_prompts_are_cut_by_tokens(folder: Path) -> None:
         cut = (await running.chat(return_token_ids=True, max_tokens=1, truncate_prompt_tokens=5)).json()
         assert cut["prompt_token_ids"] == whole[-5:]
         assert cut["usage"]["prompt_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    ("prompt", "body", "shown"),
+    [
+        ("01234", {}, "34"),
+        ("01234", {"truncation_side": "right"}, "01"),
+        ("<|begin_of_text|>01234", {}, "<|begin_of_text|>34"),
+        ("<|begin_of_text|>01234", {"truncation_side": "right"}, "<|begin_of_text|>01"),
+    ],
+)
+async def test_a_cut_prompt_is_echoed_without_a_bos_that_the_client_did_not_send(
+    tmp_path: Path, prompt: str, body: dict[str, Any], shown: str
+) -> None:
+    own = write_folder(
+        tmp_path,
+        byte_level(),
+        tokenizer_config={"bos_token": "<|begin_of_text|>", "eos_token": "<|im_end|>", "chat_template": TEMPLATE,
+                          "tokenizer_class": "LlamaTokenizerFast"},
+    )  # fmt: skip
+    async with gateway(own, scores(own, "yo"), features=FEATURES) as running:
+        answer = await complete(running, prompt, truncate_prompt_tokens=3, echo=True, logprobs=0, seed=0, **body)
+        choice = answer.json()["choices"][0]
+        assert choice["text"] == shown + "yo"
+        lists = choice["logprobs"]
+        end = len(shown)
+        assert lists["text_offset"][:4] == [0, end - 2, end - 1, end]
+        assert lists["tokens"][:3] == ["<|begin_of_text|>", *shown[-2:]]
 
 
 async def test_a_prompt_is_cut_to_what_fits_beside_the_answer(folder: Path) -> None:

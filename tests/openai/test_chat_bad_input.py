@@ -52,7 +52,6 @@ def refused(body: bytes | dict[str, Any]) -> OpenAIError:
         (with_field(b'"x": ' + b"9" * 5000), "too large"),
         (b'{"model": "\xff"}', "UTF-8"),
         (b'{"model": "\xed\xa0\x80"}', "UTF-8"),
-        (b"\xef\xbb\xbf{}", "parse"),
         (b'{"model": "a\x00b"}', "parse"),
         (json.dumps(GOOD).encode()[:-1], "parse"),
         (json.dumps(GOOD).encode() + b"{}", "parse"),
@@ -135,6 +134,14 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
             "invalid_value",
         ),
         ({"messages": [{"role": "assistant", "content": []}]}, "messages[0].content", "invalid_value"),
+        ({"messages": [{"role": "assistant", "refusal": ""}]}, "messages[0].content", "invalid_value"),
+        ({"messages": [{"role": "assistant", "reasoning_content": ""}]}, "messages[0].content", "invalid_value"),
+        ({"messages": [{"role": "assistant", "reasoning": ""}]}, "messages[0].content", "invalid_value"),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "b"}]},
+            "messages[0].reasoning",
+            "invalid_value",
+        ),
         ({"functions": []}, "functions", "empty_array"),
         ({"safety_identifier": "x" * 65}, "safety_identifier", "string_above_max_length"),
         ({"prompt_logprobs": -1}, "prompt_logprobs", "unsupported_parameter"),
@@ -228,6 +235,15 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
             {"messages": [{"role": "assistant", "content": ""}], "continue_final_message": True},
             "messages",
             "invalid_value",
+        ),
+        *(
+            ({"messages": [MESSAGE, last], "continue_final_message": True}, "continue_final_message", "invalid_value")
+            for last in (
+                {"role": "assistant", "content": "x", "tool_calls": [CALL]},
+                {"role": "assistant", "content": "x", "function_call": CALL["function"]},
+                {"role": "system", "content": "x"},
+                {"role": "developer", "content": "x"},
+            )
         ),
         ({"echo": True}, "echo", "invalid_value"),
         ({"echo": True, "continue_final_message": True}, "echo", "invalid_value"),
@@ -342,6 +358,8 @@ async def test_unknown_fields_can_be_refused_or_passed_over(folder: Path) -> Non
         {"messages": [{"role": "user", "content": ""}]},
         {"messages": [{"role": "assistant", "content": "", "tool_calls": None, "refusal": None}]},
         {"messages": [{"role": "assistant", "content": None, "refusal": "No."}]},
+        {"messages": [{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "a"}]},
+        {"messages": [{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": ""}]},
         {"safety_identifier": "x" * 64},
         {
             "messages": [
@@ -447,6 +465,8 @@ async def test_a_byte_order_mark_is_passed_over(folder: Path) -> None:
         body = json.dumps(GOOD).encode()
         answer = await running.client.post("/v1/chat/completions", content=mark + body, headers=headers)
         assert answer.status_code == 200
+        answer = await running.client.post("/v1/chat/completions", content=mark + b"{}", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
         for content in (mark, mark + mark + body, codecs.BOM_UTF16 + body):
             answer = await running.client.post("/v1/chat/completions", content=content, headers=headers)
             assert answer.status_code == 400

@@ -55,13 +55,16 @@ async def test_the_prompt_is_the_template_s(folder: Path) -> None:
                 },
                 {"role": "assistant", "content": None, "tool_calls": [CALL]},
                 {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+                {"role": "assistant", "content": "Well.", "refusal": "Never."},
+                {"role": "assistant", "content": "", "refusal": "Not that."},
                 {"role": "tool", "content": "4", "tool_call_id": "call_1"},
             ]
         )
         assert running.engine.requests[0].prompt.text == (
             "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nAl: a\nb<|im_end|>\n"
             '<|im_start|>assistant\n[{"name": "add", "arguments": {}}]<|im_end|>\n'
-            "<|im_start|>assistant\nNo.<|im_end|>\n<|im_start|>tool\nResult of add:\n4<|im_end|>\n"
+            "<|im_start|>assistant\nNo.<|im_end|>\n<|im_start|>assistant\nWell.\nNever.<|im_end|>\n"
+            "<|im_start|>assistant\nNot that.<|im_end|>\n<|im_start|>tool\nResult of add:\n4<|im_end|>\n"
             "<|im_start|>assistant\n"
         )
 

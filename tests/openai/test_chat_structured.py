@@ -74,9 +74,11 @@ async def test_what_the_engine_is_told(folder: Path, body: dict[str, Any], kind:
         assert running.engine.requests[1].guide == guide
 
 
-@pytest.mark.parametrize("name", peers.CONSTRAINTS)
-async def test_a_constraint_that_is_not_served_is_refused_and_never_dropped(folder: Path, name: str) -> None:
-    fields = {name: peers.CONSTRAINTS[name]}
+@pytest.mark.parametrize(("name", "value"), peers.CONSTRAINTS, ids=str)
+async def test_a_constraint_that_is_not_served_is_refused_and_never_dropped(
+    folder: Path, name: str, value: Any
+) -> None:
+    fields = {name: value}
     async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
         answers = [
             await running.chat(**fields),

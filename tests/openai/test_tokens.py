@@ -117,6 +117,11 @@ async def test_they_work_while_the_engine_is_away(folder: Path) -> None:
             {"messages": USER, "continue_final_message": True, "add_generation_prompt": True},
             "continue_final_message",
         ),
+        (
+            "/tokenize",
+            {"messages": [*USER, {"role": "system", "content": "x"}], "continue_final_message": True},
+            "continue_final_message",
+        ),
         ("/detokenize", {}, "tokens"),
         ("/detokenize", {"tokens": "a"}, "tokens"),
         ("/detokenize", {"tokens": [1.5]}, "tokens[0]"),

@@ -29,7 +29,10 @@ def test_arguments_are_what_the_template_reads() -> None:
     assert messages == [assistant(call(' {"b": 1, "a": "é"} '), call(""))]
 
 
-@pytest.mark.parametrize("arguments", ['{"a": "\\u0000"}', '{"a": "\\ud800"}', '{"a": 1e999}'])
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": "\\u0000"}', '{"a": "\\ud800"}', '{"a": 1e999}', '{"q": 1, "q": 2}', '{"a": [{"q": 1, "q": 1}]}'],
+)
 def test_arguments_that_an_object_would_damage_stay_text(arguments: str) -> None:
     found = history([assistant(call(arguments))], TemplateAbilities())
     assert found[0]["tool_calls"][0]["function"]["arguments"] == arguments

@@ -189,13 +189,13 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
 def for_template(message: Message) -> dict[str, Any]:
     """One message: content as one string, and its parts where there are several; arguments of calls as JSON text."""
     text = message.content
-    parts: list[str] = []
     if isinstance(text, list):
         parts = [part.text if isinstance(part, TextPart) else part.refusal for part in text]
-        text = "\n".join(parts)
-    if text is None and isinstance(message, AssistantMessage):
-        text = message.refusal
-    result: dict[str, Any] = {"role": message.role, "content": text or ""}
+    else:
+        parts = [text] if text else []
+    if isinstance(message, AssistantMessage) and message.refusal:
+        parts.append(message.refusal)
+    result: dict[str, Any] = {"role": message.role, "content": "\n".join(parts)}
     if len(parts) > 1:
         result["parts"] = parts
     if message.name:

@@ -11,7 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.config.model import SamplingDefaults
 from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template
-from gateway.openai.chat.tool_checks import check_parameters_of, history_conflicts, tool_conflicts
+from gateway.openai.chat.tool_checks import (
+    check_parameters_of,
+    continuation_conflicts,
+    history_conflicts,
+    tool_conflicts,
+)
 from gateway.openai.chat.tools import (
     MOST_TOOLS,
     FunctionCallChoice,
@@ -207,8 +212,7 @@ def _conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
         if request.add_generation_prompt:
             message = "'continue_final_message' and 'add_generation_prompt' exclude each other; send one of them."
             yield message, "continue_final_message", invalid
-        if not for_template(request.messages[-1])["content"]:
-            yield "'continue_final_message' needs a last message with text.", "messages", invalid
+        yield from continuation_conflicts(request.messages[-1])
     if request.prediction is not None and request.use_beam_search:
         message = "'prediction' and 'use_beam_search' exclude each other: a prediction is one sequence."
         yield message, "prediction", invalid

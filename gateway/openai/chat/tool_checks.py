@@ -1,11 +1,18 @@
-"""Checks of tools, their choice, and the calls of a conversation; each mistake has its path in the request."""
+"""Checks of tools, their choice, and the turns of a conversation; each mistake has its path in the request."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 
-from gateway.openai.chat.messages import AssistantMessage, FunctionMessage, Message, ToolMessage
+from gateway.openai.chat.messages import (
+    AssistantMessage,
+    FunctionMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    for_template,
+)
 from gateway.openai.chat.tools import AllowedChoice, NamedChoice, NamedFunction, Offered
 from gateway.openai.errors import OpenAIError
 from gateway.openai.generation import Conflict
@@ -68,7 +75,7 @@ def _chosen(choice: object) -> Iterator[tuple[str, str]]:
 
 
 def history_conflicts(messages: Sequence[Message]) -> Iterator[Conflict]:
-    """Turns of the assistant with nothing in them, calls whose arguments are no JSON object, results of no call."""
+    """Turns with nothing in them or with two reasonings, calls whose arguments are no object, results of no call."""
     calls: set[str] = set()
     functions: set[str] = set()
     for index, message in enumerate(messages):
@@ -77,6 +84,9 @@ def history_conflicts(messages: Sequence[Message]) -> Iterator[Conflict]:
             if _says_nothing(message):
                 text = "A message of the assistant needs 'content', unless it has 'tool_calls' or 'function_call'."
                 yield text, f"{path}.content", _INVALID
+            if message.reasoning and message.reasoning_content not in (None, "", message.reasoning):
+                text = "'reasoning' and 'reasoning_content' mean the same text but differ; send one of them."
+                yield text, f"{path}.reasoning", _INVALID
             for place, call in enumerate(message.tool_calls or ()):
                 calls.add(call.id)
                 yield from _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
@@ -91,9 +101,24 @@ def history_conflicts(messages: Sequence[Message]) -> Iterator[Conflict]:
             yield text, f"{path}.name", _INVALID
 
 
+def continuation_conflicts(message: Message) -> Iterator[Conflict]:
+    """What stands against continuing a conversation's last message.
+
+    The prompt is cut behind the message's text: calls that follow it there, and messages that a template moves to the
+    front, would take what comes after them along.
+    """
+    calls = isinstance(message, AssistantMessage) and (message.tool_calls or message.function_call)
+    if calls or not isinstance(message, AssistantMessage | UserMessage):
+        text = "'continue_final_message' needs a last message of the user or the assistant, without calls."
+        yield text, "continue_final_message", _INVALID
+    elif not for_template(message)["content"]:
+        yield "'continue_final_message' needs a last message with text.", "messages", _INVALID
+
+
 def _says_nothing(message: AssistantMessage) -> bool:
-    said = (message.refusal, message.reasoning_content, message.reasoning, message.function_call)
-    return message.content in (None, []) and not message.tool_calls and said == (None,) * len(said)
+    said = message.refusal or message.reasoning_content or message.reasoning
+    calls = message.tool_calls or message.function_call
+    return message.content in (None, []) and not said and not calls
 
 
 def _arguments(text: str, path: str) -> Iterator[Conflict]:

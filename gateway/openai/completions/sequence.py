@@ -32,9 +32,13 @@ class PreparedPrompt:
     @property
     def text(self) -> str:
         """What ``echo`` shows: the client's own text, or what its ids decode to, or those of them that were kept."""
-        if isinstance(self.source, TextPrompt) and self.prompt.text.endswith(self.source.text):
-            return self.source.text
-        return self.prompt.text
+        source, prompt = self.source, self.prompt
+        if not isinstance(source, TextPrompt):
+            return prompt.text
+        if prompt.text.endswith(source.text):
+            return source.text
+        theirs = not source.add_special_tokens or source.text.startswith(prompt.bos_text)
+        return prompt.text if theirs else prompt.text.removeprefix(prompt.bos_text)
 
     @property
     def silent_bos(self) -> bool:

@@ -13,6 +13,8 @@ from gateway.openai.parameters.table import find, served
 
 Policy = Literal["strict", "warn", "ignore"]
 
+_LOOKED_INTO = frozenset({"stream_options", "nvext"})
+
 
 class Policies(Protocol):
     """What to do with parameters that cannot be served."""
@@ -58,7 +60,7 @@ def check_parameters(
 
     Args:
         endpoint: where the request came in.
-        fields: the fields as given; ``stream_options`` is looked into.
+        fields: the fields as given; ``stream_options`` and ``nvext`` are looked into.
         capabilities: how the model serves each parameter, as of ``ServedModel.capabilities``; what it does not name
             is served as the table says.
         policies: of the model.
@@ -89,7 +91,7 @@ def check_parameters(
 def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in fields.items():
         yield name, value
-        if name == "stream_options" and isinstance(value, Mapping):
+        if name in _LOOKED_INTO and isinstance(value, Mapping):
             for key, item in value.items():
                 yield f"{name}.{key}", item
 

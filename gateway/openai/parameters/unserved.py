@@ -52,6 +52,9 @@ _OPENAI = (
 
 _Entry = tuple[str, str, str, str, tuple[Any, ...]]
 _FORM = "use structured_outputs."
+_TYPE = "a response_format of this type does not read it."
+_OF_OTHER_TYPES = ("schema", "json_schema", "regex", "ebnf", "pattern", "grammar")
+_NVEXT = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
 _BY_SETTINGS = "adapters and tables are models of their own, see configuration.md."
 _PARTS = "prefill and decoding run in one engine here."
 _INSIDE = "the engine does not give it."
@@ -81,6 +84,13 @@ _CHANGES: tuple[_Entry, ...] = (
     ),
     ("structured_outputs.disable_fallback", "boolean", "forbids another backend", "there is no other.", (False, True)),
     ("response_format.value", "any", "is a schema or expression", "name it schema or regex, as its type is.", ()),
+    *((f"response_format.{name}", "any", "is a schema or expression", _TYPE, ()) for name in _OF_OTHER_TYPES),
+    *((f"nvext.{name}", "as of the field", f"is `{name}`", f"send {name}.", ()) for name in _NVEXT),
+    ("guided_decoding_guide", "string", "holds the answer to a form", _FORM, ()),
+    ("guided_decoding_guide_type", "string", "says what that guide is", _FORM, ()),
+    ("guided_decoding", "object", "holds the answer to a form", _FORM, ()),
+    ("guided_json_object", "boolean", "holds the answer to a JSON object", "use response_format.", (False,)),
+    ("format", "string, or a schema", "holds the answer to JSON", "use response_format.", ("",)),
     ("grammar_lazy", "boolean", "waits for a trigger", "a grammar holds from the first token on.", (False,)),
     ("grammar_triggers", "array", "begin a lazy grammar", "a grammar holds from the first token on.", ()),
     ("stop_regex", "string, or array", "ends the answer before a match", "use stop.", ([],)),
@@ -134,6 +144,7 @@ _HINTS: tuple[_Entry, ...] = (
     ("session_id", "string", "names the conversation", _NO_ROUTE, ()),
     ("conversation_params", "object", "names the conversation", _NO_ROUTE, ()),
     ("agent_hierarchy", "any", "says which agent asks", _NO_ROUTE, ()),
+    ("nvext", "object", "holds hints for NVIDIA's servers", "none of them is read here.", ()),
     ("extra_key", "string", "classifies the request", "metadata is logged.", ()),
     ("custom_labels", "object", "labels metrics", "metadata is logged.", ()),
     ("ngram_corpus_id", "string", "chooses what drafts are made of", "a prediction is sent as one.", ()),

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import Messages, conversation
-from gateway.openai.chat.tool_checks import history_conflicts
+from gateway.openai.chat.tool_checks import continuation_conflicts, history_conflicts
 from gateway.openai.errors import OpenAIError
 from gateway.openai.generation import refuse_conflicts
 from gateway.openai.validation import error_of
@@ -83,6 +83,8 @@ def parse_tokenize_request(body: Body) -> TokenizeRequest:
         message = "'continue_final_message' and 'add_generation_prompt' exclude each other."
         raise OpenAIError(400, message, param="continue_final_message", code="invalid_value")
     refuse_conflicts(history_conflicts(request.messages or ()))
+    if request.messages and request.continue_final_message:
+        refuse_conflicts(continuation_conflicts(request.messages[-1]))
     return request
 
 
