@@ -22,6 +22,7 @@ from starlette.middleware.errors import ServerErrorMiddleware
 
 from gateway import __version__
 from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
+from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
@@ -39,6 +40,7 @@ from gateway.openai.errors import (
 from gateway.openai.models.routes import models_router
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
+from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.registry import Registry
 from gateway.telemetry.logs import logging_config
@@ -307,8 +309,14 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running answers end, abort the rest after ``shutdown_s``, and close all connections."""
-        abort = asyncio.get_running_loop().call_later(self._shutdown_s, self._registry.abort)
+        abort = asyncio.get_running_loop().call_later(self._shutdown_s, self._abort)
         try:
             await super().shutdown(sockets)
         finally:
             abort.cancel()
+            long_work.reopen_all()
+
+    def _abort(self) -> None:
+        error = EngineError(ErrorKind.UNAVAILABLE, "The gateway is shutting down.")
+        self._registry.abort(error)
+        long_work.close_all(error)

@@ -79,6 +79,12 @@ class GatewayProcess:
         assert self._process is not None
         return Path(f"/proc/{self._process.pid}/maps").read_text()
 
+    def children(self) -> list[int]:
+        """The ids of its processes."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
     def files(self) -> int:
         """How many files and connections it has open."""
         assert self._process is not None

@@ -81,6 +81,7 @@ def _messages(*messages: dict[str, Any]) -> bytes:
 
 _MANY = 16_384  # messages, the most that is accepted
 _TURN = {"role": "user", "content": "a"}
+_PART = {"type": "text", "text": "a"}
 _CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
@@ -97,6 +98,8 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("/detokenize, 131,000 ids", "/detokenize", lambda: json.dumps({"tokens": [45999] * 131_000}).encode()),
     ("/detokenize, 16 MiB of empty lists", "/detokenize", lambda: _filled(b'{"tokens":[', b"[],", b"1]}")),
     ("/detokenize, 800,000 fields", "/detokenize", lambda: json.dumps(_fields(800_000)).encode()),
+    ("/tokenize, 1,900,000 é", "/tokenize", lambda: _filled(b'{"prompt":"', "é".encode(), b'"}', 3_800_013)),
+    ("/tokenize, 262,000 emoji", "/tokenize", lambda: _filled(b'{"prompt":"', "😀".encode(), b'"}', 1_048_013)),
     ("render, text of 6 MB", f"{_CHAT}/render", lambda: _chat(_text(6_000_000))),
     ("render, 130,000 tokens", f"{_CHAT}/render", lambda: _chat(_text(420_000))),
     ("chat, text of 6 MB", _CHAT, lambda: _chat(_text(6_000_000))),
@@ -104,6 +107,10 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("chat, 260 kB of unlike characters", _CHAT, lambda: _chat(_unlike(260_000))),
     ("chat, 1 MB of spaces", _CHAT, lambda: _chat(" " * 1_000_000)),
     ("chat, 16,384 messages", _CHAT, lambda: _messages(*[_TURN] * _MANY)),
+    ("chat, 16,000 messages of one part", _CHAT,
+     lambda: _messages(*[{"role": "user", "content": [_PART]}] * 16_000)),
+    ("chat, 32,000 messages", _CHAT, lambda: _messages(*[_TURN] * 32_000)),
+    ("chat, 32,000 parts in one message", _CHAT, lambda: _chat([_PART] * 32_000)),
     ("chat, 131,000 unknown fields, 2 MB", _CHAT, lambda: _chat("a", **_fields(131_000))),
     ("chat, 65,000 unknown fields, 1 MB", _CHAT, lambda: _chat("a", **_fields(65_000))),
     ("chat, 131,000 fields in a message", _CHAT, lambda: _messages({**_TURN, **_fields(131_000)})),
@@ -118,6 +125,8 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
      lambda: _filled(b'{"documents":' + b"[" * 60, b"[],", b"[]" + b"]" * 60 + b"}", 180_000)),
     ("completions, 127 prompts of 131,000 characters", "/v1/completions",
      lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [_unlike(131_000)] * 127}).encode()),
+    ("completions, 65,000 prompts of one id", "/v1/completions",
+     lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [[1]] * 65_000}).encode()),
     ("completions, 300,000 ids", "/v1/completions",
      lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [1000] * 300_000}).encode()),
     ("request template, {{ 'a' * 10**9 }}", _CHAT, lambda: _chat("a", chat_template="{{ 'a' * 10**9 }}")),

@@ -1,5 +1,5 @@
 """Work on what strangers sent, in a process of its own: no other work waits for it, and its time and memory end."""
 
-from gateway.helper.process import Helper, HelperFailedError
+from gateway.helper.process import Helper, HelperFailedError, end_helpers
 
-__all__ = ["Helper", "HelperFailedError"]
+__all__ = ["Helper", "HelperFailedError", "end_helpers"]

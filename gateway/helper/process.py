@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,6 +43,15 @@ class HelperFailedError(Exception):
         self.reason: Reason = reason
 
 
+_helpers: weakref.WeakSet[Helper] = weakref.WeakSet()
+
+
+def end_helpers() -> None:
+    """Kill the processes of all helpers, so that nobody waits for their answers."""
+    for helper in list(_helpers):
+        helper.kill()
+
+
 class Helper:
     """A process that imports one module and calls its ``answer`` for each question.
 
@@ -65,6 +75,7 @@ class Helper:
         self._turn = threading.Lock()
         self._late = False
         atexit.register(self.close)
+        _helpers.add(self)
 
     @property
     def pid(self) -> int | None:
@@ -99,6 +110,12 @@ class Helper:
         """End the process, if any; a later question starts another."""
         with self._turn:
             self._end()
+
+    def kill(self) -> None:
+        """End the process at once, even while it works on a question, which fails; a later one starts another."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def _exchange(
         self, process: subprocess.Popen[bytes], question: Sequence[bytes] | None, seconds: float

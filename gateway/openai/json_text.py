@@ -15,6 +15,11 @@ from typing import Any, NoReturn
 MOST_FIELDS = 65536
 MOST_CONTAINERS = 65536
 MOST_ITEMS = 327680
+MOST_MESSAGES = 16384
+MOST_PARTS = 16384  # of content, in all
+MOST_PARTS_OF_ONE = 2048  # of one message
+MOST_CALLS = 1024  # of one message
+MOST_PROMPTS = 2048  # strings, or arrays of ids
 MOST_CHARACTERS = 2**23  # of one string; there is no context of so many
 _MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _PIECE = 2**20
@@ -53,7 +58,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
 
     Refused are, besides anything that is not JSON: invalid UTF-8, duplicate keys, NaN and infinite numbers, nesting
     deeper than 64 levels, more fields, arrays, objects or items in all than the constants above say, longer strings,
-    lone surrogates and NUL characters.
+    lone surrogates and NUL characters; also longer arrays of messages, content parts, calls and prompts.
 
     Raises:
         JsonTextError: it is refused.
@@ -69,6 +74,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
         raise _refusal(error) from None
     if not isinstance(value, dict):
         raise JsonTextError("it must be a JSON object")
+    _check_lengths(value)
     if text.count("[") + text.count("{") > _MOST_LEVELS:  # else none can be so deep
         _check_depth(value)
     if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
@@ -154,6 +160,35 @@ def _finite_float(digits: str) -> float:
     if math.isinf(number):
         raise JsonTextError("a number in it is too large")
     return number
+
+
+def _check_lengths(value: dict[str, Any]) -> None:
+    """Refuse long arrays before their items become objects of ours, each of which is work."""
+    prompt = value.get("prompt")
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
+        _check_length(prompt, MOST_PROMPTS, "prompt")
+    messages = value.get("messages")
+    _check_length(messages, MOST_MESSAGES, "messages")
+    parts = 0
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict):
+            _check_length(message.get("tool_calls"), MOST_CALLS, f"messages[{index}].tool_calls")
+            parts += _check_length(message.get("content"), MOST_PARTS_OF_ONE, f"messages[{index}].content")
+    if parts > MOST_PARTS:
+        message = f"The messages of one request may have {MOST_PARTS} content parts in all, but these have {parts}."
+        raise JsonTextError(message, "messages", "array_above_max_length")
+    prediction = value.get("prediction")
+    if isinstance(prediction, dict):
+        _check_length(prediction.get("content"), MOST_PARTS_OF_ONE, "prediction.content")
+
+
+def _check_length(value: Any, most: int, path: str) -> int:
+    if not isinstance(value, list):
+        return 0
+    if len(value) > most:
+        message = f"Invalid value for '{path}': it may have at most {most} items."
+        raise JsonTextError(message, path, "array_above_max_length")
+    return len(value)
 
 
 def _check_depth(value: dict[str, Any]) -> None:

@@ -9,12 +9,13 @@ from gateway.generation import EngineError, EngineFeatures
 from gateway.serving.ask import Options
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
-from gateway.serving.prompts import LONG, Bound
+from gateway.serving.long_work import LongWork
+from gateway.serving.prompts import Bound, work_of
 
 
-def is_long(options: Options) -> bool:
-    """Whether the prediction is better tokenized off the event loop."""
-    return len(options.prediction or "") > LONG
+def long_work(options: Options) -> LongWork | None:
+    """Where the prediction is tokenized; None on the event loop."""
+    return work_of(len(options.prediction or ""))
 
 
 def tokenize_prediction(options: Options, parts: ModelParts, left: threading.Event | None = None) -> tuple[int, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from gateway.generation import EngineError, ErrorKind
+from gateway.helper import end_helpers
 
 Result = TypeVar("Result")
 _MOST_WAITING = 256
+_PATIENCE_S = 300.0
 
 
 class LeftError(Exception):
@@ -37,41 +39,116 @@ class LongWork:
         """
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._most = threads + most_waiting
+        self._works: set[_Work] = set()
+        self._closed: EngineError | None = None
         self.count = 0
 
-    async def run(self, work: Callable[[threading.Event], Result]) -> Result:
-        """Run ``work`` in its turn; one that is cancelled before is never begun.
+    async def run(self, work: Callable[[threading.Event], Result], patience_s: float = _PATIENCE_S) -> Result:
+        """Run ``work`` in its turn; one that is given up before is never begun.
 
         Args:
             work: is given an event, which is set when nobody waits for its result any more.
+            patience_s: seconds in which its turn must come.
 
         Raises:
-            EngineError: QUEUE_FULL when too many wait already.
+            EngineError: QUEUE_FULL when too many wait already, TIMEOUT when its turn does not come, and that of
+                ``close``.
         """
+        if self._closed is not None:
+            raise self._closed
         if self.count >= self._most:
             raise EngineError(ErrorKind.QUEUE_FULL, "Too many long requests are waiting to be read; try again later.")
+        loop = asyncio.get_running_loop()
         left = threading.Event()
         future = self._threads.submit(work, left)
         self.count += 1
-        loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: self._done(loop))
+        waiting = _Work(future, loop, left)
+        self._works.add(waiting)
+        future.add_done_callback(lambda _: self._done(waiting))
+        timer = loop.call_later(patience_s, waiting.expire, patience_s)
         try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            left.set()
-            raise
+            result: Result = await waiting.outcome
+            return result
+        finally:
+            timer.cancel()
+            waiting.leave()
 
-    def _done(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._leave)
+    def close(self, error: EngineError) -> None:
+        """Fail with ``error`` whoever waits for work that runs or waits, and whoever comes before ``reopen``."""
+        self._closed = error
+        for work in list(self._works):
+            work.fail(error)
 
-    def _leave(self) -> None:
+    def reopen(self) -> None:
+        """Take work again."""
+        self._closed = None
+
+    def _done(self, work: _Work) -> None:
+        if not work.loop.is_closed():
+            work.loop.call_soon_threadsafe(self._leave, work)
+
+    def _leave(self, work: _Work) -> None:
         self.count -= 1
+        self._works.discard(work)
+        work.finish()
+
+
+class _Work:
+    """What one waits for: the outcome of a thread's work, or an error before it."""
+
+    def __init__(self, future: Future[Any], loop: asyncio.AbstractEventLoop, left: threading.Event) -> None:
+        self.loop = loop
+        self.outcome: asyncio.Future[Any] = loop.create_future()
+        self._future = future
+        self._left = left
+
+    def leave(self) -> None:
+        """Give it up, where it is not done."""
+        self._left.set()
+        self._future.cancel()
+
+    def fail(self, error: EngineError) -> None:
+        """Have who waits go on with an error."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+        self.leave()
+
+    def expire(self, seconds: float) -> None:
+        """Fail, unless it has begun."""
+        if self._future.cancel():
+            message = f"The request waited {seconds:g} seconds for longer ones to be read."
+            self.fail(EngineError(ErrorKind.TIMEOUT, message))
+
+    def finish(self) -> None:
+        """Pass on what the thread's work came to."""
+        if self.outcome.done() or self._future.cancelled():
+            return
+        error = self._future.exception()
+        if error is None:
+            self.outcome.set_result(self._future.result())
+        else:
+            self.outcome.set_exception(error)
 
 
 PROMPTS = LongWork("long-prompt", 2)
-"""Rendering and tokenizing. Two at once: each takes some hundreds of bytes of memory for each token."""
+"""Rendering and tokenizing."""
+LARGE_PROMPTS = LongWork("large-prompt", 1)
+"""The same of very long ones, one at a time: each takes some hundreds of bytes of memory for each token."""
 TEMPLATES = LongWork("own-template", 1)
 """The same with a template of the request's own, in whose turn nobody else's long prompt has to wait."""
 BODIES = LongWork("large-body", 1)
 """Parsing and checking."""
+_ALL = PROMPTS, LARGE_PROMPTS, TEMPLATES, BODIES
+
+
+def close_all(error: EngineError) -> None:
+    """Close all of this process, and end the processes that work for them."""
+    for work in _ALL:
+        work.close(error)
+    end_helpers()
+
+
+def reopen_all() -> None:
+    """Have all take work again: for another server of this process."""
+    for work in _ALL:
+        work.reopen()

@@ -26,7 +26,6 @@ from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
-from gateway.serving.long_work import PROMPTS
 from gateway.serving.plan import plan
 from gateway.serving.running import RunningGeneration
 from gateway.serving.turns import PreparedTurn, prepare
@@ -189,7 +188,7 @@ class ServedModel:
             return then(prompt)
 
         work = prompts.long_work(source)
-        return build(None) if work is None else await work.run(build)
+        return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
 
     def prepare(self, turn: Turn, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.
@@ -218,7 +217,8 @@ class ServedModel:
         """
         engine, parts = self.engine, self.parts
         tokenize = functools.partial(drafts.tokenize_prediction, options, parts)
-        predicted = await PROMPTS.run(tokenize) if drafts.is_long(options) else tokenize()
+        work = drafts.long_work(options)
+        predicted = tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
         requests = plan(
             prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,

@@ -12,10 +12,11 @@ from gateway.prompt import RequestTemplate, history
 from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
 from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
-from gateway.serving.long_work import PROMPTS, TEMPLATES, LeftError, LongWork
+from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
+_LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
@@ -26,7 +27,12 @@ def long_work(source: PromptSource) -> LongWork | None:
     """Where the prompt is built; None on the event loop."""
     if isinstance(source, ChatPrompt) and source.template is not None:
         return TEMPLATES
-    return PROMPTS if is_long(source) else None
+    return work_of(_size(source))
+
+
+def work_of(size: int) -> LongWork | None:
+    """Where a prompt of so many characters or ids is worked on; None on the event loop."""
+    return None if size <= LONG else PROMPTS if size <= _LARGE else LARGE_PROMPTS
 
 
 def most_tokens(parts: ModelParts) -> int:
@@ -34,19 +40,29 @@ def most_tokens(parts: ModelParts) -> int:
     return max(parts.max_seq_len, _LEAST_BOUND)
 
 
-def is_long(source: PromptSource) -> bool:
-    """Whether the prompt is better built off the event loop."""
+def _size(source: PromptSource) -> int:
+    """Roughly its characters, or its ids; what is large is not measured to the end."""
     if isinstance(source, TextPrompt):
-        return len(source.text) > LONG
+        return len(source.text)
     if isinstance(source, IdsPrompt):
-        return len(source.ids) > LONG
-    extras = source.template or source.documents or source.tools or source.variables
-    weight = 0
+        return len(source.ids)
+    size = 0
     for message in source.messages:
-        weight += _weight(message)
-        if weight > LONG:
-            return True
-    return bool(extras)
+        size += _weight(message)
+        if size > _LARGE:
+            return size
+    pending: list[Any] = [source.tools, source.documents, source.variables]
+    while pending and size <= _LARGE:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            size += sum(map(len, value))
+            pending += value.values()
+        elif isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Sequence):
+            pending += value
+        size += 0 if value is None else _FRAME
+    return size
 
 
 def _weight(message: Mapping[str, Any]) -> int:
@@ -197,12 +213,14 @@ class Bound:
     def check_text(self, text: str) -> None:
         """Refuse a text that has more tokens by far: by an eighth, counted in pieces.
 
+        No token is shorter than a byte, so one with no more bytes than there may be tokens is not counted.
+
         Raises:
             EngineError: CONTEXT_LENGTH.
             LeftError: nobody waits.
         """
         self._check_characters(len(text))
-        if len(text) > 2 * self._most and len(text) > LONG:
+        if len(text) > LONG and len(text.encode("utf-8", "surrogatepass")) > self._most:
             most = self._most + self._most // 8
             count = self._parts.tokenizer.count_beyond(text, most, self._is_over)
             if count > most and not self._is_over():

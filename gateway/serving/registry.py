@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.config import ModelSettings, Settings
-from gateway.generation import EngineError, ErrorKind
+from gateway.generation import EngineError
 from gateway.serving.backend import BackendFactory
 from gateway.serving.fingerprint import Fingerprint, fingerprint
 from gateway.serving.model import ServedModel
@@ -134,9 +134,8 @@ class Registry:
             removed=tuple(name for name in before if name not in entries),
         )
 
-    def abort(self) -> None:
-        """End whatever still runs, of retired models too, with an error that tells clients to come back."""
-        error = EngineError(ErrorKind.UNAVAILABLE, "The gateway is shutting down.")
+    def abort(self, error: EngineError) -> None:
+        """End whatever still runs, of retired models too, with an error."""
         for model in [*self, *(model for models in self._retiring.values() for model in models)]:
             model.abort(error)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http.client import HTTPResponse
 from pathlib import Path
 
 import httpx
@@ -135,3 +136,30 @@ def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> Non
     assert status == 0
     errors = [line["message"] for line in map(json.loads, process.log_lines()) if line["level"] == "ERROR"]
     assert errors == [f"reload refused, the former settings stay in force: {file}:1: models: must be a list."]
+
+
+def test_long_work_ends_with_503_when_the_time_of_a_shutdown_is_up(folder: Path, tmp_path: Path) -> None:
+    """The one at work and those behind it, which together take longer than the server waits."""
+    file = tmp_path / "gateway.yaml"
+    model = f"name: m, triton: {{url: 'localhost:1'}}, tokenizer: '{folder}', max_seq_len: 9"
+    file.write_text(f"server: {{shutdown_s: 0}}\nmodels: [{{{model}, allow_request_template: true}}]\n")
+    endless = "{% for i in range(9**5) %}{% for j in range(9**5) %}{% endfor %}{% endfor %}"
+    body = json.dumps({"messages": [{"role": "user", "content": "a"}], "chat_template": endless}).encode()
+    head = f"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
+    process.start(ready=False)
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.stop)
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", process.port), 20)) for _ in range(3)]
+        for client in clients:
+            client.sendall(f"{head}\r\n\r\n".encode() + body)
+        until(lambda: bool(process.children()))  # the template is at work
+        assert httpx.get(f"{process.url}/health/live").status_code == 200  # it has read what came before
+        process.signal(signal.SIGTERM)
+        for client in clients:
+            with contextlib.closing(HTTPResponse(client)) as answer:
+                answer.begin()
+                error = json.loads(answer.read())["error"]
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            assert (error["code"], error["message"]) == ("service_unavailable", "The gateway is shutting down.")
+    assert "Traceback" not in process.log.read_text()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.serving.long_work import PROMPTS
+from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS
 from gateway.tokens import Tokenizer
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MAX_SEQ_LEN, MODEL
@@ -60,6 +60,15 @@ async def test_too_many_tokens_are_not_counted_to_the_last(folder: Path) -> None
         assert "the prompt has 22000 tokens" in nearly["error"]["message"]  # so near, the count is exact
 
 
+@pytest.mark.parametrize("text", ["é" * 30_000, "😀" * 12_000])
+async def test_texts_of_long_characters_are_not_counted_to_the_last(folder: Path, text: str) -> None:
+    """A character may be as many tokens as it has bytes."""
+    async with gateway(folder, max_seq_len=40_000) as running:
+        answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": text})
+        message = answer.json()["error"]["message"]
+        assert "maximum context length is 40000 tokens, but the prompt has more than 45000 tokens" in message
+
+
 async def test_prompts_that_are_too_many_tokens_together(folder: Path) -> None:
     async with gateway(folder, max_seq_len=4096) as running:
         prompts = ["a" * 4000] * 263
@@ -88,6 +97,38 @@ def test_counting_in_pieces_stops_with_the_piece_that_is_too_much(folder: Path) 
     assert 1000 < tokenizer.count_beyond(text, 1000, lambda: bool(asked.append(1))) < 100_000
     assert len(asked) == 1
     assert tokenizer.count_beyond(text, 10**9, lambda: True) == 0
+
+
+async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
+    go = threading.Event()
+    async with gateway(folder, max_seq_len=4096) as running:
+        held = [asyncio.create_task(LARGE_PROMPTS.run(lambda _: go.wait(20)))]
+        long = asyncio.create_task(running.client.post("/tokenize", json={"prompt": "a" * 100_000}))
+        try:
+            await until(lambda: LARGE_PROMPTS.count == 2)
+            middle = await running.client.post("/tokenize", json={"prompt": "a" * 60_000})
+            assert middle.json()["count"] == 60_000
+            held += [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
+            tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+            small = {"messages": USER, "tools": [tool], "chat_template_kwargs": {"a": 1}}
+            assert (await running.client.post("/tokenize", json=small)).status_code == 200
+            assert not long.done()
+        finally:
+            go.set()
+            await asyncio.gather(*held)
+        assert (await long).json()["count"] == 100_000
+
+
+async def test_a_turn_that_does_not_come_ends_with_504(folder: Path) -> None:
+    go = threading.Event()
+    async with gateway(folder, max_seq_len=8192, timeouts={"first_token_s": 0.01}) as running:
+        held = [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
+        try:
+            answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": [1] * 5000})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
+        finally:
+            go.set()
+            await asyncio.gather(*held)
 
 
 async def test_a_client_that_leaves_in_the_queue_is_not_tokenized_for(folder: Path) -> None:

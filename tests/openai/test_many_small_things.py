@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from gateway.openai.chat.messages import UserMessage, in_groups
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.tokens.protocol import TokenizeRequest
 from gateway.serving.ask import ChatPrompt
-from gateway.serving.prompts import is_long
+from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, LongWork
+from gateway.serving.prompts import long_work
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 
@@ -61,17 +64,85 @@ def test_the_first_mistake_is_the_only_one_that_is_looked_for(
 
 
 @pytest.mark.parametrize(
-    ("messages", "long"),
+    ("messages", "work"),
     [
-        ([LETTER] * 10, False),
-        ([{"role": "user", "content": ""}] * 1000, True),
-        ([{"role": "user", "content": "a" * 5000}], True),
-        ([{"role": "assistant", "content": "", "reasoning": "a" * 5000}], True),
-        ([{"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": ""}}] * 1000}], True),
+        ([LETTER] * 10, None),
+        ([{"role": "user", "content": ""}] * 1000, PROMPTS),
+        ([{"role": "user", "content": "a" * 5000}], PROMPTS),
+        ([{"role": "assistant", "content": "", "reasoning": "a" * 5000}], PROMPTS),
+        ([{"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": ""}}] * 1000}], PROMPTS),
+        ([{"role": "user", "content": ""}] * 5000, LARGE_PROMPTS),
+        ([{"role": "user", "content": "a" * 70_000}], LARGE_PROMPTS),
     ],
 )
-def test_a_prompt_of_many_messages_is_built_off_the_event_loop(messages: list[dict[str, Any]], long: bool) -> None:
-    assert is_long(ChatPrompt(messages)) == long
+def test_a_prompt_of_many_messages_is_built_off_the_event_loop(
+    messages: list[dict[str, Any]], work: LongWork | None
+) -> None:
+    assert long_work(ChatPrompt(messages)) is work
+
+
+@pytest.mark.parametrize("name", ["tools", "documents", "variables"])
+@pytest.mark.parametrize(
+    ("value", "work"),
+    [
+        ({"a": "b", "c": [1, None, True, {"d": "e"}]}, None),
+        ({"a": "b" * 5000}, PROMPTS),
+        ({"b" * 5000: 1}, PROMPTS),
+        ({"a": [[]] * 1000}, PROMPTS),
+        ({"a": "b" * 70_000}, LARGE_PROMPTS),
+        ({"a": [1] * 70_000}, LARGE_PROMPTS),
+    ],
+)
+def test_what_stands_beside_messages_counts_by_its_size(
+    name: str, value: dict[str, Any], work: LongWork | None
+) -> None:
+    assert long_work(ChatPrompt([LETTER], **{name: value if name == "variables" else [value]})) is work
+
+
+PART = {"type": "text", "text": "a"}
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("/v1/completions", {"prompt": [[1]] * 2049}, "prompt"),
+        ("/v1/completions", {"prompt": ["a"] * 2049}, "prompt"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [PART] * 2049}]}, "messages[0].content"),
+        ("/tokenize", {"messages": [LETTER, {"role": "user", "content": [PART] * 2049}]}, "messages[1].content"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [PART] * 2000}] * 9}, "messages"),
+        ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": [CALL] * 1025}]},
+         "messages[0].tool_calls"),
+        ("/v1/chat/completions", {"messages": USER, "prediction": {"type": "content", "content": [PART] * 2049}},
+         "prediction.content"),
+    ],
+)  # fmt: skip
+async def test_long_arrays_are_refused_before_anything_is_made_of_their_items(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, Any], param: str
+) -> None:
+    for request_type in (ChatCompletionRequest, CompletionRequest, TokenizeRequest):
+        monkeypatch.setattr(request_type, "model_validate", None)
+    async with gateway(folder) as running:
+        answer = await running.client.post(path, json={"model": MODEL, **fields})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, param, "array_above_max_length")
+
+
+@pytest.mark.parametrize("place", [0, 255, 256, 999])
+async def test_a_wrong_one_of_many_messages_is_named(folder: Path, place: int) -> None:
+    messages: list[Any] = [LETTER] * 1000
+    async with gateway(folder, max_seq_len=100_000) as running:
+        for path in ("/v1/chat/completions", "/tokenize"):
+            assert (await running.client.post(path, json={"model": MODEL, "messages": messages})).status_code == 200
+            wrong = [*messages[:place], {"role": "user", "content": 1}, *messages[place + 1 :]]
+            error = (await running.client.post(path, json={"model": MODEL, "messages": wrong})).json()["error"]
+            assert error["param"] == f"messages[{place}].content"
+
+
+def test_many_messages_are_checked_some_at_a_time() -> None:
+    *checked, last = in_groups([LETTER] * 1000 + [1])
+    assert {type(each) for each in checked[:768]} == {UserMessage}
+    assert last == 1
 
 
 async def test_a_schema_tells_of_the_bound(folder: Path) -> None:

@@ -63,3 +63,31 @@ async def test_more_than_may_wait_are_refused_at_once() -> None:
     held.go.set()
     await asyncio.gather(*works)
     assert await lane.run(held.work("d")) == "d"
+
+
+async def test_who_waits_when_it_is_closed_goes_on_with_the_error_and_who_comes_is_refused() -> None:
+    held, lane = Held(), LongWork("test", 1)
+    works = [asyncio.create_task(lane.run(held.work(name))) for name in "abc"]
+    await until(lambda: len(held.begun) == 1)
+    error = EngineError(ErrorKind.UNAVAILABLE, "Closing.")
+    lane.close(error)
+    assert await asyncio.gather(*works, return_exceptions=True) == [error] * 3  # before the first is done
+    with pytest.raises(EngineError, match="Closing"):
+        await lane.run(held.work("d"))
+    held.go.set()
+    await until(lambda: lane.count == 0)
+    assert (held.begun, held.left) == (["a"], ["a"])
+    lane.reopen()
+    assert await lane.run(held.work("e")) == "e"
+
+
+async def test_who_waits_too_long_goes_on_with_an_error_and_who_has_begun_does_not() -> None:
+    held, lane = Held(), LongWork("test", 1)
+    first = asyncio.create_task(lane.run(held.work("a"), 0.01))
+    await until(lambda: len(held.begun) == 1)
+    with pytest.raises(EngineError, match=r"waited 0\.01 seconds") as caught:
+        await lane.run(held.work("b"), 0.01)
+    assert caught.value.kind is ErrorKind.TIMEOUT
+    held.go.set()
+    assert await first == "a"
+    assert held.begun == ["a"]

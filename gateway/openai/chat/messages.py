@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.openai.branches import BRANCH, text_or_list
+from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
 
-_MOST_CALLS = 1024  # of one message: they are checked in one go, in which nothing else runs
+_GROUP = 256  # messages that are checked in one go, in which nothing else runs
 
 
 class _Part(BaseModel):
@@ -127,7 +128,7 @@ class AssistantMessage(_Message):
     role: Literal["assistant"]
     content: AssistantContent | None = None
     refusal: str | None = None
-    tool_calls: Annotated[list[ToolCall], Field(max_length=_MOST_CALLS, fail_fast=True)] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=MOST_CALLS, fail_fast=True)] | None = None
     function_call: CalledFunction | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -164,7 +165,22 @@ Message = Annotated[
 ]
 
 # However short they are: each one is checked, rendered and tokenized before anybody can tell that they do not fit.
-Messages = Annotated[list[Message], Field(min_length=1, max_length=16384, fail_fast=True)]
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
+
+_group: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+
+
+def in_groups(messages: Any) -> Any:
+    """Check many messages some at a time, so that others' work runs between; from a wrong one on they stay raw."""
+    if not isinstance(messages, list) or len(messages) <= _GROUP:
+        return messages
+    checked: list[Any] = []
+    for start in range(0, len(messages), _GROUP):
+        try:
+            checked += _group.validate_python(messages[start : start + _GROUP])
+        except ValidationError:  # noqa: PERF203 - once for each group
+            break
+    return checked + messages[len(checked) :]
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:

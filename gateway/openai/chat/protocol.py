@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.config.model import SamplingDefaults
 from gateway.openai.body import Body, parse_object
-from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template
+from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template, in_groups
 from gateway.openai.chat.tool_checks import (
     check_parameters_of,
     continuation_conflicts,
@@ -173,6 +173,7 @@ def parse_chat_request(body: Body) -> ChatCompletionRequest:
         OpenAIError: 400, naming the parameter at fault.
     """
     data = _without_nulls(parse_object(body))
+    data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
     try:
         request = ChatCompletionRequest.model_validate(data)
     except ValidationError as error:

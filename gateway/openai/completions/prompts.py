@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from gateway.openai.branches import BRANCH
+from gateway.openai.json_text import MOST_PROMPTS
 from gateway.serving.ask import IdsPrompt, PromptSource, TextPrompt
 
-MOST_PROMPTS = 2048
 _LARGEST_ID = 2**31 - 1  # the engine's int32
 
 

@@ -204,7 +204,8 @@ _PROMPT = (
         "keeps so many of the prompt's tokens, -1 as many as fit beside `max_tokens`",
         how="the rendered prompt is cut by tokens",
         note="As in vLLM: the last ones, whatever of the conversation or its template is lost; a BOS that goes before a"
-        " text stays. More than fit is 400. A text that is far beyond the context is 400 as ever.",
+        " text stays. More than fit is 400, and so is a prompt of more than 131,072 tokens, or than the context where"
+        " that is more.",
     ),
     _gateway(
         "truncation_side",

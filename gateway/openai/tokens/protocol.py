@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.openai.body import Body, parse_object
-from gateway.openai.chat.messages import Messages, conversation
+from gateway.openai.chat.messages import Messages, conversation, in_groups
 from gateway.openai.chat.tool_checks import continuation_conflicts, history_conflicts
 from gateway.openai.errors import OpenAIError
 from gateway.openai.generation import refuse_conflicts
@@ -75,6 +75,7 @@ def parse_tokenize_request(body: Body) -> TokenizeRequest:
         raise OpenAIError(400, _ONE_OF, param="prompt", code="invalid_value")
     if data.get("continue_final_message") and "add_generation_prompt" not in data:
         data["add_generation_prompt"] = False
+    data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
     try:
         request = TokenizeRequest.model_validate(data)
     except ValidationError as error:

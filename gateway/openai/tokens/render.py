@@ -16,7 +16,6 @@ from gateway.openai.chat.turn import ChatTurn
 from gateway.openai.errors import OpenAIError
 from gateway.serving import prompts
 from gateway.serving.ask import ChatPrompt
-from gateway.serving.long_work import PROMPTS
 from gateway.serving.model import ServedModel
 from gateway.web.record import RequestRecord
 
@@ -46,7 +45,8 @@ async def render_chat(
         raise OpenAIError(400, "The engine of this model does not show its requests.", param="model")
     seeds = [generation.request.sampling.seed for generation in generations]
     write = functools.partial(_write, generations[0].request, seeds, engine.describe, engine.features, model)
-    return await PROMPTS.run(write) if len(generations[0].request.prompt.ids) > prompts.LONG else write()
+    work = prompts.work_of(len(generations[0].request.prompt.ids))
+    return write() if work is None else await work.run(write)
 
 
 def _write(
