@@ -10,14 +10,57 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
 from gateway.openai.body import Body, as_body
-from gateway.openai.errors import OpenAIError
+from gateway.openai.errors import SERVER, OpenAIError
 from gateway.serving.long_work import BODIES
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 
 _LARGE_BODY = 65536  # bytes; parsing more than this would hold up other requests' tokens
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site
+_MOST_HELD = 128 * 2**20  # bytes of large bodies that are in memory at a time
 Parsed = TypeVar("Parsed")
+
+
+class HeldBodies:
+    """The large bodies of all requests that are being received, or wait to be parsed, as one sum of bytes."""
+
+    def __init__(self, most: int = _MOST_HELD) -> None:
+        """Begin with none.
+
+        Args:
+            most: bytes of them at a time; one alone may have more.
+        """
+        self.held = 0
+        self._most = most
+
+    def grow(self, before: int, after: int) -> int:
+        """Count a body that has grown; returns what is counted of it now.
+
+        Args:
+            before: bytes that are counted of it.
+            after: bytes that it has.
+
+        Raises:
+            OpenAIError: 503 when there is no room for it beside the others.
+        """
+        others = self.held - before
+        if others and others + after > self._most:
+            raise OpenAIError(
+                503,
+                "Too many large requests are being received; try again in a moment.",
+                type=SERVER,
+                code="service_unavailable",
+                headers={"Retry-After": "1"},
+            )
+        self.held = others + after
+        return after
+
+    def leave(self, counted: int) -> None:
+        """Forget a body of which so much was counted."""
+        self.held -= counted
+
+
+_bodies = HeldBodies()
 
 
 async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Parsed:
@@ -31,19 +74,29 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
         ClientDisconnectedError: the client left before it had sent the body, or before its turn came.
         EngineError: QUEUE_FULL when too many large bodies wait.
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
-            ``parse`` raises.
+            ``parse`` raises; 503 when too many large ones are being received.
     """
     _check_headers(request.headers)
+    pieces: list[bytes] = []
+    size = counted = 0
     try:
-        pieces = [piece async for piece in request.stream() if piece]
+        async for piece in request.stream():
+            if piece:
+                pieces.append(piece)
+                size += len(piece)
+                if size > _LARGE_BODY:
+                    counted = _bodies.grow(counted, size)
+        if not pieces:
+            raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
+        body = as_body(pieces)
+        if size > _LARGE_BODY:
+            return await while_connected(request.scope, request.receive, BODIES.run(lambda _: parse(body)))
+        return parse(body)
     except ClientDisconnect:
         raise ClientDisconnectedError from None
-    if not pieces:
-        raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
-    body = as_body(pieces)
-    if not isinstance(body, bytes) or len(body) > _LARGE_BODY:
-        return await while_connected(request.scope, request.receive, BODIES.run(lambda _: parse(body)))
-    return parse(body)
+    finally:
+        if counted:
+            _bodies.leave(counted)
 
 
 def _check_headers(headers: Headers) -> None:

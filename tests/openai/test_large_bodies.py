@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.openai import json_text
+from gateway.openai import json_text, reading
 from gateway.openai.body import as_body, parse_object
 from gateway.openai.errors import OpenAIError
 from tests.app.harness import USER, gateway
@@ -106,3 +108,35 @@ async def test_many_unknown_fields_are_served_and_named(folder: Path) -> None:
         metrics = (await running.client.get("/metrics")).text
         counts = [line for line in metrics.splitlines() if "ignored" in line and f'model="{MODEL}"' in line]
         assert sum(float(line.rpartition(" ")[2]) for line in counts if "_created" not in line) == 30_000
+
+
+async def test_large_bodies_that_come_together_have_a_bound_in_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = reading.HeldBodies(most=500_000)
+    monkeypatch.setattr(reading, "_bodies", held)
+    whole = json.dumps({"model": MODEL, "prompt": PADDING}).encode()
+    first_half_came, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_body() -> AsyncIterator[bytes]:
+        yield whole[:-1]
+        first_half_came.set()
+        await go_on.wait()
+        yield whole[-1:]
+
+    async with gateway(folder, served=True) as running:
+        headers = {"Content-Type": "application/json"}
+        slow = asyncio.create_task(running.client.post("/tokenize", content=slow_body(), headers=headers))
+        await first_half_came.wait()
+        while held.held < len(whole) - 1:  # noqa: ASYNC110 - until the server has read what was sent
+            await asyncio.sleep(0)
+        refused = await running.client.post("/tokenize", content=whole, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
+        assert refused.headers["Retry-After"] == "1"
+        small = await running.client.post("/tokenize", json={"model": MODEL, "prompt": "Hi"})
+        assert small.status_code == 200
+        go_on.set()
+        assert (await slow).status_code == 400  # it was read: the context is too short for it
+        assert held.held == 0
+        again = await running.client.post("/tokenize", content=whole, headers=headers)
+        assert again.status_code == 400
