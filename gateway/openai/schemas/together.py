@@ -34,8 +34,10 @@ class Together:
 
     def fault(self, guides: Sequence[Any], level: int = 0) -> Fault | None:
         """What the engine would refuse of guides that one value must fit; None where nothing is found."""
-        plain, choices = self._flat(guides)
         if level > _DEEPEST or self._left < 0:
+            return None
+        plain, choices = self._flat(guides)
+        if self._left < 0:
             return None
         if False in guides or self._typed_apart(plain) or self._constants_apart(plain):
             return "contradiction"
