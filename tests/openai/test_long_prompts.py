@@ -109,6 +109,7 @@ async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
             middle = await running.client.post("/tokenize", json={"prompt": "a" * 60_000})
             assert middle.json()["count"] == 60_000
             held += [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
+            await until(lambda: PROMPTS.count == 2)
             tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
             small = {"messages": USER, "tools": [tool], "chat_template_kwargs": {"a": 1}}
             assert (await running.client.post("/tokenize", json=small)).status_code == 200
@@ -124,6 +125,7 @@ async def test_a_turn_that_does_not_come_ends_with_504(folder: Path) -> None:
     async with gateway(folder, max_seq_len=8192, timeouts={"first_token_s": 0.01}) as running:
         held = [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
         try:
+            await until(lambda: PROMPTS.count == 2)
             answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": [1] * 5000})
             assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
         finally:
