@@ -496,6 +496,26 @@ NESTED = {
         "structured_outputs": {"regex": "a", "disable_additional_properties": True}
     },
     "response_format.value": {"response_format": {"type": "json_object", "value": {}}},
+    "response_format.schema": {"response_format": {"type": "text", "schema": {"type": "array"}}},
+    **{
+        f"response_format.{name}": {"response_format": {"type": "json_object", name: value}}
+        for name, value in {
+            "json_schema": {"name": "x"},
+            "regex": "a",
+            "ebnf": "a",
+            "pattern": "a",
+            "grammar": "a",
+        }.items()
+    },
+    **{
+        f"nvext.{name}": {"nvext": {name: value}}
+        for name, value in {
+            "guided_json": {},
+            "guided_regex": "a",
+            "guided_choice": ["a"],
+            "guided_grammar": "a",
+        }.items()
+    },
 }
 HINTS = {row.name: UNSERVED.pop(row.name)[0] for row in PARAMETERS if row.hint and row.name in UNSERVED}
 HINTS |= {"verbosity": "low"}
@@ -525,7 +545,9 @@ def test_hints_are_served_without_and_named(asker: Asker) -> None:
     answer = asker.post(**HINTS)
     assert answer.status_code == 200, answer.text
     hints = {name for name in HINTS if name != "return_mm_kwargs"}  # whose values all change nothing
-    assert set(answer.headers["x-ignored-parameters"].split(", ")) == hints
+    assert set(answer.headers["x-ignored-parameters"].split(", ")) == hints | {
+        f"nvext.{name}" for name in HINTS["nvext"]
+    }
     assert answer.json()["choices"] == asker.chat()["choices"]
 
 
