@@ -13,7 +13,7 @@ from gateway.families.source import Source, Steps
 from gateway.families.structural import Format, json_format
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "_-."
-"""What names of functions consist of, namespaces included."""
+"""Characters of function names, namespaces included."""
 
 LONGEST_NAME = 256
 """Characters that a name has at most."""

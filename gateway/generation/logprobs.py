@@ -14,7 +14,7 @@ from gateway.tokens import IncrementalDetokenizer, Tokenizer
 _Bytes = bytes  # the dataclass below has a field of that name
 
 LOWEST = -9999.0
-"""What OpenAI's API says for a token that is as good as impossible; minus infinity has no JSON form."""
+"""The log-prob that OpenAI's API gives for a token that is as good as impossible; minus infinity has no JSON form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gateway.generation.additions import LoraAdapter, PromptTable
 
 GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
 GuideBackend = Literal["xgrammar", "llguidance"]
-"""What compiles guides in TensorRT-LLM."""
+"""Backends that compile guides in TensorRT-LLM."""
 
 
 @dataclass(frozen=True, slots=True)

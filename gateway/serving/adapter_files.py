@@ -24,7 +24,7 @@ ADAPTER_FILES = (
     "model.lora_weights.npy",
     "model.lora_config.npy",
 )
-"""What a folder with an adapter may hold."""
+"""Files that a folder with an adapter may hold."""
 # What the wire has no place for; each must be absent or falsy.
 _UNSUPPORTED = ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "fan_in_fan_out", "layers_to_transform")
 

@@ -49,7 +49,7 @@ def _rule(pattern: str, kind: ErrorKind, message: str, param: str | None = None)
 
 UNSUPPORTED = "unsupported_parameter"
 NO_GUIDED_DECODING = "This deployment's engine has no guided decoding."
-"""What clients are told where the engine says that it was not set up for guides."""
+"""The sentence for clients where the engine says that it was not set up for guides."""
 
 _QUEUE_FULL = "The engine's queue is full; try again later."
 _BAD_GUIDE = "The engine cannot hold an answer to this guide (schema, regular expression, grammar or structural tag)."

@@ -171,4 +171,4 @@ _OTHERS = (
 )
 
 UNSERVED: tuple[Parameter, ...] = (*_OPENAI, *_OTHERS)
-"""What is refused, unless it says nothing or the operator's policy lets it pass."""
+"""Parameters that are refused, unless they say nothing or the operator's policy lets them pass."""
