@@ -1,0 +1,341 @@
+"""A Triton that says what prompts tell it to say: the same on every machine, for it computes nothing.
+
+The text behind the last ``say:`` of a prompt is the answer, a byte a token; of alternatives between ``||`` the seed
+chooses one. Within it stand directions: ``<<chunk 3>>`` sends three tokens in a response, ``<<error TEXT>>`` fails as
+Triton does within a stream, ``<<abort STATUS TEXT>>`` as gRPC does, ``<<finish WORD>>`` ends with that finish reason,
+``<<cached 5>>`` tells of cached tokens, ``<<vanish>>`` ends the stream without a final response.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+import tokenizers
+from google.protobuf import text_format
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+
+REPOSITORY = Path(__file__).parents[2] / "triton_repo"
+MAX_SEQ_LEN = 2048
+DEFAULT = "Hello, world."
+
+SPECIAL = ("<|im_start|>", "<|im_end|>")
+PLAIN = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+TEMPLATE = (
+    "{% for tool in tools or [] %}[tool {{ tool | tojson }}]{% endfor %}"
+    "{% for document in documents or [] %}[document {{ document | tojson }}]{% endfor %}"
+    "{% if style is defined %}[style {{ style }}]{% endif %}"
+    "{% for message in messages %}"
+    "{% if message.content == 'refuse' %}{{ raise_exception('These messages are refused.') }}{% endif %}"
+    "<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% for call in message.tool_calls or [] %}"
+    '<tool_call>\n{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n'
+    "</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+# Of an engine as TensorRT-LLM ships it: what only this project's have is not there.
+_EXTENSIONS = {
+    "return_finish_reason", "num_top_log_probs", "num_prompt_log_probs", "min_p", "cache_salt", "finish_reason",
+    "top_log_probs_ids", "top_log_probs", "prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids",
+    "prompt_top_log_probs", "num_cached_tokens",
+}  # fmt: skip
+_OF_TOKENS = {"output_ids", "sequence_length", "output_log_probs", "top_log_probs_ids", "top_log_probs"}
+_FORMATS = {"INT32": "i", "INT64": "q", "UINT64": "Q", "UINT8": "B", "FP32": "f", "FP16": "e", "BOOL": "?"}
+_RANDOM = range(2**32, 2**63)  # of a seed that nobody gave
+
+
+def write_tokenizer(folder: Path) -> tokenizers.Tokenizer:
+    """A byte-level tokenizer without merges: one token a byte, and a few control tokens; its template shows tools."""
+    vocab = {character: index for index, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in PLAIN])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    end = tokenizer.token_to_id("<|im_end|>")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE, "eos_token": "<|im_end|>"}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": end}))
+    return tokenizer
+
+
+def configurations() -> dict[str, Any]:
+    """The project's models, an engine as TensorRT-LLM ships it, one with beams, and an ensemble that answers text."""
+    found = {name: _stock(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
+    bare = copy.deepcopy(found["tensorrt_llm"])
+    _keep_not(bare, _EXTENSIONS | {"draft_input_ids", "guided_decoding_guide_type", "guided_decoding_guide"})
+    for name in ("engine", "guided_decoding_guide_types"):
+        del bare.parameters[name]
+    beams = copy.deepcopy(found["tensorrt_llm"])
+    beams.parameters["max_beam_width"].string_value = "4"
+    text = copy.deepcopy(found["ensemble"])
+    _keep_not(text, _OF_TOKENS)
+    found |= {"bare": bare, "beams": beams, "text": text}
+    for name, config in found.items():
+        config.name = name
+    return found
+
+
+def _stock(name: str) -> Any:
+    text = (REPOSITORY / name / "config.pbtxt").read_text()
+    text = text.replace("${TRITON_ENGINE}", "reference").replace("${MAX_SEQ_LEN}", str(MAX_SEQ_LEN))
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+def _keep_not(config: Any, names: set[str]) -> None:
+    for tensors in (config.input, config.output):
+        kept = [tensor for tensor in tensors if tensor.name not in names]
+        del tensors[:]
+        tensors.extend(kept)
+
+
+class Asked:
+    """A request to an engine, read.
+
+    Attributes:
+        inputs: the values of each tensor.
+        outputs: names of those that are wanted.
+    """
+
+    def __init__(self, request: Any, tokenizer: tokenizers.Tokenizer) -> None:
+        self.id: str = request.id
+        self.model: str = request.model_name
+        self.inputs = {
+            tensor.name: _values(tensor.datatype, raw)
+            for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
+        }
+        self.outputs = {output.name for output in request.outputs}
+        self._tokenizer = tokenizer
+        ids = self.inputs.get("input_ids", [])
+        self.prompt = tokenizer.decode(ids, skip_special_tokens=False) if ids else self.first("text_input", "")
+
+    def first(self, name: str, default: Any) -> Any:
+        """The first value of an input."""
+        return self.inputs.get(name, [default])[0]
+
+    @property
+    def seed(self) -> int:
+        """What the request gave as its seed; 0 where it gave none, and the gateway drew one."""
+        seed = int(self.first("seed", 0))
+        return 0 if seed in _RANDOM else seed
+
+    @property
+    def counts(self) -> bool:
+        """Whether a client's request made it: probes, and the end of a request, come when they may."""
+        return not self.id.startswith("probe-") and not self.first("stop", False)
+
+    def line(self) -> str:
+        """All of it, on a line."""
+        shown = []
+        for name, values in sorted(self.inputs.items()):
+            if name == "input_ids":
+                text = f"{json.dumps(self.prompt, ensure_ascii=False)} in {len(values)}"
+            elif name == "embedding_bias":
+                text = str({place: value for place, value in enumerate(values) if value})
+            elif name == "seed" and values[0] in _RANDOM:
+                text = "random"
+            else:
+                text = json.dumps(values[0] if len(values) == 1 else values, ensure_ascii=False)
+            shown.append(f"{name}={text}")
+        return f"{self.model} asked for {' '.join(sorted(self.outputs))}: {', '.join(shown)}"
+
+
+def _values(datatype: str, raw: bytes) -> list[Any]:
+    if datatype != "BYTES":
+        return list(struct.unpack(f"<{len(raw) // struct.calcsize(_FORMATS[datatype])}{_FORMATS[datatype]}", raw))
+    texts = []
+    while raw:
+        end = 4 + int.from_bytes(raw[:4], "little")
+        texts.append(raw[4:end].decode())
+        raw = raw[end:]
+    return texts
+
+
+class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """The server; a context manager.
+
+    Attributes:
+        url: of its gRPC port.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._configs = configurations()
+        self._asked: list[str] = []
+        self._server = grpc.server(ThreadPoolExecutor(64), options=[("grpc.so_reuseport", 0)])
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
+        self.url = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def __enter__(self) -> RecordedTriton:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop(None).wait()
+
+    def asked(self) -> list[str]:
+        """What it was asked since the last call, in an order that does not depend on that of arrival."""
+        lines, self._asked = sorted(self._asked), []
+        return lines
+
+    def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ServerLiveResponse(live=True)
+
+    def ServerReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ServerReadyResponse(ready=True)
+
+    def ModelReady(self, request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ModelReadyResponse(ready=request.name in self._configs)
+
+    def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if request.name not in self._configs:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Request for unknown model: '{request.name}' is not found")
+        return service_pb2.ModelConfigResponse(config=self._configs[request.name])
+
+    def ModelMetadata(self, request: Any, _context: Any) -> Any:  # noqa: N802
+        return service_pb2.ModelMetadataResponse(name=request.name, platform="recorded")
+
+    def ModelStreamInfer(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        for request in request_iterator:
+            asked = Asked(request, self._tokenizer)
+            if asked.counts:
+                self._asked.append(asked.line())
+            yield from Answer(asked, self._tokenizer).responses(context)
+
+
+class Answer:
+    """The responses to one request."""
+
+    def __init__(self, asked: Asked, tokenizer: tokenizers.Tokenizer) -> None:
+        self._asked = asked
+        self._tokenizer = tokenizer
+        self._limit = asked.first("request_output_len", asked.first("max_tokens", 1))
+        self._beams = asked.first("beam_width", 1)
+        self._size = 1 if asked.first("streaming", asked.first("stream", True)) else 10_000
+        self._said: list[int] = []
+        self._finish = "stop"
+        self._cached = 0
+        self._begun = False
+
+    def responses(self, context: Any) -> Iterator[Any]:
+        """All of them."""
+        _, found, rest = self._asked.prompt.rpartition("say:")
+        alternatives = (rest.partition("<|im_end|>")[0] if found else DEFAULT).split("||")
+        said = alternatives[self._asked.seed % len(alternatives)]
+        for place, part in enumerate(re.split(r"<<(.*?)>>", said)):
+            if place % 2 == 0:
+                ids, ended = self._until_the_end(self._tokenizer.encode(part, add_special_tokens=False).ids)
+                yield from (self._data(ids[at : at + self._size]) for at in range(0, len(ids), self._size))
+                if ended:
+                    break
+                continue
+            word, _, value = part.partition(" ")
+            if word == "error":
+                yield service_pb2.ModelStreamInferResponse(error_message=value)
+                return
+            if word == "abort":
+                status, _, text = value.partition(" ")
+                context.abort(grpc.StatusCode[status], text)
+            if word == "vanish":
+                return
+            self._direct(word, value)
+        yield self._data([], final=True)
+
+    def _direct(self, word: str, value: str) -> None:
+        if word == "chunk":
+            self._size = int(value)
+        elif word == "finish":
+            self._finish = value
+        elif word == "cached":
+            self._cached = int(value)
+        else:
+            raise AssertionError(word)
+
+    def _until_the_end(self, ids: list[int]) -> tuple[list[int], bool]:
+        """What of these ids is said, and whether the answer ends with them."""
+        stops = self._asked.inputs.get("stop_words_list", [])
+        for place, token in enumerate(ids):
+            if token == self._asked.first("end_id", -1):
+                return ids[:place], True
+            if token in stops[: len(stops) // 2]:
+                return ids[: place + 1], True
+            if len(self._said) + place + 1 == self._limit:
+                self._finish = "length"
+                return ids[: place + 1], True
+        return ids, False
+
+    def _data(self, ids: list[int], *, final: bool = False) -> Any:
+        self._said += ids
+        beams, count = self._beams, len(ids)
+        response = _Response(self._asked.outputs)
+        response.ints("output_ids", [1, beams, count], ids * beams)
+        response.ints("sequence_length", [1, beams], [count] * beams)
+        response.text("text_output", self._tokenizer.decode(ids))
+        response.floats("output_log_probs", [1, beams, len(self._said)], self._log_probs() * beams)
+        response.table("top_log_probs", count, self._asked.first("num_top_log_probs", 0))
+        if not self._begun:
+            self._begun = True
+            self._put_prompt(response)
+        response.ints("num_input_tokens", [1, 1], [len(self._asked.prompt)])
+        response.ints("num_output_tokens", [1, 1], [len(self._said)])
+        if final:
+            response.text("finish_reason", self._finish)
+            response.ints("num_cached_tokens", [1, 1], [self._cached])
+            response.message.infer_response.parameters["triton_final_response"].bool_param = True
+        return response.message
+
+    def _log_probs(self) -> list[float]:
+        """Of all tokens so far, for the engine's are cumulative; sums of eighths, which every machine writes alike."""
+        return [-(place % 7 + 1) / 8 - self._asked.seed % 4 for place in range(len(self._said))]
+
+    def _put_prompt(self, response: _Response) -> None:
+        count = len(self._asked.inputs.get("input_ids", self._asked.prompt)) - 1
+        response.floats("prompt_log_probs", [1, count], [-place / 4 for place in range(count)])
+        response.ints("prompt_log_probs_ranks", [1, count], [place % 3 + 1 for place in range(count)])
+        response.table("prompt_top_log_probs", count, self._asked.first("num_prompt_log_probs", 0))
+
+
+class _Response:
+    """A response with those outputs that are wanted."""
+
+    def __init__(self, wanted: set[str]) -> None:
+        self.message = service_pb2.ModelStreamInferResponse()
+        self._wanted = wanted
+
+    def ints(self, name: str, shape: list[int], values: list[int]) -> None:
+        self._put(name, "INT32", shape, struct.pack(f"<{len(values)}i", *values))
+
+    def floats(self, name: str, shape: list[int], values: list[float]) -> None:
+        self._put(name, "FP32", shape, struct.pack(f"<{len(values)}f", *values))
+
+    def text(self, name: str, text: str) -> None:
+        self._put(name, "BYTES", [1, 1], struct.pack("<I", len(text.encode())) + text.encode())
+
+    def table(self, name: str, rows: int, width: int) -> None:
+        """Alternatives: the best is ``!``, the next ones follow it in the vocabulary."""
+        if width:
+            self.ints(f"{name}_ids", [1, rows, width], [*range(width)] * rows)
+            self.floats(name, [1, rows, width], [-(place + 1) / 4 for place in range(width)] * rows)
+
+    def _put(self, name: str, datatype: str, shape: list[int], raw: bytes) -> None:
+        if name in self._wanted:
+            self.message.infer_response.outputs.add(name=name, datatype=datatype, shape=shape)
+            self.message.infer_response.raw_output_contents.append(raw)

@@ -1,0 +1,202 @@
+"""Forms of an answer and tool calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.recorded.exchange import Case, chat, complete, user
+
+S: dict[str, Any] = {"stream": True}
+CITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+LOOSE: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+ROME = '{"city": "Rome"}'
+
+
+def schema(value: Any = CITY, **more: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "place", "schema": value, **more}}
+
+
+def form(name: str, say: str = ROME, /, **body: Any) -> Case:
+    return chat(name, f"<<chunk 8>>{say}", **body)
+
+
+FORMS: list[Case] = [
+    form("text", "Hello", response_format={"type": "text"}),
+    form("json_object", response_format={"type": "json_object"}),
+    form("json_object with a schema", response_format={"type": "json_object", "schema": CITY}),
+    form("json_schema", response_format=schema()),
+    form("json_schema, streamed", response_format=schema(), **S),
+    form("json_schema, strict", response_format=schema(strict=True)),
+    form("json_schema, strict but loose", response_format=schema(LOOSE, strict=True)),
+    form("json_schema, strict but loose, streamed", response_format=schema(LOOSE, strict=True), **S),
+    form("json_schema without a schema", response_format={"type": "json_schema", "json_schema": {"name": "place"}}),
+    form("json_schema without its wrapper", response_format={"type": "json_schema", "json_schema": CITY}),
+    form("json_schema with the schema one level up",
+         response_format={"type": "json_schema", "json_schema": {"name": "place", **CITY}}),
+    form("json_schema with a bad name", response_format={"type": "json_schema", "json_schema": {"name": "a b"}}),
+    form("json_schema that is cut", response_format=schema(), max_tokens=5),
+    form("json_schema with several choices", f"{ROME}||{ROME}", response_format=schema(), n=2, seed=2),
+    form("a wrong schema", response_format=schema({"type": "thing"})),
+    form("a schema with an unknown keyword", response_format=schema({"type": "string", "shape": "round"})),
+    form("a schema with a reference that leads nowhere", response_format=schema({"$ref": "#/$defs/nothing"})),
+    form("a schema that guides cannot hold", response_format=schema({"type": "array", "uniqueItems": True})),
+    form("a schema with not", response_format=schema({"not": {"type": "string"}})),
+    form("a recursive schema", "{}", response_format=schema(
+        {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False})),
+    form("a schema with formats and bounds", "{}", response_format=schema({
+        "type": "object",
+        "properties": {
+            "day": {"type": "string", "format": "date"},
+            "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            "code": {"type": "string", "pattern": "^[a-z]{2}$"},
+            "kind": {"enum": ["a", "b", None]},
+            "parts": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"const": 5}]}, "minItems": 1},
+        },
+        "required": ["day"],
+    })),
+    form("a schema that allows nothing", response_format=schema(False)),
+    form("json", response_format={"type": "json", "schema": CITY}),
+    form("json without a schema", response_format={"type": "json"}),
+    form("regex", "aaa", response_format={"type": "regex", "regex": "a+"}),
+    form("a broken regex", response_format={"type": "regex", "regex": "a("}),
+    form("a regex with a look-ahead", response_format={"type": "regex", "regex": "a(?=b)"}),
+    form("ebnf", "ab", response_format={"type": "ebnf", "ebnf": 'root ::= "ab"'}),
+    form("structural_tag", "<a>{}</a>", response_format={
+        "type": "structural_tag", "structures": [{"begin": "<a>", "schema": {}, "end": "</a>"}], "triggers": ["<a>"]
+    }),
+    form("a structural tag without triggers", response_format={"type": "structural_tag", "structures": []}),
+    form("an unknown type", response_format={"type": "poem"}),
+    form("no type", response_format={}),
+    form("a form as text", response_format="json"),
+    form("structured_outputs: json", structured_outputs={"json": CITY}),
+    form("structured_outputs: json as text", structured_outputs={"json": '{"type": "object"}'}),
+    form("structured_outputs: json as broken text", structured_outputs={"json": "{"}),
+    form("structured_outputs: regex", "aa", structured_outputs={"regex": "a+"}),
+    form("structured_outputs: choice", "yes", structured_outputs={"choice": ["yes", "no."]}),
+    form("structured_outputs: grammar", "x", structured_outputs={"grammar": 'root ::= "x"'}),
+    form("structured_outputs: json_object", structured_outputs={"json_object": True}),
+    form("structured_outputs: structural_tag", structured_outputs={
+        "structural_tag": {"structures": [], "triggers": []}
+    }),
+    form("structured_outputs: two at once", structured_outputs={"regex": "a", "choice": ["b"]}),
+    form("structured_outputs: nothing", structured_outputs={}),
+    form("structured_outputs: an unknown field", structured_outputs={"regex": "a", "colour": "red"}),
+    form("guided_json", guided_json=CITY),
+    form("guided_regex", "aa", guided_regex="a+"),
+    form("guided_choice", "no.", guided_choice=["yes", "no."]),
+    form("guided_choice of none", guided_choice=[]),
+    form("guided_grammar", "x", guided_grammar='root ::= "x"'),
+    form("guided_decoding_backend", "x", guided_regex="x", guided_decoding_backend="xgrammar"),
+    form("json_schema as a field", json_schema=CITY),
+    form("regex as a field", "aa", regex="a+"),
+    form("ebnf as a field", "x", ebnf='root ::= "x"'),
+    form("two forms", response_format=schema(), guided_regex="a"),
+    form("a form with min_tokens", response_format=schema(), min_tokens=4),
+    form("a form with reasoning", f"<think>Well.</think>{ROME}", response_format=schema(), model="reasoner"),
+    form("a form through the ensemble", response_format=schema(), model="words"),
+    form("a form of an engine without guides", response_format=schema(), model="bare"),
+    form("a form of an engine without guides, ignored", "Hi", response_format=schema(), model="warning"),
+    form("validated", response_format=schema(), model="validating"),
+    form("validated and wrong", '{"town": "Rome"}', response_format=schema(), model="validating"),
+    form("validated and no JSON", "Rome", response_format={"type": "json_object"}, model="validating"),
+    form("validated, streamed", response_format=schema(), model="validating", **S),
+    form("validated and wrong, streamed", "Rome", response_format=schema(), model="validating", **S),
+    form("a regex that cannot be validated", guided_regex="a", model="validating"),
+    form("format of another server", format="json"),
+    complete("completion with a schema", f"say:<<chunk 8>>{ROME}", response_format=schema()),
+    complete("completion with a choice, streamed", "say:yes", guided_choice=["yes", "no"], **S),
+]  # fmt: skip
+
+# Tools
+
+
+def tool(name: str = "weather", parameters: Any = CITY, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [named(name) for name in names]}}
+
+
+def with_tools(case: str, say: str, /, **body: Any) -> Case:
+    return chat(case, f"<<chunk 6>>{say}", **{"tools": TOOLS, **body})
+
+
+TOOLS = [tool(description="Looks out of the window."), tool("time", {"type": "object", "properties": {}})]
+CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>'
+TIME = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
+GUIDED = f'[{{"name": "weather", "arguments": {ROME}}}]'
+FUNCTIONS = [each["function"] for each in TOOLS]
+
+CALLS: list[Case] = [
+    with_tools("auto, a call", CALL),
+    with_tools("auto, a call, streamed", CALL, **S),
+    with_tools("auto, a call, streamed eagerly", CALL, model="reasoner", **S),
+    with_tools("auto, text and two calls", f"Look: {CALL}\n{TIME}"),
+    with_tools("auto, text and two calls, streamed", f"Look: {CALL}\n{TIME}", **S),
+    with_tools("auto, text only", "Hello", tool_choice="auto"),
+    with_tools("auto, text only, streamed", "Hello", tool_choice="auto", **S),
+    with_tools("auto, a broken call", '<tool_call>\n{"name": "weather", "arguments": {"city"\n</tool_call>'),
+    with_tools("auto, a broken call, streamed eagerly", '<tool_call>\n{"name": "weather", "arguments": {"city"',
+               model="reasoner", **S),
+    with_tools("auto, an unknown tool", '<tool_call>\n{"name": "fly", "arguments": {}}\n</tool_call>'),
+    with_tools("auto, a call that is cut", CALL, max_tokens=30),
+    with_tools("auto, calls but one at a time", f"{CALL}\n{TIME}", parallel_tool_calls=False),
+    with_tools("auto, reasoning and a call", f"<think>Well.</think>{CALL}", model="reasoner"),
+    with_tools("auto, reasoning and a call, streamed", f"<think>Well.</think>{CALL}", model="reasoner", **S),
+    with_tools("auto, several choices", f"{CALL}||Hello", n=2, seed=2),
+    with_tools("auto, usage, streamed", CALL, stream_options={"include_usage": True}, **S),
+    with_tools("auto, log-probs", "Hi", logprobs=True),
+    with_tools("auto, strict tools", CALL, tools=[tool(strict=True)]),
+    with_tools("auto, strict tools that are loose", CALL, tools=[tool(parameters=LOOSE, strict=True)]),
+    with_tools("none", "Hello", tool_choice="none"),
+    with_tools("none, streamed", CALL, tool_choice="none", **S),
+    with_tools("required", GUIDED, tool_choice="required"),
+    with_tools("required, streamed", GUIDED, tool_choice="required", **S),
+    with_tools("required, one at a time", GUIDED, tool_choice="required", parallel_tool_calls=False),
+    with_tools("required, cut", GUIDED, tool_choice="required", max_tokens=25),
+    with_tools("required of an engine without guides", CALL, tool_choice="required", model="bare"),
+    with_tools("required without tools", "Hello", tool_choice="required", tools=None),
+    with_tools("named", GUIDED, tool_choice=named("weather")),
+    with_tools("named, streamed", GUIDED, tool_choice=named("weather"), **S),
+    with_tools("named, but there is no such tool", "Hello", tool_choice=named("fly")),
+    with_tools("allowed, auto", CALL, tool_choice=allowed("auto", "weather")),
+    with_tools("allowed, required", GUIDED, tool_choice=allowed("required", "weather")),
+    with_tools("allowed, required, streamed", GUIDED, tool_choice=allowed("required", "weather"), **S),
+    with_tools("allowed, but there is no such tool", "Hello", tool_choice=allowed("auto", "fly")),
+    with_tools("an unknown choice", "Hello", tool_choice="perhaps"),
+    with_tools("a choice of a wrong type", "Hello", tool_choice=5),
+    with_tools("a choice of no name", "Hello", tool_choice={"type": "function"}),
+    with_tools("a tool without a name", "Hello", tools=[{"type": "function", "function": {}}]),
+    with_tools("a tool with a bad name", "Hello", tools=[tool("a b")]),
+    with_tools("two tools of one name", "Hello", tools=[tool(), tool()]),
+    with_tools("a tool of another type", "Hello", tools=[{"type": "web_search"}]),
+    with_tools("a tool with a wrong schema", "Hello", tools=[tool(parameters={"type": "thing"})]),
+    with_tools("a tool with unknown fields", "Hello", tools=[{**tool(), "colour": "red"}]),
+    with_tools("too many tools", "Hello", tools=[tool(f"t{number}") for number in range(129)]),
+    with_tools("tools where the template shows none", "Hello", model="bare"),
+    with_tools("tools and a form", ROME, response_format=schema()),
+    with_tools("tools and a regex", "aa", guided_regex="a+"),
+    with_tools("tools and an echo", "Hello", echo=True, continue_final_message=True,
+               messages=[*user("Hello"), {"role": "assistant", "content": "He"}]),
+    with_tools("through the ensemble", CALL, model="words"),
+    with_tools("of text", CALL, model="text"),
+    with_tools("functions", CALL, tools=None, functions=FUNCTIONS),
+    with_tools("functions, streamed", CALL, tools=None, functions=FUNCTIONS, **S),
+    with_tools("functions, named", GUIDED, tools=None, functions=FUNCTIONS, function_call={"name": "weather"}),
+    with_tools("functions, named, streamed", GUIDED, tools=None, functions=FUNCTIONS,
+               function_call={"name": "weather"}, **S),
+    with_tools("functions, none", "Hello", tools=None, functions=FUNCTIONS, function_call="none"),
+    with_tools("functions, no such function", "Hello", tools=None, functions=FUNCTIONS, function_call={"name": "fly"}),
+    with_tools("functions and tools", "Hello", functions=FUNCTIONS),
+    with_tools("function_call without functions", "Hello", tools=None, function_call={"name": "weather"}),
+]  # fmt: skip

@@ -1,0 +1,127 @@
+"""The gateways that are asked: processes of their own, told by a settings file, before a `RecordedTriton`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.recorded.engine import PLAIN_TEMPLATE, RecordedTriton, write_tokenizer
+from tests.stack import GatewayProcess, free_port
+
+KEY = "sk-recorded"
+ORIGIN = "https://app.example"
+
+
+@dataclass
+class Gateways:
+    """Two gateways and their Triton.
+
+    Attributes:
+        open: a client of the one with many models, which asks for no key.
+        guarded: a client of the one with keys, CORS and small limits.
+        triton: before which both stand.
+        folder: of everything that they read.
+    """
+
+    open: httpx.Client
+    guarded: httpx.Client
+    triton: RecordedTriton
+    folder: Path
+
+
+@contextlib.contextmanager
+def gateways(folder: Path) -> Iterator[Gateways]:
+    """Start them, with their files in ``folder``."""
+    (folder / "plain.jinja").write_text(PLAIN_TEMPLATE)
+    with contextlib.ExitStack() as stack:
+        triton = stack.enter_context(RecordedTriton(write_tokenizer(folder)))
+        processes = [_process(folder, "open", _open(triton.url)), _process(folder, "guarded", _guarded(triton.url))]
+        for process in processes:
+            stack.callback(process.stop)
+            process.launch()
+        clients = [stack.enter_context(httpx.Client(base_url=each.url, timeout=20)) for each in processes]
+        for process, client, away in zip(processes, clients, (["away"], []), strict=True):
+            _wait(process, client, away)
+        triton.asked()
+        yield Gateways(*clients, triton, folder)
+
+
+def _wait(process: GatewayProcess, client: httpx.Client, away: list[str]) -> None:
+    """Wait for all models but those that are never there."""
+    deadline = time.monotonic() + 60
+    states = None
+    while time.monotonic() < deadline:
+        if process.answers():
+            states = client.get("/health/ready").json()["models"]
+            if [name for name, state in states.items() if not state["ready"]] == away:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"not ready: {states}\n{process.log.read_text()[-4000:]}")
+
+
+def _process(folder: Path, name: str, settings: dict[str, Any]) -> GatewayProcess:
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(settings))  # which is YAML, too
+    return GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path))
+
+
+def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "triton": {"url": url, "model": triton_model},
+        "tokenizer": ".",
+        "family": "hermes",
+        **more,
+    }
+
+
+def _open(url: str) -> dict[str, Any]:
+    return {
+        "timeouts": {"discovery_s": 1},
+        "models": [
+            _model("chat", url, "ensemble", aliases=["gpt-4o"]),
+            _model(
+                "reasoner", url, "tensorrt_llm", family="qwen3", reasoning_output="both", tool_call_streaming="eager"
+            ),
+            _model(
+                "strict",
+                url,
+                "tensorrt_llm",
+                policies={"impossible": "strict", "hints": "strict", "unknown": "strict"},
+                max_tokens_policy="refuse",
+                max_stops=2,
+                max_top_logprobs=2,
+                allow_request_template=True,
+                escape_special_tokens=False,
+            ),
+            _model(
+                "lenient",
+                url,
+                "tensorrt_llm",
+                policies={"impossible": "ignore", "hints": "ignore", "unknown": "ignore"},
+                defaults={"temperature": 0.5, "top_p": 0.75, "top_k": 40, "max_tokens": 8},
+            ),
+            _model("warning", url, "bare", policies={"impossible": "warn"}),
+            _model("words", url, "ensemble", path="ensemble"),
+            _model("text", url, "text", path="ensemble"),
+            _model("bare", url, "bare", family="plain", template="plain.jinja"),
+            _model("validating", url, "bare", structured_output_without_guidance="validate"),
+            _model("beams", url, "beams"),
+            _model("away", f"127.0.0.1:{free_port()}", "ensemble", max_seq_len=64),
+        ],
+    }
+
+
+def _guarded(url: str) -> dict[str, Any]:
+    return {
+        "server": {"api_keys": [KEY], "cors": {"origins": [ORIGIN]}},
+        "limits": {"max_body_bytes": 1024},
+        "models": [_model("only", url, "tensorrt_llm")],
+    }
