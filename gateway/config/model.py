@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -85,6 +87,11 @@ class SamplingDefaults(Section):
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
     generation_config: bool = False
+
+    @functools.cached_property
+    def given(self) -> Mapping[str, float | int]:
+        """The values that there are, by the names of request parameters."""
+        return self.model_dump(exclude_none=True, exclude={"generation_config"})
 
 
 class LoraSettings(Section):

@@ -12,7 +12,7 @@ from gateway.families.parsing import ContentParser
 from gateway.families.schemas import calls_schema, object_schema, schema_guide
 from gateway.families.structural import Format, after_reasoning, either, guide_format, tag_guide
 from gateway.families.thinking import ThinkTags
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 
 
 class BaseFamily(ABC):

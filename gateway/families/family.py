@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from gateway.families.events import Event
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from gateway.families.structural import (
     tag_guide,
     triggered,
 )
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 
 _TO_FUNCTION = f"{CHANNEL}commentary to={FUNCTIONS}"
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.families.family import Tool
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})

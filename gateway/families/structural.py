@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gateway.families.thinking import ThinkTags
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 
 Format: TypeAlias = dict[str, Any]
 """One piece of a structural tag, as JSON."""

@@ -18,7 +18,8 @@ from gateway.generation.engine import (
 from gateway.generation.logprobs import TokenLogprob
 from gateway.generation.pieces import Piece, Predicted, Usage
 from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
-from gateway.generation.request import GenerationRequest, Guide, GuideKind, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams
 from gateway.generation.seeds import engine_seed
 from gateway.generation.stop import StopMatcher
 
@@ -38,7 +39,7 @@ __all__ = [
     "Prompt",
     "PromptLogprob",
     "Pushing",
-    "Sampling",
+    "SamplingParams",
     "SequenceAssembler",
     "StopMatcher",
     "TokenLogprob",

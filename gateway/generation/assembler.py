@@ -34,7 +34,7 @@ class SequenceAssembler:
     not count is counted by tokenizing the text again, which may differ from the engine's own count.
 
     A stop id (``stop_ids``) ends the answer with the reason ``stop``. As in vLLM it is a token of the answer: counted,
-    in ``token_ids``, and its text is shown only with ``include_stop`` (and, when it is special, only with
+    in ``token_ids``, and its text is shown only with ``include_stop_str_in_output`` (and, when it is special, only with
     ``skip_special_tokens`` off); its log-prob entry comes with its text. An end id is none of these. Before
     ``min_tokens`` tokens neither kind of id ends the answer, and the text is not searched for stop strings.
 
@@ -61,6 +61,7 @@ class SequenceAssembler:
         "_finished",
         "_keep",
         "_most",
+        "_params",
         "_plain",
         "_predicted",
         "_prompt_ranks",
@@ -90,38 +91,33 @@ class SequenceAssembler:
         self,
         request: GenerationRequest,
         tokenizer: Tokenizer,
-        *,
-        skip_special_tokens: bool = True,
-        keep_token_ids: bool = False,
-        visible: frozenset[int] = frozenset(),
         reader: Reader | None = None,
     ) -> None:
         """Start a sequence.
 
         Args:
-            request: what the engine was asked for.
+            request: as the engine was asked.
             tokenizer: whose ids the engine generates.
-            skip_special_tokens: whether special tokens leave no text.
-            keep_token_ids: whether ``token_ids`` is wanted.
-            visible: special tokens that leave their text nevertheless.
             reader: what reads the text and looks for stop strings in it; None: all of the text is searched.
         """
+        params = request.params
         self._request = request
+        self._params = params
         self._most = request.max_tokens
         self._tokenizer = tokenizer
-        self._detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens, visible)
+        self._detokenizer = IncrementalDetokenizer(tokenizer, params.skip_special_tokens, params.visible_ids)
         self._push = self._detokenizer.push
         self._end_ids = frozenset(request.end_ids)
-        self._stop_ids = frozenset(request.stop_ids) - self._end_ids
+        self._stop_ids = frozenset(params.stop_token_ids) - self._end_ids
         self._reader = reader
-        self._stops: Search = StopMatcher(request.stop) if reader is None else reader
-        self._queue = EntryQueue() if request.logprobs else None
-        self._keep = keep_token_ids
-        watched = request.stop or request.logprobs or request.stop_ids or request.min_tokens or request.draft
+        self._stops: Search = StopMatcher(params.stop) if reader is None else reader
+        self._queue = EntryQueue() if params.logprobs else None
+        self._keep = params.return_token_ids
+        watched = params.stop or params.logprobs or params.stop_token_ids or params.min_tokens or request.draft
         # Neither stop strings nor log-probs, and not ended: one question for each token.
-        self._takes_tokens = self._plain = not (watched or keep_token_ids) and reader is None
+        self._takes_tokens = self._plain = not (watched or params.return_token_ids) and reader is None
         self._vocab_size = max(tokenizer.vocab_size, request.vocab_size or 0)
-        self._extras = request.cached_tokens or request.prompt_logprobs is not None
+        self._extras = request.cached_tokens or params.prompt_logprobs is not None
         self._cached_tokens: int | None = None
         self._predicted = 0  # tokens of the draft that the answer begins with
         self._textual: TextCounter | None = None
@@ -266,7 +262,7 @@ class SequenceAssembler:
     def _feed_watched(self, chunk: EngineChunk) -> Piece | None:
         shown = ""
         for offset, index in enumerate(chunk.ids):
-            early = self._completion < self._request.min_tokens
+            early = self._completion < self._params.min_tokens
             if index in self._end_ids and not early:
                 self.stopped = True
             elif index in self._stop_ids and not early:
@@ -299,7 +295,7 @@ class SequenceAssembler:
 
     def _end_at_stop_id(self, chunk: EngineChunk, offset: int, index: int) -> str:
         shown = ""
-        if self._request.include_stop:
+        if self._params.include_stop_str_in_output:
             shown = self._take(chunk, offset, index, early=False)
         else:
             self._count(index)
@@ -333,7 +329,7 @@ class SequenceAssembler:
             self._textual = TextCounter(self._tokenizer, self._request.end_texts)
             ends = tuple(filter(None, self._request.end_texts))
             if self._reader is None:
-                self._stops = StopMatcher(self._request.stop + ends)
+                self._stops = StopMatcher(self._params.stop + ends)
             else:
                 self._reader.end_at(ends)
         if self.stopped:
@@ -356,9 +352,9 @@ class SequenceAssembler:
         shown = self._stops.push(text)
         matched = self._stops.matched
         if matched is not None and not self.stopped:
-            if matched in self._request.stop:
+            if matched in self._params.stop:
                 self.stop_reason = matched
-                if self._request.include_stop:
+                if self._params.include_stop_str_in_output:
                     shown += matched
             self._settle_match()
         return self._shown(shown)
@@ -366,7 +362,7 @@ class SequenceAssembler:
     @property
     def _cut(self) -> int:
         """Characters of the whole text that the answer keeps after a match."""
-        included = self._request.include_stop and self._stops.matched in self._request.stop
+        included = self._params.include_stop_str_in_output and self._stops.matched in self._params.stop
         return self._stops.end if included else self._stops.position
 
     def _shown(self, text: str) -> str:
@@ -391,10 +387,10 @@ class SequenceAssembler:
         top: Sequence[tuple[int, float]] = ()
         if chunk.logprobs is None or offset >= len(chunk.logprobs):
             raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its log-probability.")
-        if self._request.top_logprobs:
+        if self._params.top_logprobs:
             if chunk.top_logprobs is None or offset >= len(chunk.top_logprobs):
                 raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its alternatives.")
-            top = chunk.top_logprobs[offset][: self._request.top_logprobs]
+            top = chunk.top_logprobs[offset][: self._params.top_logprobs]
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
     def _reason(self) -> Literal["stop", "length"]:

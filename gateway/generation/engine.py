@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
-from gateway.generation.request import GenerationRequest, GuideBackend
+from gateway.generation.request import GenerationRequest
+from gateway.generation.sampling_params import GuideBackend
 
 EngineFinish = Literal["stop", "length"]
 """Why an engine may say that an answer is whole; whatever else it says is a failure."""

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.openai.generation import GenerationFields
+from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.parameters import Ignored
 from gateway.serving.model import ServedModel
 from gateway.telemetry.metrics import Metrics

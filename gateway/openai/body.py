@@ -5,9 +5,9 @@ from __future__ import annotations
 import marshal
 from typing import Any
 
+from gateway.bad_request import BadRequestError
 from gateway.helper import Helper, HelperFailedError
 from gateway.openai import json_text
-from gateway.openai.errors import OpenAIError
 from gateway.openai.json_text import JsonTextError
 
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
@@ -26,7 +26,7 @@ def parse_object(body: Body) -> dict[str, Any]:
     """Parse a JSON object as ``json_text.parse`` does, a large one in another process.
 
     Raises:
-        OpenAIError: 400.
+        BadRequestError: it is none, or breaks a bound.
     """
     try:
         return json_text.parse(body) if isinstance(body, bytes) else _parse_apart(body)
@@ -34,7 +34,7 @@ def parse_object(body: Body) -> dict[str, Any]:
         message = error.message
         if error.code is None:
             message = f"We could not parse the JSON body of your request: {message}."
-        raise OpenAIError(400, message, param=error.param, code=error.code) from None
+        raise BadRequestError(message, param=error.param, code=error.code) from None
 
 
 def _parse_apart(body: list[bytes]) -> dict[str, Any]:

@@ -11,10 +11,9 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
-from gateway.prompt import TemplateError
-from gateway.serving.errors import RefusedError
 from gateway.web.disconnect import ClientDisconnectedError
 from gateway.web.paths import meant
 from gateway.web.record import record_of
@@ -38,7 +37,7 @@ SERVER = "server_error"
 
 
 class OpenAIError(Exception):
-    """A request that ends with an error.
+    """A request that ends with an error; ``BadRequestError`` where its status is 400.
 
     Attributes:
         status: HTTP status.
@@ -110,10 +109,11 @@ def from_engine(error: EngineError, names: Mapping[str, str] | None) -> OpenAIEr
     return OpenAIError(status, error.message, type=kind, param=param, code=code or error.code, headers=headers)
 
 
-def _from_template(error: TemplateError) -> OpenAIError:
+def from_refusal(error: BadRequestError) -> OpenAIError:
+    """The answer to a request that is refused; words that are not ours go to the log only."""
     if error.detail:
-        _log.warning("chat template: %s", error.message, extra={"detail": error.detail[:500]})
-    return OpenAIError(400, error.message, param=error.param, code="invalid_value")
+        _log.warning("refused: %s", error.message, extra={"detail": error.detail[:500]})
+    return OpenAIError(400, error.message, param=error.param, code=error.code)
 
 
 async def handle_openai(request: Request, error: Exception) -> Response:
@@ -123,10 +123,8 @@ async def handle_openai(request: Request, error: Exception) -> Response:
         return Response(status_code=CLIENT_GONE)
     if isinstance(error, EngineError):
         error = from_engine(error, record_of(request.scope).names)
-    elif isinstance(error, RefusedError):
-        error = OpenAIError(400, error.message, param=error.param, code=error.code)
-    elif isinstance(error, TemplateError):
-        error = _from_template(error)
+    elif isinstance(error, BadRequestError):
+        error = from_refusal(error)
     if not isinstance(error, OpenAIError):
         raise error
     record_of(request.scope).error = error.code or error.type
@@ -136,8 +134,7 @@ async def handle_openai(request: Request, error: Exception) -> Response:
 HANDLED: tuple[type[Exception], ...] = (
     OpenAIError,
     EngineError,
-    RefusedError,
-    TemplateError,
+    BadRequestError,
     ClientDisconnectedError,
 )
 

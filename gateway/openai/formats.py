@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from gateway.generation.request import Guide, GuideBackend, GuideKind
+from gateway.bad_request import BadRequestError
+from gateway.generation.sampling_params import Guide, GuideBackend, GuideKind
 from gateway.openai.body import parse_object
 from gateway.openai.branches import BRANCH
-from gateway.openai.errors import OpenAIError
 from gateway.openai.schemas import check_schema, deviations, guided_schema
 from gateway.openai.schemas.patterns import has_assertions
 
@@ -156,7 +156,7 @@ class Wanted:
             backend: what compiles them, where the engine says so.
 
         Raises:
-            OpenAIError: 400 with the path of what guided decoding cannot enforce.
+            BadRequestError: with the path of what guided decoding cannot enforce.
         """
         kind = next((kind for kind in _GUIDES[self.kind] if kind in kinds), None)
         return None if kind is None else Guide(kind, self._text(kind, backend))
@@ -188,7 +188,7 @@ def check_wanted(wanted: Wanted) -> None:
     """Refuse what is no schema, expression or tag.
 
     Raises:
-        OpenAIError: 400 with the path of the fault.
+        BadRequestError: with the path of the fault.
     """
     if wanted.kind == "json_schema":
         check_schema(wanted.value, wanted.path)
@@ -205,15 +205,15 @@ def _check_tag(tag: Mapping[str, Any], path: str) -> None:
         return
     if not isinstance(structures, list) or not isinstance(triggers, list):
         message = "A structural tag needs 'format', or 'structures' and 'triggers'."
-        raise OpenAIError(400, message, param=path, code="invalid_value")
+        raise BadRequestError(message, param=path, code="invalid_value")
     for index, each in enumerate(structures):
         if not isinstance(each, dict) or not all(isinstance(each.get(key), str) for key in ("begin", "end")):
             message = "A structure of a structural tag is an object with the texts 'begin' and 'end'."
-            raise OpenAIError(400, message, param=f"{path}.structures[{index}]", code="invalid_value")
+            raise BadRequestError(message, param=f"{path}.structures[{index}]", code="invalid_value")
     for index, each in enumerate(triggers):
         if not isinstance(each, str) or not each:
             message = "A trigger of a structural tag is a text."
-            raise OpenAIError(400, message, param=f"{path}.triggers[{index}]", code="invalid_value")
+            raise BadRequestError(message, param=f"{path}.triggers[{index}]", code="invalid_value")
 
 
 def _check_regex(pattern: str, path: str) -> None:
@@ -221,10 +221,10 @@ def _check_regex(pattern: str, path: str) -> None:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
         if not re.search(r"\(\?<|\\[pPcu]", pattern):  # not Python's spelling, but one that guides may have
-            raise OpenAIError(400, "It is not a regular expression.", param=path, code="invalid_value") from None
+            raise BadRequestError("It is not a regular expression.", param=path, code="invalid_value") from None
     if has_assertions(pattern):
         message = "Look-around, word boundaries and back-references are not something that guided decoding has."
-        raise OpenAIError(400, message, param=path, code="unsupported_value")
+        raise BadRequestError(message, param=path, code="unsupported_value")
 
 
 def capability_of(given: Any) -> str:
@@ -238,7 +238,7 @@ def from_response_format(given: Any) -> Wanted | None:
     """What ``response_format`` wants; None for any text.
 
     Raises:
-        OpenAIError: 400 for a schema that stands where only its wrapper may.
+        BadRequestError: for a schema that stands where only its wrapper may.
     """
     field = "response_format"
     wanted: Wanted | None = None
@@ -263,7 +263,7 @@ def _from_json_schema(given: NamedSchema, field: str) -> Wanted:
         return Wanted("json_schema", given.schema_, f"{path}.schema", field, given.strict)
     if given.model_extra:  # a schema without its wrapper must not become any object
         message = f"The schema belongs into '{path}.schema', beside a name."
-        raise OpenAIError(400, message, param=f"{path}.schema", code="missing_required_parameter")
+        raise BadRequestError(message, param=f"{path}.schema", code="missing_required_parameter")
     return Wanted("json_object", None, path, field)
 
 
@@ -285,7 +285,7 @@ def from_structured_outputs(given: StructuredOutputs) -> Sequence[Wanted]:
     """What ``structured_outputs`` wants: exactly one thing in a sound request.
 
     Raises:
-        OpenAIError: 400 for a text in place of JSON that is none.
+        BadRequestError: for a text in place of JSON that is none.
     """
     field = "structured_outputs"
     found: list[Wanted] = []
@@ -306,7 +306,7 @@ def schema_of(value: dict[str, Any] | str, path: str, field: str) -> Wanted:
     """A schema that may come as JSON text.
 
     Raises:
-        OpenAIError: 400 for a text that is no JSON object.
+        BadRequestError: for a text that is no JSON object.
     """
     return Wanted("json_schema", _object(value, path), path, field)
 
@@ -316,5 +316,5 @@ def _object(value: dict[str, Any] | str, path: str) -> dict[str, Any]:
         return value
     try:
         return parse_object(value.encode())  # as strictly as the body: finite numbers, real characters, few levels
-    except OpenAIError:
-        raise OpenAIError(400, f"'{path}' must be a JSON object.", param=path, code="invalid_value") from None
+    except BadRequestError:
+        raise BadRequestError(f"'{path}' must be a JSON object.", param=path, code="invalid_value") from None

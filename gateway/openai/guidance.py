@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.bad_request import BadRequestError
 from gateway.generation import EngineFeatures
-from gateway.generation.request import Guide
-from gateway.openai.errors import OpenAIError
+from gateway.generation.sampling_params import Guide
 from gateway.openai.formats import Wanted
 from gateway.openai.schemas.checked import checker, is_object
 
@@ -38,7 +38,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
         validate: whether the operator has finished answers checked where they cannot be guided.
 
     Raises:
-        OpenAIError: 400 that names the field, when there is no way, or names what of a schema cannot be enforced.
+        BadRequestError: that names the field, when there is no way, or names what of a schema cannot be enforced.
     """
     if wanted is None:
         return Structure()
@@ -49,8 +49,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
         return Structure(fits=_check(wanted), field=wanted.field, path=wanted.path)
     kinds = ", ".join(sorted(features.guide_types))
     has = f"its engine takes guides of the kinds {kinds} only" if kinds else "its engine has no guided decoding"
-    raise OpenAIError(
-        400,
+    raise BadRequestError(
         f"This model cannot hold its answer to '{wanted.path}': {has}. Ask for the form in a message and check it.",
         param=wanted.path,
         code="unsupported_parameter",

@@ -9,6 +9,7 @@ from typing import TypeVar
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
+from gateway.bad_request import BadRequestError
 from gateway.openai.body import Body, as_body
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.serving.long_work import BODIES
@@ -87,7 +88,7 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
                 if size > _LARGE_BODY:
                     counted = _bodies.grow(counted, size)
         if not pieces:
-            raise OpenAIError(400, "The request body is empty; a JSON object is expected.")
+            raise BadRequestError("The request body is empty; a JSON object is expected.")
         body = as_body(pieces)
         if size > _LARGE_BODY:
             return await while_connected(request.scope, request.receive, BODIES.run(lambda _: parse(body)))

@@ -8,15 +8,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH
-from gateway.openai.errors import OpenAIError
 
 # How pydantic names the branches of a union that has no discriminator, and classes of ours in its sentences.
 _UNION = re.compile(r"(?:dict|list)\[")
 _CLASS = re.compile(r" or instance of \w+$")
 
 
-def error_of(error: ValidationError) -> OpenAIError:
+def error_of(error: ValidationError) -> BadRequestError:
     """The answer to a request that does not validate: its first finding."""
     finding = error.errors(include_url=False)[0]
     return _answer(finding)
@@ -33,14 +33,14 @@ def param_of(location: Sequence[int | str]) -> str:
     return path[:256]
 
 
-def _answer(finding: Any) -> OpenAIError:
+def _answer(finding: Any) -> BadRequestError:
     kind, given = finding["type"], finding["input"]
     param = param_of(finding["loc"])
     if kind == "missing":
         return _missing(param)
     if kind == "literal_error" and given == "custom" and _TOOLS & set(finding["loc"]):
         message = f"Custom tools are not supported: '{param}' must be 'function'."
-        return OpenAIError(400, message, param=param, code="unsupported_parameter")
+        return BadRequestError(message, param=param, code="unsupported_parameter")
     if kind in {"role", "content_part"}:
         return _unknown_branch(kind, param, given, finding["msg"])
     if kind == "too_long":
@@ -52,7 +52,7 @@ def _answer(finding: Any) -> OpenAIError:
     else:
         code = "invalid_type" if kind.endswith("_type") or kind in _OTHER_TYPES else "invalid_value"
     wrong = "type" if code == "invalid_type" else "value"
-    return OpenAIError(400, f"Invalid {wrong} for '{param}': {_lower(finding['msg'])}.", param=param, code=code)
+    return BadRequestError(f"Invalid {wrong} for '{param}': {_lower(finding['msg'])}.", param=param, code=code)
 
 
 _TOOLS = frozenset({"tools", "tool_choice", "tool_calls"})
@@ -68,10 +68,10 @@ _RANGE = {
 _OTHER_TYPES = frozenset({"content", "stop", "choice", "int_from_float", "model_attributes_type"})
 
 
-def _unknown_branch(kind: str, param: str, given: Any, message: str) -> OpenAIError:
+def _unknown_branch(kind: str, param: str, given: Any, message: str) -> BadRequestError:
     key = "role" if kind == "role" else "type"
     if not isinstance(given, dict):
-        return OpenAIError(400, f"Invalid type for '{param}': an object is expected.", param=param, code="invalid_type")
+        return BadRequestError(f"Invalid type for '{param}': an object is expected.", param=param, code="invalid_type")
     if key not in given:
         param = f"{param}.{key}"
         return _missing(param)
@@ -79,18 +79,18 @@ def _unknown_branch(kind: str, param: str, given: Any, message: str) -> OpenAIEr
     shown = repr(value[:64]) if isinstance(value, str) else type(value).__name__
     if kind == "role":
         param = f"{param}.role"
-        return OpenAIError(400, f"Invalid value for '{param}': {shown}. {message}.", param=param, code="invalid_value")
-    return OpenAIError(400, f"{message}: {shown}.", param=param, code="unsupported_content_part")
+        return BadRequestError(f"Invalid value for '{param}': {shown}. {message}.", param=param, code="invalid_value")
+    return BadRequestError(f"{message}: {shown}.", param=param, code="unsupported_content_part")
 
 
-def _too_long(param: str, context: Mapping[str, Any]) -> OpenAIError:
+def _too_long(param: str, context: Mapping[str, Any]) -> BadRequestError:
     code = "object_above_max_properties" if context["field_type"] == "Dictionary" else "array_above_max_length"
     message = f"Invalid value for '{param}': it may have at most {context['max_length']} items."
-    return OpenAIError(400, message, param=param, code=code)
+    return BadRequestError(message, param=param, code=code)
 
 
-def _missing(param: str) -> OpenAIError:
-    return OpenAIError(400, f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+def _missing(param: str) -> BadRequestError:
+    return BadRequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
 
 
 def _lower(message: str) -> str:

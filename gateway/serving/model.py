@@ -17,16 +17,25 @@ import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
 from gateway.families import Turn
-from gateway.generation import Capability, Engine, EngineError, EngineFeatures, ErrorKind, Prompt, SequenceAssembler
+from gateway.generation import (
+    Capability,
+    Engine,
+    EngineError,
+    EngineFeatures,
+    ErrorKind,
+    Prompt,
+    SamplingParams,
+    SequenceAssembler,
+)
 from gateway.generation.stop import Reader
 from gateway.serving import drafts, prompts
 from gateway.serving.adapted import AdaptedEngine, AdapterState
-from gateway.serving.ask import Options, PromptSource, Truncation
 from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
 from gateway.serving.deadlines import Deadlines
+from gateway.serving.engine_requests import engine_requests
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
-from gateway.serving.plan import plan
+from gateway.serving.prompt_source import PromptSource, Truncation
 from gateway.serving.running import RunningGeneration
 from gateway.serving.turns import PreparedTurn, prepare
 from gateway.telemetry.metrics import Metrics
@@ -174,7 +183,7 @@ class ServedModel:
         Raises:
             EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is far too long,
                 QUEUE_FULL when too many long ones wait.
-            RefusedError: when the model cannot take the prompt.
+            BadRequestError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
         parts, features = self.parts, self.backend.engine.features
@@ -200,45 +209,37 @@ class ServedModel:
         return prepare(turn, self.parts.family, prompt.text, eager=self.settings.tool_call_streaming == "eager")
 
     async def generate(
-        self, prompt: Prompt, options: Options, request_id: str, arrived: float, readers: Sequence[Reader] = ()
+        self, prompt: Prompt, params: SamplingParams, request_id: str, arrived: float, readers: Sequence[Reader] = ()
     ) -> list[RunningGeneration]:
-        """Prepare ``options.n`` generations of one prompt; each begins when its context is entered.
+        """Prepare ``params.n`` generations of one prompt; each begins when its context is entered.
 
         Args:
             prompt: of ``build_prompt``.
-            options: what to do with it.
+            params: what to do with it.
             request_id: prefix of the engine's request ids.
             arrived: ``time.perf_counter()`` at the arrival of the request.
             readers: one for each generation where the answers must be read, else none.
 
         Raises:
             EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is too long.
-            RefusedError: when the engine cannot give what is asked.
+            BadRequestError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
-        tokenize = functools.partial(drafts.tokenize_prediction, options, parts)
-        work = drafts.long_work(options)
+        tokenize = functools.partial(drafts.tokenize_prediction, params, parts)
+        work = drafts.long_work(params)
         predicted = tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
-        requests = plan(
-            prompt, options, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
+        requests = engine_requests(
+            prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
         generations = [
             RunningGeneration(
                 engine,
                 request,
-                SequenceAssembler(
-                    request,
-                    parts.tokenizer,
-                    skip_special_tokens=options.skip_special_tokens,
-                    keep_token_ids=options.token_ids,
-                    visible=options.visible,
-                    reader=reader,
-                ),
+                SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
-                keep_ids=options.token_ids,
                 at_once=self.settings.max_parallel_generations,
             )
             for request, reader in zip_longest(requests, readers)

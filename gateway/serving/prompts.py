@@ -6,13 +6,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
 from gateway.generation import EngineError, ErrorKind, Prompt
 from gateway.prompt import RequestTemplate, history
-from gateway.serving.ask import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
-from gateway.serving.errors import RefusedError
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
+from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
@@ -94,7 +94,7 @@ def build(
     Raises:
         EngineError: CONTEXT_LENGTH when it is far too long.
         LeftError: nobody waits.
-        RefusedError: when the model cannot take it.
+        BadRequestError: when the model cannot take it.
         TemplateError: when the chat template refuses the messages.
     """
     bound = Bound(parts, most, left)
@@ -102,7 +102,7 @@ def build(
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
         if prompt.escaped and not as_ids:
-            raise RefusedError(
+            raise BadRequestError(
                 "A message contains the text of a control token, which cannot be escaped for this model because its"
                 " prompts travel as text; the operator may allow it with escape_special_tokens: false.",
                 "messages",
@@ -110,9 +110,11 @@ def build(
         return prompt
     prompt = _raw(source, parts, as_ids=as_ids)
     if not prompt.ids:
-        raise RefusedError("The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value")
+        raise BadRequestError(
+            "The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value"
+        )
     if prompt.escaped and not as_ids:
-        raise RefusedError(
+        raise BadRequestError(
             "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
             " Send it as text, or have the operator set path: tokens.",
             "prompt",
@@ -135,16 +137,16 @@ def truncated(
         as_ids: whether prompts travel to the engine as ids.
 
     Raises:
-        RefusedError: when more is kept than the context has place for, or the rest cannot travel as text.
+        BadRequestError: when more is kept than the context has place for, or the rest cannot travel as text.
     """
     room -= truncation.answer
     if room < 1:
         message = f"With {truncation.answer} tokens for the answer the context has no place for a prompt."
-        raise RefusedError(message, truncation.answer_name, "context_length_exceeded")
+        raise BadRequestError(message, truncation.answer_name, "context_length_exceeded")
     most = room if truncation.tokens == -1 else truncation.tokens
     if most > room:
         message = f"The context has place for {room} tokens of the prompt beside {truncation.answer} of the answer."
-        raise RefusedError(message, "truncate_prompt_tokens", "integer_above_max_value")
+        raise BadRequestError(message, "truncate_prompt_tokens", "integer_above_max_value")
     ids = prompt.ids
     if len(ids) <= most:
         return prompt
@@ -160,7 +162,7 @@ def truncated(
             "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not"
             " give the same token ids. Have the operator set path: tokens."
         )
-        raise RefusedError(message, "truncate_prompt_tokens", "unsupported_value")
+        raise BadRequestError(message, "truncate_prompt_tokens", "unsupported_value")
     return cut
 
 
@@ -258,13 +260,13 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
         param: where they stand in the request; ``{place}`` and ``{id}`` in it become those of the wrong one.
 
     Raises:
-        RefusedError: naming the first one.
+        BadRequestError: naming the first one.
     """
     size = parts.tokenizer.vocab_size
     if ids and (max(ids) >= size or min(ids) < 0):
         place, wrong = next((place, index) for place, index in enumerate(ids) if not 0 <= index < size)
         message = f"The token id {wrong} is not in this model's vocabulary, which has ids from 0 to {size - 1}."
-        raise RefusedError(message, param.format(place=place, id=wrong), "invalid_value")
+        raise BadRequestError(message, param.format(place=place, id=wrong), "invalid_value")
 
 
 def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
@@ -273,10 +275,10 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     for name in source.variables:
         if name in used.reserved:
             param = f"chat_template_kwargs.{name}"
-            raise RefusedError(f"{name!r} is the gateway's own name in chat templates.", param, "invalid_value")
+            raise BadRequestError(f"{name!r} is the gateway's own name in chat templates.", param, "invalid_value")
     tools = source.tools if source.tools and used.shows_tools else None
     if template is not None and source.tools and not tools:
-        raise RefusedError("This chat template does not show tools.", "chat_template", "invalid_value")
+        raise BadRequestError("This chat template does not show tools.", "chat_template", "invalid_value")
     return parts.prompts.build(
         history(source.messages, used.abilities(tools=tools is not None)),
         tools=tools,
@@ -294,7 +296,7 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
     if source.template is None:
         return None
     if not settings.allow_request_template:
-        raise RefusedError(
+        raise BadRequestError(
             "A request may not bring its own chat template to this model; the operator may allow it with"
             " allow_request_template: true.",
             "chat_template",

@@ -49,7 +49,6 @@ class RunningGeneration:
         deadlines: Deadlines,
         metrics: ModelMetrics,
         arrived: float,
-        keep_ids: bool = False,
         at_once: int = 1,
     ) -> None:
         """Prepare; nothing is sent before the context is entered.
@@ -61,7 +60,6 @@ class RunningGeneration:
             deadlines: when to give up.
             metrics: counters of the served model.
             arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
-            keep_ids: whether pieces come with their ids, as ``PieceWithIds``; the assembler must keep them.
             at_once: how many of one answer's generations may run together, at least 1.
         """
         self.request = request
@@ -70,7 +68,7 @@ class RunningGeneration:
         self.on_change: Callable[[], None] | None = None
         self.at_once = at_once
         self._engine = engine
-        self._keep_ids = keep_ids
+        self._keep_ids = request.params.return_token_ids
         self._ids_given = 0
         self._deadlines = deadlines
         self._metrics = metrics

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from gateway.families import Family, Preparation, Turn
-from gateway.serving.ask import Options
+from gateway.generation import SamplingParams
 from gateway.serving.reading import AnswerReader
 from gateway.tokens import Tokenizer
 
@@ -34,28 +34,28 @@ class PreparedTurn:
         """Whether the answer must be read: it may hold calls or reasoning."""
         return self.turn.calls or self.family.reasons
 
-    def apply(self, options: Options, tokenizer: Tokenizer) -> Options:
-        """The options with what the family needs.
+    def apply(self, params: SamplingParams, tokenizer: Tokenizer) -> SamplingParams:
+        """The parameters with what the family needs.
 
         Args:
-            options: of the request.
+            params: of the request.
             tokenizer: of the model.
         """
         if not self.read:
-            return dataclasses.replace(options, guide=self.preparation.guide)
+            return dataclasses.replace(params, guide=self.preparation.guide)
         return dataclasses.replace(
-            options,
+            params,
             guide=self.preparation.guide,
             end_ids=_special(self.preparation.stop, tokenizer),
-            visible=frozenset(_special(tuple(self.preparation.special), tokenizer)),
+            visible_ids=frozenset(_special(tuple(self.preparation.special), tokenizer)),
         )
 
-    def reader(self, options: Options) -> AnswerReader:
+    def reader(self, params: SamplingParams) -> AnswerReader:
         """A reader for one of its answers."""
         parser = self.family.parser(self.turn, self.preparation, self.prompt, eager=self.eager)
         # A guide ends such an answer by itself.
         one_call = self.turn.single and not self.preparation.guided
-        return AnswerReader(parser, options.stop, include_stop=options.include_stop_str_in_output, one_call=one_call)
+        return AnswerReader(parser, params.stop, include_stop=params.include_stop_str_in_output, one_call=one_call)
 
 
 def prepare(turn: Turn, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:

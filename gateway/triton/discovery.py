@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.generation.engine import Engine, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.assembly import Models, Path, check, ensemble_engine, tokens_engine
 from gateway.triton.client import TritonClient
@@ -163,11 +164,11 @@ async def takes_drafts(engine: Engine, models: Models) -> bool:
     return error is None or error.kind not in (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 
 
-async def _ask(engine: Engine, **more: Any) -> EngineError | None:
+async def _ask(engine: Engine, guide: Guide | None = None, **more: Any) -> EngineError | None:
     request = GenerationRequest(
         id=f"probe-{uuid.uuid4()}",
         prompt=Prompt(text="a", ids=(0,)),
-        sampling=Sampling(temperature=0.0),
+        params=SamplingParams(temperature=0.0, guide=guide),
         **{"max_tokens": 1, **more},
     )
     try:

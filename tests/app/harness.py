@@ -45,7 +45,7 @@ def says(folder: Path, text: str) -> Script:
     ids = ByteIds(folder).of(text)
 
     def script(request: GenerationRequest) -> list[Step]:
-        logprobs = [-0.5] if request.logprobs else None
+        logprobs = [-0.5] if request.params.logprobs else None
         given = [EngineChunk(ids=[index], logprobs=logprobs) for index in ids[: request.max_tokens]]
         return [*given, EngineChunk(final=True)]
 

@@ -13,12 +13,13 @@ import httpx
 import pytest
 import yaml
 
-from gateway.generation import GenerationRequest, Prompt, Sampling
+from gateway.generation import Prompt, SamplingParams
 from gateway.tokens import Tokenizer
 from gateway.triton.backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.scripted import write_tokenizer
+from tests.engine_requests import generation_request
 from tests.stack import GatewayProcess
 
 TEMPLATE = "{% for m in messages %}({{ m.role }}) {{ m.content }} {% endfor %}(assistant)"
@@ -86,11 +87,11 @@ async def answer_of_the_engine(url: str, tokenizer: Tokenizer, text: str) -> tup
     ids = tokenizer.encode(text)
     async with TritonBackend(url, "tensorrt_llm") as backend:
         await backend.wait_ready(20)
-        request = GenerationRequest(
+        request = generation_request(
             id="reference",
             prompt=Prompt(text=text, ids=tuple(ids)),
             max_tokens=MOST,
-            sampling=Sampling(temperature=0.0),
+            params=SamplingParams(temperature=0.0),
             end_ids=tuple(tokenizer.eos_ids),
         )
         said = [index async for chunk in backend.engine.generate(request) for index in chunk.ids]

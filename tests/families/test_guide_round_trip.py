@@ -11,7 +11,7 @@ import pytest
 
 from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, Turn
 from gateway.families.registry import FAMILIES
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 from tests.families.harness import GUIDES, parse, tool
 
 ARGUMENTS = {"query": 'größer "1" < 2, ]}'}

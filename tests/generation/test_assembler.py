@@ -22,6 +22,7 @@ from gateway.generation import (
 )
 from gateway.generation.engine import MalformedOutputError
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
+from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 
 GIVEN_UP = EngineError(ErrorKind.CANCELLED, "cancelled")
@@ -31,7 +32,7 @@ TEXT = st.text(alphabet="ab thé你😀\n", min_size=1, max_size=25)
 
 
 def request(**changes: Any) -> GenerationRequest:
-    return GenerationRequest(**{"id": "r", "prompt": PROMPT, "max_tokens": 100, **changes})
+    return generation_request("r", **{"prompt": PROMPT, **changes})
 
 
 def chunk(ids: Sequence[int], logprobs: bool = False, **rest: Any) -> EngineChunk:

@@ -20,6 +20,7 @@ from gateway.generation import (
     prompt_entries,
 )
 from gateway.tokens import Tokenizer
+from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 
 TOKENIZERS = st.sampled_from(all_exact())
@@ -27,7 +28,7 @@ TEXT = st.text(alphabet="ab thé你😀\n", min_size=1, max_size=25)
 
 
 def request(**changes: Any) -> GenerationRequest:
-    return GenerationRequest(**{"id": "r", "prompt": Prompt("p", (1, 2, 3)), "max_tokens": 100, **changes})
+    return generation_request("r", **{"prompt": Prompt("p", (1, 2, 3)), "return_token_ids": True, **changes})
 
 
 def letters(text: str) -> list[int]:
@@ -41,15 +42,13 @@ def run(
     ids: Sequence[int],
     cuts: Sequence[int] | None = None,
     tokenizer: Tokenizer | None = None,
-    **options: Any,
 ) -> tuple[SequenceAssembler, str, list[str]]:
     """Feed ids in chunks; returns the assembler, its text and the tokens of its entries."""
-    options.setdefault("keep_token_ids", True)
-    assembler = SequenceAssembler(asked, tokenizer or byte_level(), **options)
+    assembler = SequenceAssembler(asked, tokenizer or byte_level())
     edges = [0, *sorted(cuts), len(ids)] if cuts is not None else list(range(len(ids) + 1))
     pieces = []
     for start, end in pairwise(edges):
-        logprobs = [-0.5] * (end - start) if asked.logprobs else None
+        logprobs = [-0.5] * (end - start) if asked.params.logprobs else None
         pieces.append(assembler.feed(EngineChunk(ids=ids[start:end], logprobs=logprobs)))
     shown = [piece for piece in [*pieces, assembler.finish()] if piece is not None]
     entries = [entry.token for piece in shown for entry in piece.logprobs]
@@ -67,7 +66,9 @@ def test_a_stop_id_ends_the_answer_in_any_chunking(
     ids = tokenizer.encode(text)
     stop = data.draw(st.sampled_from(ids))
     cuts = data.draw(st.lists(st.integers(0, len(ids)), max_size=6))
-    assembler, shown, _ = run(request(stop_ids=(stop,), include_stop=included), ids, cuts, tokenizer)
+    assembler, shown, _ = run(
+        request(stop_token_ids=(stop,), include_stop_str_in_output=included), ids, cuts, tokenizer
+    )
     kept = ids[: ids.index(stop) + 1]
     assert shown == tokenizer.decode(kept if included else kept[:-1])
     assert assembler.token_ids == kept
@@ -78,27 +79,30 @@ def test_a_stop_id_ends_the_answer_in_any_chunking(
 
 def test_an_end_id_is_no_token_of_the_answer_even_when_it_is_a_stop_id_too() -> None:
     end = byte_level().eos_ids[0]
-    assembler, shown, _ = run(request(end_ids=(end,), stop_ids=(end,), include_stop=True), [*letters("ab"), end])
+    assembler, shown, _ = run(
+        request(end_ids=(end,), stop_token_ids=(end,), include_stop_str_in_output=True), [*letters("ab"), end]
+    )
     assert (shown, assembler.usage.completion_tokens, assembler.stop_reason) == ("ab", 2, None)
 
 
 def test_a_special_stop_id_shows_only_when_special_tokens_do() -> None:
     end = byte_level().eos_ids[0]
-    asked = request(stop_ids=(end,), include_stop=True)
+    asked = request(stop_token_ids=(end,), include_stop_str_in_output=True)
     assert run(asked, [*letters("ab"), end])[1] == "ab"
-    assert run(asked, [*letters("ab"), end], skip_special_tokens=False)[1] == "ab<|im_end|>"
+    asked = request(stop_token_ids=(end,), include_stop_str_in_output=True, skip_special_tokens=False)
+    assert run(asked, [*letters("ab"), end])[1] == "ab<|im_end|>"
 
 
 @pytest.mark.parametrize(("included", "entries"), [(False, ["a"]), (True, ["a", "b"])])
 def test_the_entry_of_a_stop_id_comes_with_its_text(included: bool, entries: list[str]) -> None:
     ids = letters("abc")
-    asked = request(stop_ids=(ids[1],), include_stop=included, logprobs=True)
+    asked = request(stop_token_ids=(ids[1],), include_stop_str_in_output=included, logprobs=True)
     assert run(asked, ids)[2] == entries
 
 
 def test_text_held_back_for_a_stop_string_shows_when_a_stop_id_ends_the_answer() -> None:
     ids = letters("aENz")
-    assembler, shown, _ = run(request(stop=("END",), stop_ids=(ids[3],)), ids)
+    assembler, shown, _ = run(request(stop=("END",), stop_token_ids=(ids[3],)), ids)
     assert (shown, assembler.stop_reason) == ("aEN", ids[3])
 
 
@@ -112,7 +116,7 @@ def test_an_included_stop_string_ends_the_text(text: str, stops: list[str], data
     ids = tokenizer.encode(text)
     cuts = data.draw(st.lists(st.integers(0, len(ids)), max_size=6))
     without, cut, _ = run(request(stop=tuple(stops)), ids, cuts, tokenizer)
-    assembler, shown, _ = run(request(stop=tuple(stops), include_stop=True), ids, cuts, tokenizer)
+    assembler, shown, _ = run(request(stop=tuple(stops), include_stop_str_in_output=True), ids, cuts, tokenizer)
     found = without.stop_reason
     assert assembler.stop_reason == found
     assert shown == (cut + found if isinstance(found, str) else cut)
@@ -121,12 +125,12 @@ def test_an_included_stop_string_ends_the_text(text: str, stops: list[str], data
 
 
 def test_entries_of_an_included_stop_string() -> None:
-    asked = request(stop=("EN",), include_stop=True, logprobs=True)
+    asked = request(stop=("EN",), include_stop_str_in_output=True, logprobs=True)
     assert run(asked, letters("aENx"))[1:] == ("aEN", ["a", "E", "N"])
 
 
 def test_an_included_stop_of_an_engine_that_answers_text() -> None:
-    asked = request(stop=("STOP",), end_texts=("<|end|>",), include_stop=True)
+    asked = request(stop=("STOP",), end_texts=("<|end|>",), include_stop_str_in_output=True)
     for texts, shown in ((["a ST", "OP b"], "a STOP"), (["a <|e", "nd|>"], "a ")):
         assembler = SequenceAssembler(asked, byte_level())
         pieces = [*(assembler.feed(EngineChunk(text=text)) for text in texts), assembler.finish()]
@@ -139,7 +143,7 @@ def test_an_included_stop_of_an_engine_that_answers_text() -> None:
 def test_min_tokens_hold_back_every_end() -> None:
     end = byte_level().eos_ids[0]
     a, b, c = letters("abc")
-    asked = request(end_ids=(end,), stop_ids=(b,), stop=("ab",), min_tokens=4)
+    asked = request(end_ids=(end,), stop_token_ids=(b,), stop=("ab",), min_tokens=4)
     assembler, shown, _ = run(asked, [a, b, end, c, a, end, c])
     assert (shown, assembler.usage.completion_tokens) == ("abca", 5)
     assert assembler.token_ids == [a, b, end, c, a]
@@ -154,7 +158,7 @@ def test_min_tokens_are_reached_in_any_chunking(text: str, least: int, cuts: lis
     ids = letters(text)
     stop = ids[0]
     cuts = [min(cut, len(ids)) for cut in cuts]
-    assembler, shown, _ = run(request(stop_ids=(stop,), min_tokens=least), ids, cuts)
+    assembler, shown, _ = run(request(stop_token_ids=(stop,), min_tokens=least), ids, cuts)
     ends = [place for place, index in enumerate(ids) if index == stop and place >= least]
     kept = ids[: ends[0]] if ends else ids
     assert shown == byte_level().decode(kept)
@@ -180,7 +184,7 @@ def test_cached_tokens_are_told_only_where_they_were_asked_for() -> None:
 
 
 def test_token_ids_are_kept_only_where_they_were_asked_for() -> None:
-    assert run(request(), letters("ab"), keep_token_ids=False)[0].token_ids == []
+    assert run(request(return_token_ids=False), letters("ab"))[0].token_ids == []
     assert run(request(), letters("ab"))[0].token_ids == letters("ab")
 
 
@@ -227,7 +231,7 @@ def test_predicted_tokens_are_accepted_where_the_answer_begins_with_them(
     ids = letters(text)
     draft = (*ids[:kept], *letters(other))
     asked = request(draft=draft, draft_limit=1, stop=stop, end_ids=(500,), vocab_size=501)
-    assembler = SequenceAssembler(asked, byte_level(), keep_token_ids=True)
+    assembler = SequenceAssembler(asked, byte_level())
     edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids) + 1]
     for start, end in pairwise(edges):
         if end - start != 1 or assembler.feed_token(([*ids, 500])[start]) is None:

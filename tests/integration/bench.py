@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.assembly import ensemble_engine, tokens_engine
 from gateway.triton.client import TritonClient
@@ -21,6 +22,7 @@ from gateway.triton.dialects.ensemble import EnsembleEngine
 from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.discovery import read_models
 from gateway.triton.grpcio import GrpcioTransport, open_channel
+from tests.engine_requests import generation_request
 
 TEXT = "In the beginning"
 Spoil = Callable[[Any], None]
@@ -73,11 +75,11 @@ class Bench:
     def ask(self, max_tokens: int = 4, **changes: Any) -> GenerationRequest:
         """A greedy request without an end id."""
         base: dict[str, Any] = {
-            "id": uuid.uuid4().hex,
+            "request_id": uuid.uuid4().hex,
             "prompt": Prompt(text=TEXT, ids=self._ids),
-            "sampling": Sampling(temperature=0.0),
+            "params": SamplingParams(temperature=0.0),
         }
-        return GenerationRequest(max_tokens=max_tokens, **{**base, **changes})
+        return generation_request(max_tokens=max_tokens, **{**base, **changes})
 
 
 async def collect(engine: Any, request: GenerationRequest) -> list[EngineChunk]:

@@ -17,10 +17,12 @@ from kserve import metric
 from tokenizers import Tokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from gateway.generation import SamplingParams
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import MODELS, TritonServer
+from tests.engine_requests import generation_request
 
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 
@@ -36,8 +38,8 @@ def ask(tokenizer: Tokenizer) -> Callable[..., GenerationRequest]:
 
     def make(max_tokens: int = 16, text: str = "In the beginning", **changes: Any) -> GenerationRequest:
         prompt = Prompt(text=text, ids=tuple(tokenizer.encode(text, add_special_tokens=False).ids))
-        base: dict[str, Any] = {"sampling": Sampling(temperature=0.0)}
-        return GenerationRequest(uuid.uuid4().hex, prompt, max_tokens, **{**base, **changes})
+        base: dict[str, Any] = {"params": SamplingParams(temperature=0.0)}
+        return generation_request(uuid.uuid4().hex, prompt, max_tokens, **{**base, **changes})
 
     return make
 
@@ -147,7 +149,7 @@ async def test_end_ids_end_the_answer(backend: TritonBackend, ask: Any, tokenize
 @PATHS
 async def test_the_seed_decides_a_sampled_answer(backend: TritonBackend, ask: Any) -> None:
     async def sample(seed: int) -> list[int]:
-        return ids_of(await collect(backend.engine, ask(16, sampling=Sampling(temperature=1.0, seed=seed))))
+        return ids_of(await collect(backend.engine, ask(16, params=SamplingParams(temperature=1.0, seed=seed))))
 
     one, again, other = [await sample(seed) for seed in (2**63 + 1, 2**63 + 1, 2)]
     assert one == again

@@ -10,9 +10,9 @@ import pytest
 from bench import Bench, collect, failure, prompt_ids
 
 from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
-from gateway.generation import SequenceAssembler
+from gateway.generation import SamplingParams, SequenceAssembler
 from gateway.generation.engine import EngineChunk, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
 from gateway.tokens import Tokenizer, word_sequences
 from gateway.triton import EngineOptions
 from gateway.triton.assembly import Models
@@ -62,7 +62,7 @@ async def test_bad_words_do_not_come(bench: Bench, path: str, tokenizer: Tokeniz
     plain = await ids(bench, path, bench.ask(24))
     banned = next(token for token in plain if (token,) in word_sequences(tokenizer, tokenizer.token_text(token)))
     word = tokenizer.token_text(banned)
-    answer = await ids(bench, path, bench.ask(24, bad_words=word_sequences(tokenizer, word), bad_texts=(word,)))
+    answer = await ids(bench, path, bench.ask(24, bad_word_ids=word_sequences(tokenizer, word), bad_words=(word,)))
     assert banned not in answer
     assert len(answer) == 24
 
@@ -72,8 +72,8 @@ async def test_a_stop_id_ends_the_answer_and_counts(bench: Bench, path: str, tok
     plain = await ids(bench, path, bench.ask(24))
     stop = plain[9]
     expected = plain[: plain.index(stop) + 1]
-    request = bench.ask(24, stop_ids=(stop,))
-    assembler = SequenceAssembler(request, tokenizer, keep_token_ids=True)
+    request = bench.ask(24, stop_token_ids=(stop,), return_token_ids=True)
+    assembler = SequenceAssembler(request, tokenizer)
     async for chunk in bench.engine(path).generate(request):
         assembler.feed(chunk)
         if assembler.stopped:
@@ -99,23 +99,23 @@ async def test_min_tokens_hold_back_the_end(bench: Bench, path: str) -> None:
 @pytest.mark.parametrize(
     "sampling",
     [
-        pytest.param(Sampling(temperature=0.0, repetition_penalty=5.0), id="repetition penalty"),
-        pytest.param(Sampling(temperature=0.0, frequency_penalty=2.0), id="frequency penalty"),
-        pytest.param(Sampling(temperature=0.0, presence_penalty=2.0), id="presence penalty"),
+        pytest.param(SamplingParams(temperature=0.0, repetition_penalty=5.0), id="repetition penalty"),
+        pytest.param(SamplingParams(temperature=0.0, frequency_penalty=2.0), id="frequency penalty"),
+        pytest.param(SamplingParams(temperature=0.0, presence_penalty=2.0), id="presence penalty"),
     ],
 )
-async def test_penalties_change_the_answer(bench: Bench, path: str, sampling: Sampling) -> None:
+async def test_penalties_change_the_answer(bench: Bench, path: str, sampling: SamplingParams) -> None:
     plain = await ids(bench, path, bench.ask(32))
-    assert await ids(bench, path, bench.ask(32, sampling=sampling)) != plain
+    assert await ids(bench, path, bench.ask(32, params=sampling)) != plain
 
 
 @PATHS
 async def test_min_p_leaves_the_best_only(bench: Bench, path: str) -> None:
     """With the share 1 only the most probable candidate is left, however hot the sampling."""
-    hot = Sampling(temperature=1.5, seed=7)
-    assert await ids(bench, path, bench.ask(12, sampling=hot)) != await ids(bench, path, bench.ask(12))
-    only = Sampling(temperature=1.5, seed=7, min_p=1.0)
-    assert await ids(bench, path, bench.ask(12, sampling=only)) == await ids(bench, path, bench.ask(12))
+    hot = SamplingParams(temperature=1.5, seed=7)
+    assert await ids(bench, path, bench.ask(12, params=hot)) != await ids(bench, path, bench.ask(12))
+    only = SamplingParams(temperature=1.5, seed=7, min_p=1.0)
+    assert await ids(bench, path, bench.ask(12, params=only)) == await ids(bench, path, bench.ask(12))
 
 
 @PATHS

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Guide, GuideKind, Prompt, Sampling
+from gateway.generation.request import Prompt
+from gateway.generation.sampling_params import Guide, GuideKind
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.engine_requests import generation_request
 from tests.scripted_engine.replay import ScriptedServer
 
 pytestmark = pytest.mark.parametrize("path", ["tokens", "ensemble"])
@@ -49,11 +52,11 @@ def ask(backend: TritonBackend, tiny_model_dir: Path) -> Ask:
     tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
     async def run(kind: GuideKind, text: str) -> tuple[str, str | None]:
-        request = GenerationRequest(
+        request = generation_request(
             uuid.uuid4().hex,
             Prompt("Tell me", tuple(tokenizer.encode("Tell me").ids)),
             200,
-            Sampling(seed=3),
+            SamplingParams(seed=3),
             end_ids=(2, 0),
             end_texts=("<|im_end|>", "<|endoftext|>"),
             guide=Guide(kind, text),

@@ -13,10 +13,13 @@ import pytest
 from random_schemas import random_schema
 from tokenizers import Tokenizer
 
+from gateway.generation import SamplingParams
 from gateway.generation.engine import Engine
-from gateway.generation.request import GenerationRequest, Guide, Prompt, Sampling
+from gateway.generation.request import Prompt
+from gateway.generation.sampling_params import Guide
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.engine_requests import generation_request
 
 SCHEMAS = 200
 AT_ONCE = 8
@@ -25,11 +28,11 @@ PROMPT = "<|im_start|>user\nMake up an example and answer in JSON.<|im_end|>\n<|
 
 
 async def answer(engine: Engine, tokenizer: Tokenizer, schema: dict[str, object], seed: int) -> tuple[str, str | None]:
-    request = GenerationRequest(
+    request = generation_request(
         uuid.uuid4().hex,
         Prompt(PROMPT, tuple(tokenizer.encode(PROMPT, add_special_tokens=False).ids)),
         200,
-        Sampling(temperature=0.8, seed=seed),
+        SamplingParams(temperature=0.8, seed=seed),
         end_ids=END_IDS,
         end_texts=END_TEXTS,
         guide=Guide("json_schema", json.dumps(schema)),

@@ -17,9 +17,11 @@ from kserve import metric
 from slow_model import SLOW_TOP_P, write_slow_model
 from tokenizers import Tokenizer
 
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation import SamplingParams
+from gateway.generation.request import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.engine_requests import generation_request
 from tests.stack import GatewayProcess
 
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
@@ -117,11 +119,11 @@ async def test_an_answer_that_is_not_read_on(
 ) -> None:
     text = "In the beginning"
     ids = Tokenizer.from_file(str(model_dir / "tokenizer.json")).encode(text).ids
-    sampling = Sampling(temperature=1.0, top_p=SLOW_TOP_P, seed=1)
+    sampling = SamplingParams(temperature=1.0, top_p=SLOW_TOP_P, seed=1)
 
     async def leave(engine: Engine) -> float:
         # The short prompt's step gives the first token, so that each token seen is one step.
-        request = GenerationRequest(uuid.uuid4().hex, Prompt(text=text, ids=tuple(ids)), ENDLESS, sampling=sampling)
+        request = generation_request(uuid.uuid4().hex, Prompt(text=text, ids=tuple(ids)), ENDLESS, params=sampling)
         seen = 0
         enough = asyncio.Event()
 

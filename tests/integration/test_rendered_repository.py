@@ -19,8 +19,9 @@ from kserve import Kserve
 
 from gateway.config.document import read_document
 from gateway.config.validation import validate_deployments
+from gateway.generation import SamplingParams
 from gateway.generation.additions import Matrix, PromptTable
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation.request import Prompt
 from gateway.triton.backend import TritonBackend
 from gateway.triton.configurations import read_configurations
 from gateway_ops.local_stack.tiny_model import VOCAB_SIZE
@@ -31,6 +32,7 @@ from gateway_ops.repository.difference import differences
 from gateway_ops.repository.reading import read_repository
 from gateway_ops.repository.rendering import render, write
 from gateway_ops.repository.text import to_text
+from tests.engine_requests import generation_request
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 PROMPT = {"text_input": "hello there", "max_tokens": 12}
@@ -104,12 +106,12 @@ async def test_a_prompt_table_travels_as_the_model_declares_it(served: tuple[Tri
     """FP32 at the one, FP16 at the other: the engine computes the same of both."""
     rows = np.random.default_rng(0).normal(size=(3, 64)).astype("<f2")
     table = PromptTable(Matrix(rows.tobytes(), *rows.shape), 1)
-    greedy, request = Sampling(seed=1, temperature=0.0), Prompt("", (5, 6))
+    greedy, request = SamplingParams(seed=1, temperature=0.0), Prompt("", (5, 6))
     answers = []
     for model, prompt_table in (("a_ensemble", table), ("b_ensemble", table), ("b_ensemble", None)):
         async with TritonBackend(served[0].grpc_url, model) as backend:
             await backend.wait_ready(30)
-            asked = GenerationRequest(
+            asked = generation_request(
                 f"{model}-{len(answers)}", request, 8, greedy, prompt_table=prompt_table, vocab_size=VOCAB_SIZE
             )
             answers.append([token async for chunk in backend.engine.generate(asked) for token in chunk.ids])

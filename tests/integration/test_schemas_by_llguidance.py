@@ -14,7 +14,7 @@ from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from random_schemas import random_conflict, random_schema, random_wide_schema
 from realistic_schemas import REALISTIC
 
-from gateway.openai.errors import OpenAIError
+from gateway.bad_request import BadRequestError
 from gateway.openai.schemas import check_schema, guided_schema
 from gateway.openai.schemas.string_formats import LENGTHS
 
@@ -77,7 +77,7 @@ def check_answers(tokenizer: Any, schema: dict[str, Any], rng: random.Random) ->
 
     Raises:
         AssertionError: one does not.
-        OpenAIError: the gateway refuses the schema.
+        BadRequestError: the gateway refuses the schema.
     """
     check_schema(schema, "schema")
     matcher = compiled(tokenizer, guided_schema(schema, "schema", exact=True, backend="llguidance"))
@@ -110,7 +110,7 @@ def test_what_contradicts_itself_is_refused_at_once_or_taken_by_the_engine(token
         for exact in served:
             try:
                 guide = guided_schema(schema, "schema", exact=exact, backend="llguidance")
-            except OpenAIError:
+            except BadRequestError:
                 continue
             compiled(tokenizer, guide)
             served[exact] += 1

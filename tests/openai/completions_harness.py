@@ -26,7 +26,7 @@ def prompt_logprob(position: int) -> float:
 
 def generated_logprob(request: GenerationRequest, position: int) -> float:
     """What it says of the answer's token at ``position``."""
-    return -(position + 1) / 8 - (request.sampling.seed % 4)
+    return -(position + 1) / 8 - (request.seed % 4)
 
 
 def scores(folder: Path, text: str, *, end: int | None = None) -> Script:
@@ -44,11 +44,11 @@ def scores(folder: Path, text: str, *, end: int | None = None) -> Script:
             steps.append(
                 EngineChunk(
                     ids=[index],
-                    logprobs=[generated_logprob(request, position)] if request.logprobs else None,
-                    top_logprobs=[_alternatives(request.top_logprobs)] if request.top_logprobs else None,
+                    logprobs=[generated_logprob(request, position)] if request.params.logprobs else None,
+                    top_logprobs=[_alternatives(request.params.top_logprobs)] if request.params.top_logprobs else None,
                 )
             )
-        wanted = request.prompt_logprobs
+        wanted = request.params.prompt_logprobs
         if wanted is not None and steps and isinstance(steps[0], EngineChunk):
             count = len(request.prompt.ids)
             steps[0].prompt_logprobs = [prompt_logprob(position) for position in range(1, count)]

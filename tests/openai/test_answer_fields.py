@@ -57,7 +57,7 @@ async def test_the_stop_that_ended_an_answer_is_named(folder: Path, body: dict[s
 
 async def test_each_choice_names_its_own_stop(folder: Path) -> None:
     def script(request: Any) -> list[EngineChunk]:
-        text = "a.b" if request.sampling.seed == 1 else "c!d"
+        text = "a.b" if request.seed == 1 else "c!d"
         return [*(EngineChunk(ids=[index]) for index in ByteIds(folder).of(text)), EngineChunk(final=True)]
 
     async with gateway(folder, script) as running:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.bad_request import BadRequestError
 from gateway.config.model import SamplingDefaults
 from gateway.openai.chat.protocol import parse_chat_request
-from gateway.openai.errors import OpenAIError
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 
@@ -26,8 +26,8 @@ def with_field(text: bytes) -> bytes:
     return json.dumps(GOOD)[:-1].encode() + b", " + text + b"}"
 
 
-def refused(body: bytes | dict[str, Any]) -> OpenAIError:
-    with pytest.raises(OpenAIError) as caught:
+def refused(body: bytes | dict[str, Any]) -> BadRequestError:
+    with pytest.raises(BadRequestError) as caught:
         parse_chat_request(body if isinstance(body, bytes) else json.dumps(body).encode())
     assert caught.value.status == 400
     assert caught.value.type == "invalid_request_error"
@@ -305,7 +305,7 @@ async def test_what_a_model_cannot_serve_is_refused_or_left_out_by_policy(folder
         assert answer.headers["x-ignored-parameters"] == name
         assert answer.json()["choices"][0]["message"]["content"] == "H"
         request = running.engine.requests[0]
-        assert (request.min_tokens, request.sampling.repetition_penalty, request.sampling.min_p) == (0, 1.0, 0.0)
+        assert (request.params.min_tokens, request.params.repetition_penalty, request.params.min_p) == (0, 1.0, 0.0)
     async with gateway(folder, policies={"impossible": "ignore"}) as running:
         answer = await running.client.post("/v1/chat/completions", json=body)
         assert answer.status_code == 200
@@ -529,7 +529,7 @@ messages = st.lists(
 @given(st.dictionaries(names, json_values, max_size=4), messages)
 def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: Any) -> None:
     body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()
-    with contextlib.suppress(OpenAIError):
+    with contextlib.suppress(BadRequestError):
         request = parse_chat_request(body)
         request.prompt()
         request.options(SamplingDefaults())
@@ -543,6 +543,6 @@ def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: An
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_a_400(body: bytes) -> None:
-    with pytest.raises(OpenAIError) as caught:
+    with pytest.raises(BadRequestError) as caught:
         parse_chat_request(body)
     assert caught.value.status == 400

@@ -156,7 +156,7 @@ async def test_token_limits(folder: Path, limits: dict[str, Any], given: int) ->
 async def test_sampling_as_the_engine_gets_it(folder: Path, change: dict[str, Any], expected: dict[str, Any]) -> None:
     async with gateway(folder) as running:
         assert (await running.chat(**change)).status_code == 200
-        sampling = running.engine.requests[0].sampling
+        sampling = running.engine.requests[0].params
         assert {name: getattr(sampling, name) for name in expected} == expected
 
 
@@ -164,7 +164,7 @@ async def test_seeds_differ_when_none_is_given(folder: Path) -> None:
     async with gateway(folder) as running:
         for _ in range(3):
             await running.chat()
-        assert len({request.sampling.seed for request in running.engine.requests}) == 3
+        assert len({request.seed for request in running.engine.requests}) == 3
 
 
 async def test_ends_and_ids_of_the_request(folder: Path) -> None:
@@ -218,8 +218,8 @@ async def test_log_probs_have_openai_s_shape(folder: Path) -> None:
     ids = ByteIds(folder).of("Hé")
 
     def script(request: Any) -> Any:
-        assert request.logprobs
-        assert request.top_logprobs == 2
+        assert request.params.logprobs
+        assert request.params.top_logprobs == 2
         steps = [
             EngineChunk(ids=[i], logprobs=[-0.5], top_logprobs=[[(i, -0.5), (ids[0], float("-inf"))]]) for i in ids
         ]

@@ -41,21 +41,26 @@ async def test_options_reach_the_engine(folder: Path) -> None:
         )  # fmt: skip
         assert answer.status_code == 200, answer.text
         (request,) = running.engine.requests
-        assert (request.max_tokens, request.min_tokens, request.stop_ids, request.end_ids) == (9, 2, (7,), ())
-        assert request.include_stop
+        assert (request.max_tokens, request.params.min_tokens, request.params.stop_token_ids, request.end_ids) == (
+            9,
+            2,
+            (7,),
+            (),
+        )
+        assert request.params.include_stop_str_in_output
         assert request.cached_tokens
-        assert (request.sampling.min_p, request.sampling.repetition_penalty) == (0.1, 1.5)
-        assert request.logit_bias[7] == 1.5
-        assert request.logit_bias[5] == -request.logit_bias[6] < -1000
-        assert tuple(ids.of("no")) in request.bad_words
-        assert tuple(ids.of(" no")) in request.bad_words
-        assert request.bad_texts == ("no",)
+        assert (request.params.min_p, request.params.repetition_penalty) == (0.1, 1.5)
+        assert request.params.logit_bias[7] == 1.5
+        assert request.params.logit_bias[5] == -request.params.logit_bias[6] < -1000
+        assert tuple(ids.of("no")) in request.bad_word_ids
+        assert tuple(ids.of(" no")) in request.bad_word_ids
+        assert request.params.bad_words == ("no",)
 
 
 async def test_n_requests_have_seeds_in_a_row(folder: Path) -> None:
     async with gateway(folder) as running:
         body = (await running.chat(n=3, seed=-2)).json()
-        assert [request.sampling.seed for request in running.engine.requests] == [2**64 - 2, 2**64 - 1, 0]
+        assert [request.seed for request in running.engine.requests] == [2**64 - 2, 2**64 - 1, 0]
         assert len({request.id for request in running.engine.requests}) == 3
         assert [choice["message"]["content"] for choice in body["choices"]] == ["Hello"] * 3
         assert body["usage"]["completion_tokens"] == 15
@@ -67,7 +72,7 @@ async def test_beams(folder: Path) -> None:
         answer = await running.chat(use_beam_search=True, best_of=3, length_penalty=2)
         assert len(answer.json()["choices"]) == 1
         (request,) = running.engine.requests
-        assert (request.beam_width, request.length_penalty, request.logprobs) == (3, 2.0, False)
+        assert (request.params.beam_width, request.params.length_penalty, request.params.logprobs) == (3, 2.0, False)
         error = (await running.chat(use_beam_search=True, best_of=5)).json()["error"]
         assert (error["param"], error["code"]) == ("best_of", "integer_above_max_value")
 
@@ -77,8 +82,8 @@ async def test_candidates_are_ranked_by_log_prob_per_token(folder: Path) -> None
     likely = {1: ("long and likely", -0.1), 2: ("no", -2.0), 3: ("so", -0.5)}
 
     def script(request: GenerationRequest) -> list[Step]:
-        assert request.logprobs
-        text, logprob = likely[request.sampling.seed]
+        assert request.params.logprobs
+        text, logprob = likely[request.seed]
         return [*(EngineChunk(ids=[index], logprobs=[logprob]) for index in ids.of(text)), EngineChunk(final=True)]
 
     async with gateway(folder, script) as running:
@@ -94,10 +99,10 @@ async def test_the_operators_defaults_fill_what_a_request_leaves_out(folder: Pat
         await running.chat()
         await running.chat(temperature=1, top_k=0, max_tokens=4, presence_penalty=0)
         first, second = running.engine.requests
-        assert (first.sampling.temperature, first.sampling.top_k, first.max_tokens) == (0.5, 7, 3)
-        assert first.sampling.presence_penalty == 1
-        assert (second.sampling.temperature, second.sampling.top_k, second.max_tokens) == (1, 0, 4)
-        assert second.sampling.presence_penalty == 0
+        assert (first.params.temperature, first.params.top_k, first.max_tokens) == (0.5, 7, 3)
+        assert first.params.presence_penalty == 1
+        assert (second.params.temperature, second.params.top_k, second.max_tokens) == (1, 0, 4)
+        assert second.params.presence_penalty == 0
 
 
 async def test_the_models_own_defaults_where_the_operator_wants_them(tmp_path: Path) -> None:
@@ -106,11 +111,11 @@ async def test_the_models_own_defaults_where_the_operator_wants_them(tmp_path: P
     path.write_text(json.dumps(json.loads(path.read_text()) | {"temperature": 0.7, "top_k": 20, "top_p": 0.8}))
     async with gateway(folder, defaults={"generation_config": True, "top_p": 0.5}) as running:
         await running.chat()
-        sampling = running.engine.requests[0].sampling
+        sampling = running.engine.requests[0].params
         assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.7, 20, 0.5)
     async with gateway(folder) as running:
         await running.chat()
-        assert running.engine.requests[0].sampling.temperature == 1
+        assert running.engine.requests[0].params.temperature == 1
 
 
 async def test_more_tokens_than_the_context_has(folder: Path) -> None:
@@ -142,7 +147,7 @@ async def test_what_does_not_fit_the_model_is_named(folder: Path, fields: dict[s
 
 async def test_one_failed_choice_fails_the_answer(folder: Path) -> None:
     def script(request: GenerationRequest) -> list[Step]:
-        if request.sampling.seed == 2:
+        if request.seed == 2:
             return [EngineError(ErrorKind.QUEUE_FULL, "The queue is full.")]
         return chunks(ByteIds(folder).of("Hello"))
 

@@ -65,13 +65,13 @@ def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_what_the_engine_is_told(folder: Path, body: dict[str, Any], kind: str, text: Any) -> None:
     async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
         await whole(running, **body)
-        guide = running.engine.requests[0].guide
+        guide = running.engine.requests[0].params.guide
         assert guide is not None
         assert guide.kind == kind
         assert (guide.text if isinstance(text, str) else json.loads(guide.text)) == text
         answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "x", **body})
         assert answer.status_code == 200
-        assert running.engine.requests[1].guide == guide
+        assert running.engine.requests[1].params.guide == guide
 
 
 @pytest.mark.parametrize(("name", "value"), peers.CONSTRAINTS, ids=str)
@@ -107,7 +107,7 @@ async def test_the_type_of_a_form_decides_which_guide_it_takes(folder: Path) -> 
 async def test_free_text_has_no_guide(folder: Path) -> None:
     async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
         await whole(running, response_format={"type": "text"})
-        assert running.engine.requests[0].guide is None
+        assert running.engine.requests[0].params.guide is None
 
 
 async def test_structural_tags_go_only_where_they_are_taken(folder: Path) -> None:
@@ -191,7 +191,7 @@ async def test_a_form_beside_tools_lets_the_model_choose(shows: Path) -> None:
     async with gateway(shows, says(shows, text), features=GUIDED, max_seq_len=4096) as running:
         choice = (await whole(running, tools=TOOLS, response_format=schema_format(CITY))).choices[0]
         assert (choice.message.content, choice.message.tool_calls) == (text, None)
-        guide = running.engine.requests[0].guide
+        guide = running.engine.requests[0].params.guide
         assert guide is not None
         assert {part.get("type") for part in json.loads(guide.text)["anyOf"]} == {"array", "object"}
     call = '[{"name": "time", "arguments": {"city": "Rome"}}]'
@@ -309,7 +309,7 @@ async def test_references_may_point_anywhere_in_the_schema(folder: Path, schema:
     async with gateway(folder, features=GUIDED) as running:
         answer = await running.chat(response_format=schema_format(schema))
         assert answer.status_code == 200, answer.text
-        guide = running.engine.requests[0].guide
+        guide = running.engine.requests[0].params.guide
         assert guide is not None
         assert json.loads(guide.text) == guided
 

@@ -108,7 +108,7 @@ async def test_a_demanded_call_is_guided(shows: Path, choice: Any, names: list[s
         assert answer.message.content is None
         assert [call.function.name for call in answer.message.tool_calls or []] == ["time"]
         assert answer.finish_reason == finish
-        guide = running.engine.requests[0].guide
+        guide = running.engine.requests[0].params.guide
         assert guide is not None
         assert guide.kind == "json_schema"
         schema = json.loads(guide.text)
@@ -132,7 +132,7 @@ async def test_one_call_only(shows: Path) -> None:
         choice = (await whole(running, tools=TOOLS, parallel_tool_calls=False)).choices[0]
         assert [call.function.name for call in choice.message.tool_calls or []] == ["weather"]
         await running.chat(tools=TOOLS, parallel_tool_calls=False, tool_choice="required")
-        guide = running.engine.requests[-1].guide
+        guide = running.engine.requests[-1].params.guide
         assert guide is not None
         assert json.loads(guide.text)["maxItems"] == 1
 
@@ -204,7 +204,7 @@ async def test_the_old_form(shows: Path) -> None:
     named = says(shows, guided_text(("time", {"city": "Rome"})))
     async with gateway(shows, named, features=GUIDED, max_seq_len=4096) as running:
         choice = (await whole(running, functions=functions, function_call={"name": "time"})).choices[0]
-        guide = running.engine.requests[-1].guide
+        guide = running.engine.requests[-1].params.guide
         assert guide is not None
         assert json.loads(guide.text)["maxItems"] == 1
         assert choice.finish_reason == "stop"
@@ -294,11 +294,11 @@ async def test_strict_tools_are_guided_where_the_engine_has_structural_tags(show
     strict = [tool("weather", strict=True)]
     async with gateway(shows, says(shows, TWO), features=features, max_seq_len=4096) as running:
         await whole(running, tools=strict)
-        guide = running.engine.requests[0].guide
+        guide = running.engine.requests[0].params.guide
         assert guide is not None
         assert guide.kind == "structural_tag"
         await whole(running, tools=[tool("weather")])
-        assert running.engine.requests[1].guide is None
+        assert running.engine.requests[1].params.guide is None
 
 
 @pytest.mark.parametrize("stream", [False, True])

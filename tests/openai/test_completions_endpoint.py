@@ -55,7 +55,7 @@ async def test_n_choices_of_each_prompt_share_it(folder: Path) -> None:
         body = checked((await complete(running, ["a", "bc"], n=2, seed=7, max_tokens=1)).json())
         assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
         assert [request.prompt.text for request in running.engine.requests] == ["a", "a", "bc", "bc"]
-        assert [request.sampling.seed for request in running.engine.requests] == [7, 8, 7, 8]
+        assert [request.seed for request in running.engine.requests] == [7, 8, 7, 8]
         assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (3, 4)
 
 
@@ -66,7 +66,7 @@ async def test_best_of_returns_the_most_probable_and_counts_all(folder: Path) ->
         assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
         assert all(choice["logprobs"] is None for choice in body["choices"])
         assert len(running.engine.requests) == 8
-        assert all(request.logprobs for request in running.engine.requests)
+        assert all(request.params.logprobs for request in running.engine.requests)
         assert body["usage"]["completion_tokens"] == 8 * 5
         ranked = checked((await complete(running, "a", n=2, best_of=4, seed=1, logprobs=0)).json())
         assert [choice["logprobs"]["token_logprobs"][0] for choice in ranked["choices"]] == [-1 / 8, -1 / 8 - 1]
@@ -103,12 +103,17 @@ async def test_options_reach_the_engine(folder: Path) -> None:
             min_tokens=2, stop_token_ids=[5], logit_bias={"65": -100, "66": 3}, ignore_eos=True,
         )  # fmt: skip
         (request,) = running.engine.requests
-        sampling = request.sampling
+        sampling = request.params
         assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.5, 0.9, 3)
         assert (sampling.presence_penalty, sampling.repetition_penalty) == (1, 1.5)
-        assert (request.max_tokens, request.min_tokens, request.stop_ids, request.end_ids) == (9, 2, (5,), ())
-        assert request.logit_bias[66] == 3
-        assert request.logit_bias[65] <= -100
+        assert (request.max_tokens, request.params.min_tokens, request.params.stop_token_ids, request.end_ids) == (
+            9,
+            2,
+            (5,),
+            (),
+        )
+        assert request.params.logit_bias[66] == 3
+        assert request.params.logit_bias[65] <= -100
 
 
 @pytest.mark.parametrize(

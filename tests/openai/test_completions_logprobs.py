@@ -40,7 +40,7 @@ async def test_echo_has_the_prompt_before_the_answer(folder: Path) -> None:
         assert lists["top_logprobs"][0] is None
         assert lists["top_logprobs"][3] == {"!": -0.01, "<|im_end|>": prompt_logprob(3)}
         assert lists["text_offset"] == [0, 1, 1, 2, 12, 13]
-        assert [request.prompt_logprobs for request in running.engine.requests] == [1]
+        assert [request.params.prompt_logprobs for request in running.engine.requests] == [1]
 
 
 async def test_logprobs_0_names_the_chosen_token_alone(folder: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gateway.bad_request import BadRequestError
 from gateway.openai import json_text, reading
 from gateway.openai.body import as_body, parse_object
-from gateway.openai.errors import OpenAIError
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 
@@ -76,7 +76,7 @@ def test_structure_is_counted_across_pieces() -> None:
 def test_a_large_body_is_refused_as_a_small_one(
     padding: str, text: str, says: str, param: str | None, code: str | None
 ) -> None:
-    with pytest.raises(OpenAIError) as caught:
+    with pytest.raises(BadRequestError) as caught:
         parse_object(as_body([(text % json.dumps(padding)).encode()]))
     assert says in caught.value.message
     assert (caught.value.param, caught.value.code) == (param, code)

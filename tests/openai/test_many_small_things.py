@@ -13,8 +13,8 @@ from gateway.openai.chat.messages import UserMessage, in_groups
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.tokens.protocol import TokenizeRequest
-from gateway.serving.ask import ChatPrompt
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, LongWork
+from gateway.serving.prompt_source import ChatPrompt
 from gateway.serving.prompts import long_work
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL

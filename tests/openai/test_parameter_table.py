@@ -11,10 +11,10 @@ from openai.types import completion_create_params
 from openai.types.chat import ChatCompletionStreamOptionsParam
 from openai.types.chat import completion_create_params as chat_create_params
 
+from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.errors import OpenAIError
 from gateway.openai.parameters import PARAMETERS, Endpoint, Policy, check_parameters, find
 from tests.openai import peer_parameters as peers
 from tools.parameters_page import render
@@ -92,18 +92,18 @@ def test_a_number_is_neutral_by_its_value_and_not_by_its_form(value: Any, neutra
 
 def test_policies_decide() -> None:
     fields = {"min_p": 0.5, "brand_new": 1, "temperature": 0.5, "tools": []}
-    with pytest.raises(OpenAIError) as caught:
+    with pytest.raises(BadRequestError) as caught:
         check_parameters("chat", fields, {}, Policies())
     assert caught.value.param == "min_p"
     found = check_parameters("chat", fields, {}, Policies("warn", "ignore"))
     assert (found.named, found.counted, found.dropped) == (("min_p",), ("min_p", "brand_new"), frozenset({"min_p"}))
     hinted = {"verbosity": "low", "reasoning_effort": "high", "session_id": "s"}
     assert check_parameters("chat", hinted, {}, Policies()).dropped == hinted.keys()
-    with pytest.raises(OpenAIError) as caught:
+    with pytest.raises(BadRequestError) as caught:
         check_parameters("chat", hinted, {}, Policies(hints="strict"))
     assert caught.value.param == "verbosity"
     native = {"min_p": Capability("native", "by a tensor.")}
     assert check_parameters("chat", fields, native, Policies()).named == ("brand_new",)
-    with pytest.raises(OpenAIError) as caught:
+    with pytest.raises(BadRequestError) as caught:
         check_parameters("chat", {"top_k": 11}, {"top_k": Capability("native", "by a tensor.", 10)}, Policies("ignore"))
     assert (caught.value.param, caught.value.code) == ("top_k", "integer_above_max_value")

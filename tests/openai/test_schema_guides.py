@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.generation.request import GuideBackend
-from gateway.openai.errors import OpenAIError
+from gateway.bad_request import BadRequestError
+from gateway.generation.sampling_params import GuideBackend
 from gateway.openai.schemas import check_schema, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.keywords import document
@@ -169,7 +169,7 @@ def test_references_by_name_lead_where_they_say(schema: Any) -> None:
 )
 def test_only_what_is_no_schema_is_called_invalid(schema: Any, code: str) -> None:
     for backend in BACKENDS:
-        with pytest.raises(OpenAIError) as refused:
+        with pytest.raises(BadRequestError) as refused:
             sent(schema, backend)
         assert refused.value.code == code
 
@@ -261,7 +261,7 @@ async def test_llguidance_takes_what_others_do_not(folder: Path, schema: Any, wh
     ids=str,
 )  # fmt: skip
 def test_what_llguidance_would_refuse_late_is_refused_at_once(schema: Any, where: str) -> None:
-    with pytest.raises(OpenAIError) as refused:
+    with pytest.raises(BadRequestError) as refused:
         sent(schema, "llguidance")
     assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
 
@@ -280,7 +280,7 @@ def test_what_llguidance_would_refuse_late_is_refused_at_once(schema: Any, where
     ids=str,
 )  # fmt: skip
 def test_a_schema_that_requires_itself_has_no_value(schema: Any, where: str, backend: GuideBackend | None) -> None:
-    with pytest.raises(OpenAIError) as refused:
+    with pytest.raises(BadRequestError) as refused:
         sent(schema, backend)
     assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
 
@@ -330,7 +330,7 @@ async def test_what_llguidance_would_refuse_is_left_out_of_tools(shows: Path, sc
 def test_constants_are_held_against_patterns_in_linear_time(backend: GuideBackend | None) -> None:
     assert sent({"enum": ["ab", "cd", 5], "pattern": "b"}, backend) == {"enum": ["ab", 5]}
     assert sent({"enum": ["a" * 5000, "b"], "pattern": "^(a|a)*(a+)+$|b"}, backend)
-    with pytest.raises(OpenAIError) as refused:
+    with pytest.raises(BadRequestError) as refused:
         sent({"enum": ["a" * 5000], "pattern": "^(a+)+$b?c"}, backend)
     assert refused.value.param == "schema.enum"
 
@@ -349,7 +349,7 @@ async def test_a_strict_function_of_alternatives_is_held_to_them(shows: Path) ->
     }
     async with gateway(shows, features=GUIDED, max_seq_len=4096) as running:
         await whole(running, tools=[tool("f", either, strict=True)], tool_choice="required")
-        guide = running.engine.requests[0].guide
+        guide = running.engine.requests[0].params.guide
         assert guide is not None
         arguments = json.loads(guide.text)["items"]["properties"]["arguments"]
         assert [part["required"] for part in arguments["anyOf"]] == [["a"], ["b"]]
@@ -428,7 +428,7 @@ def test_long_chains_of_references_end_in_an_answer(link: Any, backend: GuideBac
     schema = {"$ref": "#/$defs/a0", "$defs": {**chain, "a600": {"type": "object"}}}
     try:
         assert sent(schema, backend, exact=exact)
-    except OpenAIError as error:
+    except BadRequestError as error:
         assert error.code == "unsupported_json_schema"  # noqa: PT017
 
 

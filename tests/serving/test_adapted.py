@@ -10,9 +10,10 @@ from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKi
 from gateway.generation.additions import LoraAdapter, Matrix
 from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Began, Take, can_push
 from gateway.serving.adapted import AdaptedEngine, AdapterState
+from tests.engine_requests import generation_request
 
 ADAPTER = LoraAdapter(3, Matrix(b"ab", 1, 1), Matrix(bytes(12), 1, 3))
-REQUEST = GenerationRequest("r", Prompt("a", (1,)), 5)
+REQUEST = generation_request("r", Prompt("a", (1,)), 5)
 
 
 class Holding:

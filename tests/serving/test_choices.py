@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Prompt, SequenceAssembler
+from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, SequenceAssembler
 from gateway.serving.choices import Choices
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.pieces import PieceWithIds
@@ -17,6 +17,7 @@ from gateway.serving.running import RunningGeneration
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
+from tests.engine_requests import generation_request
 
 PROMPT = Prompt("p", (1, 2, 3))
 
@@ -43,15 +44,16 @@ class Setup:
         self.choices = Choices([self._generation(index, keep_ids=keep_ids) for index in range(len(scripts))])
 
     def _generation(self, index: int, *, keep_ids: bool) -> RunningGeneration:
-        request = GenerationRequest(id=str(index), prompt=PROMPT, max_tokens=100, cached_tokens=True)
+        request = generation_request(
+            request_id=str(index), prompt=PROMPT, return_token_ids=keep_ids, cached_tokens=True
+        )
         return RunningGeneration(
             self.engine,
             request,
-            SequenceAssembler(request, self._tokenizer, keep_token_ids=keep_ids),
+            SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,
             metrics=self.metrics.for_model("m"),
             arrived=self._arrived,
-            keep_ids=keep_ids,
             at_once=self._at_once,
         )
 

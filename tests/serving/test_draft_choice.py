@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
-from gateway.generation import EngineFeatures, Guide, Prompt
-from gateway.serving.ask import Options
+from gateway.generation import EngineFeatures, Guide, Prompt, SamplingParams
 from gateway.serving.drafts import draft_length
-from gateway.serving.errors import RefusedError
+from gateway.serving.engine_requests import engine_requests
 from gateway.serving.loading import ModelParts, load_parts
-from gateway.serving.plan import plan
 from tests.app.scripted import TOKENS
 
 
@@ -29,7 +28,7 @@ def settings(**speculative: Any) -> ModelSettings:
     ("default", "asked", "length"), [(None, None, 0), (None, 3, 3), (5, None, 5), (5, 0, 0), (5, 8, 8)]
 )
 def test_a_request_has_the_last_word(default: int | None, asked: int | None, length: int) -> None:
-    assert draft_length(Options(num_draft_tokens=asked), settings(num_draft_tokens=default)) == length
+    assert draft_length(SamplingParams(num_draft_tokens=asked), settings(num_draft_tokens=default)) == length
 
 
 @pytest.mark.parametrize(
@@ -42,9 +41,13 @@ def test_a_request_has_the_last_word(default: int | None, asked: int | None, len
 )
 def test_what_goes_with_no_draft_is_served_without_or_refused(more: dict[str, Any], named: str) -> None:
     drafted = settings(num_draft_tokens=5)
-    assert draft_length(Options(**more), drafted) == draft_length(Options(num_draft_tokens=0, **more), drafted) == 0
-    with pytest.raises(RefusedError, match=named) as refused:
-        draft_length(Options(num_draft_tokens=2, **more), drafted)
+    assert (
+        draft_length(SamplingParams(**more), drafted)
+        == draft_length(SamplingParams(num_draft_tokens=0, **more), drafted)
+        == 0
+    )
+    with pytest.raises(BadRequestError, match=named) as refused:
+        draft_length(SamplingParams(num_draft_tokens=2, **more), drafted)
     assert refused.value.param == "num_draft_tokens"
 
 
@@ -55,9 +58,9 @@ def test_the_operator_cannot_ask_for_more_than_the_engine_takes() -> None:
 
 
 def planned(parts: ModelParts, predicted: tuple[int, ...], features: EngineFeatures, **options: Any) -> Any:
-    (request,) = plan(
+    (request,) = engine_requests(
         Prompt("abcd", (5, 6, 7, 8)),
-        Options(**options),
+        SamplingParams(**options),
         parts=parts,
         features=features,
         settings=settings(),

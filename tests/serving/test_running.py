@@ -18,6 +18,7 @@ from gateway.serving.running import RunningGeneration
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, Script, ScriptedEngine, chunks
+from tests.engine_requests import generation_request
 
 LONG = Deadlines(first_token_s=60, total_s=60)
 
@@ -33,7 +34,7 @@ class Setup:
         self._stop = stop
 
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> RunningGeneration:
-        request = GenerationRequest(
+        request = generation_request(
             id="r", prompt=Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft)
         )
         return RunningGeneration(

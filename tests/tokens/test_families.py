@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.generation import EngineChunk, GenerationRequest, Prompt, SequenceAssembler
+from gateway.generation import EngineChunk, Prompt, SequenceAssembler
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 from gateway.tokens.pieces import ByteLevelDecoder, SentencePieceDecoder
+from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED
 from tests.tokens.families import FAMILIES, WINDOWS
 
@@ -41,8 +42,9 @@ def streamed(tokenizer: Tokenizer, ids: list[int], cuts: list[int], *, skip: boo
     """The text of each event when the ids come in chunks cut at ``cuts``."""
     stop = ("\U0010fffe never",) if watched else ()
     # As wide as any engine's logits: ids beyond the vocabulary leave no text.
-    request = GenerationRequest("r", Prompt("", (1,)), 10**6, stop=stop, vocab_size=tokenizer.vocab_size + 3)
-    assembler = SequenceAssembler(request, tokenizer, skip_special_tokens=skip)
+    most = tokenizer.vocab_size + 3
+    request = generation_request("r", Prompt("", (1,)), 10**6, stop=stop, vocab_size=most, skip_special_tokens=skip)
+    assembler = SequenceAssembler(request, tokenizer)
     edges = [0, *sorted(cut % (len(ids) + 1) for cut in cuts), len(ids)]
     pieces = [assembler.feed(EngineChunk(ids=ids[start:end])) for start, end in pairwise(edges)]
     return [piece.text for piece in [*pieces, assembler.finish()] if piece is not None]
@@ -109,7 +111,7 @@ def test_bytes_of_entries_concatenate_to_the_text(family: str, data: st.DataObje
     """For every kind of decoder, whatever else was asked of the places in between."""
     tokenizer = (FAMILIES | WINDOWS)[family]()
     ids = data.draw(adversarial_ids(tokenizer))
-    asked = GenerationRequest("r", Prompt("", (1,)), 10**6, logprobs=True, top_logprobs=1, vocab_size=2**31 - 1)
+    asked = generation_request("r", Prompt("", (1,)), 10**6, logprobs=True, top_logprobs=1, vocab_size=2**31 - 1)
     assembler = SequenceAssembler(asked, tokenizer)
     fed = [assembler.feed(EngineChunk([index], logprobs=[-0.5], top_logprobs=[[(ids[0], -0.5)]])) for index in ids]
     pieces = [piece for piece in [*fed, assembler.finish()] if piece is not None]

@@ -12,7 +12,9 @@ import grpc
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation import SamplingParams
+from gateway.generation.request import GenerationRequest, Prompt
+from tests.engine_requests import generation_request
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 
@@ -34,11 +36,11 @@ def ask(request_id: str = "r1", **changes: Any) -> GenerationRequest:
     base: dict[str, Any] = {
         "prompt": Prompt(text="one two", ids=(5, 6)),
         "max_tokens": 8,
-        "sampling": Sampling(temperature=0.0),
+        "params": SamplingParams(temperature=0.0),
         "end_ids": (2,),
         "end_texts": ("</s>",),
     }
-    return GenerationRequest(id=request_id, **{**base, **changes})
+    return generation_request(request_id, **{**base, **changes})
 
 
 def response(*, final: bool | None = None, **tensors: tuple[str, list[int], bytes]) -> Any:

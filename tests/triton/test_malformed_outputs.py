@@ -97,7 +97,7 @@ async def answer(path: str, case: str, messages: list[bytes]) -> Any:
     finally:
         await chunks.aclose()
     entries = [entry for piece in pieces if piece for entry in piece.logprobs]
-    prompt = assembler.prompt_entries() if asked.prompt_logprobs else None
+    prompt = assembler.prompt_entries() if asked.params.prompt_logprobs else None
     text = "".join(piece.text for piece in pieces if piece)
     return ids, text, entries, prompt, assembler.usage, assembler.finish_reason
 

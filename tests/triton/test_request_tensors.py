@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from scripted_triton import ask, inputs_of, stock_config, stock_configs
 from tritonclient.grpc import model_config_pb2
 
+from gateway.generation import SamplingParams
 from gateway.generation.additions import LoraAdapter, Matrix, PromptTable
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Guide, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.sampling_params import Guide
 from gateway.triton import EngineOptions
 from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
 from gateway.triton.dialects.connection import Connection
@@ -72,7 +74,7 @@ TABLE = PromptTable(Matrix(b"abcdef", 3, 1), 2**64 - 1)
 
 
 def test_a_direct_request_holds_what_the_engine_needs_and_nothing_else() -> None:
-    wire = direct().encode(ask(sampling=Sampling(temperature=0.0, seed=2**64 - 1)))
+    wire = direct().encode(ask(params=SamplingParams(temperature=0.0, seed=2**64 - 1)))
     assert inputs_of(wire) == {
         "input_ids": ("INT32", [1, 2], int32(5, 6)),
         "input_lengths": ("INT32", [1, 1], int32(2)),
@@ -98,17 +100,17 @@ def test_without_a_batch_dimension_shapes_have_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(temperature=0.0, top_p=0.5), Sampling(top_k=1), Sampling(temperature=1e-30)]
+    "sampling", [SamplingParams(temperature=0.0, top_p=0.5), SamplingParams(top_k=1), SamplingParams(temperature=1e-30)]
 )
-def test_greedy_is_top_k_1_and_no_temperature_or_top_p(sampling: Sampling) -> None:
-    sent = encode(ask(sampling=sampling))
+def test_greedy_is_top_k_1_and_no_temperature_or_top_p(sampling: SamplingParams) -> None:
+    sent = encode(ask(params=sampling))
     assert sent["runtime_top_k"][2] == int32(1)
     assert not {"temperature", "runtime_top_p"} & set(sent)
 
 
 @given(temperature=st.floats(0.01, 2), top_p=st.floats(0.01, 1), top_k=st.integers(2, 1024) | st.just(0))
 def test_random_sampling_always_carries_top_p(temperature: float, top_p: float, top_k: int) -> None:
-    sent = encode(ask(sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k)))
+    sent = encode(ask(params=SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k)))
     assert sent["runtime_top_p"][2] == struct.pack("<f", top_p)
     assert sent["temperature"][2] == struct.pack("<f", temperature)
     assert sent.get("runtime_top_k") == (("INT32", [1, 1], int32(top_k)) if top_k else None)
@@ -116,31 +118,31 @@ def test_random_sampling_always_carries_top_p(temperature: float, top_p: float, 
 
 def test_top_k_above_what_the_engine_takes_is_refused() -> None:
     with pytest.raises(EngineError) as error:
-        encode(ask(sampling=Sampling(top_k=1025)))
+        encode(ask(params=SamplingParams(top_k=1025)))
     assert error.value.kind is ErrorKind.INVALID_REQUEST
 
 
 def test_penalties_travel_only_when_they_do_something() -> None:
     assert not {"presence_penalty", "frequency_penalty"} & set(encode(ask()))
-    sent = encode(ask(sampling=Sampling(presence_penalty=0.5, frequency_penalty=-2)))
+    sent = encode(ask(params=SamplingParams(presence_penalty=0.5, frequency_penalty=-2)))
     assert sent["presence_penalty"] == ("FP32", [1, 1], struct.pack("<f", 0.5))
     assert sent["frequency_penalty"] == ("FP32", [1, 1], struct.pack("<f", -2))
 
 
 def test_further_sampling_travels_only_when_it_does_something() -> None:
-    assert not {"repetition_penalty", "min_p"} & set(encode(ask(sampling=Sampling(temperature=0.5))))
-    sent = encode(ask(sampling=Sampling(repetition_penalty=1.5, min_p=0.25)))
+    assert not {"repetition_penalty", "min_p"} & set(encode(ask(params=SamplingParams(temperature=0.5))))
+    sent = encode(ask(params=SamplingParams(repetition_penalty=1.5, min_p=0.25)))
     assert sent["repetition_penalty"] == ("FP32", [1, 1], struct.pack("<f", 1.5))
     assert sent["min_p"] == ("FP32", [1, 1], struct.pack("<f", 0.25))
 
 
 def test_stop_ids_go_with_the_other_end_ids() -> None:
-    sent = encode(ask(end_ids=(2, 7), stop_ids=(9, 7)))
+    sent = encode(ask(end_ids=(2, 7), stop_token_ids=(9, 7)))
     assert sent["stop_words_list"] == ("INT32", [1, 2, 2], int32(7, 9, 1, 2))
 
 
 def test_with_min_tokens_only_the_end_id_ends_it_in_the_engine() -> None:
-    sent = encode(ask(end_ids=(2, 7), stop_ids=(9,), min_tokens=5))
+    sent = encode(ask(end_ids=(2, 7), stop_token_ids=(9,), min_tokens=5))
     assert sent["min_tokens"] == ("INT32", [1, 1], int32(5))
     assert sent["end_id"][2] == int32(2)
     assert "stop_words_list" not in sent
@@ -149,7 +151,7 @@ def test_with_min_tokens_only_the_end_id_ends_it_in_the_engine() -> None:
 
 
 def test_bad_words_are_ids_directly_and_texts_through_the_ensemble() -> None:
-    asked = ask(bad_words=((5, 6), (7,)), bad_texts=("cat",))
+    asked = ask(bad_word_ids=((5, 6), (7,)), bad_words=("cat",))
     assert encode(asked)["bad_words_list"] == ("INT32", [1, 2, 3], int32(5, 6, 7, 2, 3, -1))
     sent = inputs_of(through_ensemble().encode(asked))["bad_words"]
     assert sent == ("BYTES", [1, 2], struct.pack("<I", 3) + b"cat" + struct.pack("<I", 4) + b" cat")
@@ -283,7 +285,7 @@ def test_older_names_are_sent_where_they_are_declared() -> None:
     config = stock_config("tensorrt_llm")
     for tensor in config.input:
         tensor.name = {"seed": "random_seed", "min_tokens": "min_length"}.get(tensor.name, tensor.name)
-    sent = inputs_of(direct(tensorrt_llm=config).encode(ask(sampling=Sampling(seed=3), min_tokens=4)))
+    sent = inputs_of(direct(tensorrt_llm=config).encode(ask(params=SamplingParams(seed=3), min_tokens=4)))
     assert sent["random_seed"][2] == struct.pack("<Q", 3)
     assert sent["min_length"][2] == int32(4)
     assert not {"seed", "min_tokens"} & set(sent)
@@ -300,12 +302,12 @@ def test_undeclared_inputs_stay_out() -> None:
     [
         ("return_log_probs", {"logprobs": True}, "logprobs"),
         ("num_top_log_probs", {"logprobs": True, "top_logprobs": 1}, "top_logprobs"),
-        ("presence_penalty", {"sampling": Sampling(presence_penalty=1)}, "presence_penalty"),
-        ("runtime_top_p", {"sampling": Sampling()}, "top_p"),
-        ("repetition_penalty", {"sampling": Sampling(repetition_penalty=2)}, "repetition_penalty"),
-        ("min_p", {"sampling": Sampling(min_p=0.5)}, "min_p"),
+        ("presence_penalty", {"params": SamplingParams(presence_penalty=1)}, "presence_penalty"),
+        ("runtime_top_p", {"params": SamplingParams()}, "top_p"),
+        ("repetition_penalty", {"params": SamplingParams(repetition_penalty=2)}, "repetition_penalty"),
+        ("min_p", {"params": SamplingParams(min_p=0.5)}, "min_p"),
         ("min_tokens", {"min_tokens": 2}, "min_tokens"),
-        ("bad_words_list", {"bad_words": ((1,),)}, "bad_words"),
+        ("bad_words_list", {"bad_word_ids": ((1,),)}, "bad_words"),
         ("embedding_bias", {"logit_bias": {1: 1.0}, "vocab_size": 9}, "logit_bias"),
         ("prompt_log_probs", {"prompt_logprobs": 0}, "prompt_logprobs"),
     ],
@@ -319,7 +321,7 @@ def test_what_the_model_cannot_do_is_refused_by_name(missing: str, changes: dict
 
 
 def test_an_ensemble_request() -> None:
-    wire = through_ensemble().encode(ask(end_ids=(2, 7), end_texts=("</s>", "<|end|>"), sampling=Sampling(seed=1)))
+    wire = through_ensemble().encode(ask(end_ids=(2, 7), end_texts=("</s>", "<|end|>"), params=SamplingParams(seed=1)))
     assert inputs_of(wire) == {
         "text_input": ("BYTES", [1, 1], struct.pack("<I", 7) + b"one two"),
         "max_tokens": ("INT32", [1, 1], int32(8)),
@@ -348,8 +350,8 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
     assert not engine.features.token_ids
     names = [output.name for output in engine.encode(ask()).outputs]
     assert names == ["text_output", "finish_reason", "num_input_tokens", "num_output_tokens"]
-    for refused in ({"logprobs": True}, {"stop_ids": (5,)}, {"prompt_logprobs": 0}):
-        named = next(iter(refused)).replace("stop_ids", "stop_token_ids")
+    for refused in ({"logprobs": True}, {"stop_token_ids": (5,)}, {"prompt_logprobs": 0}):
+        named = next(iter(refused))
         with pytest.raises(EngineError, match=re.escape(named)) as error:
             engine.encode(ask(**refused))
         assert error.value.param == named
@@ -361,14 +363,14 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
         (direct, {"prompt": Prompt("", ())}, "prompt", None),
         (direct, {"beam_width": 2}, "use_beam_search", "unsupported_parameter"),
         (direct, {"logit_bias": {9: 1.0}, "vocab_size": 9}, "logit_bias", "invalid_value"),
-        (direct, {"sampling": Sampling(top_k=2000)}, "top_k", "integer_above_max_value"),
+        (direct, {"params": SamplingParams(top_k=2000)}, "top_k", "integer_above_max_value"),
         (direct, {"num_draft_tokens": 2}, "num_draft_tokens", "unsupported_parameter"),
         (direct, {"prompt_table": TABLE, "vocab_size": 9, "prompt_logprobs": 0}, "prompt_logprobs",
          "unsupported_parameter"),
         (through_ensemble, {"prompt": Prompt("<|im_end|>", (1,), escaped=True)}, "prompt", None),
         (through_ensemble, {"logit_bias": {1: 1.0}}, "logit_bias", "unsupported_parameter"),
         (through_ensemble, {"prompt_table": TABLE}, "prompt_table", "unsupported_parameter"),
-        (through_ensemble, {"bad_words": ((1,),)}, "bad_words", "unsupported_parameter"),
+        (through_ensemble, {"bad_word_ids": ((1,),)}, "bad_words", "unsupported_parameter"),
     ],
 )  # fmt: skip
 def test_every_refusal_tells_the_parameter(make: Any, changes: dict[str, Any], param: str, code: str | None) -> None:
@@ -505,9 +507,24 @@ def test_a_prompt_table_has_the_type_that_the_model_declares(datatype: str, pack
     ("name", "datatype", "asked", "words"),
     [
         ("prompt_embedding_table", "INT8", {"prompt_table": TABLE, "vocab_size": 9}, "declared as INT8, and what is"),
-        ("temperature", "INT32", {"sampling": Sampling(seed=1, temperature=0.5)}, "its input temperature is declared"),
-        ("temperature", "FP16", {"sampling": Sampling(seed=1, temperature=1e5)}, "FP16, which cannot hold a number"),
-        ("temperature", "BF16", {"sampling": Sampling(seed=1, temperature=3.4e38)}, "BF16, which cannot hold a number"),
+        (
+            "temperature",
+            "INT32",
+            {"params": SamplingParams(seed=1, temperature=0.5)},
+            "its input temperature is declared",
+        ),
+        (
+            "temperature",
+            "FP16",
+            {"params": SamplingParams(seed=1, temperature=1e5)},
+            "FP16, which cannot hold a number",
+        ),
+        (
+            "temperature",
+            "BF16",
+            {"params": SamplingParams(seed=1, temperature=3.4e38)},
+            "BF16, which cannot hold a number",
+        ),
     ],
 )
 def test_a_type_without_a_place_for_the_values_is_named(

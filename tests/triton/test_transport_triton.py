@@ -13,11 +13,13 @@ import httpx
 import pytest
 from tokenizers import Tokenizer
 
+from gateway.generation import SamplingParams
 from gateway.generation.engine import Engine, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton import TritonBackend
 from gateway.triton.transports import TransportName
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.engine_requests import generation_request
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ async def engine(
 
 def ask(tokenizer: Tokenizer, text: str, max_tokens: int) -> GenerationRequest:
     prompt = Prompt(text=text, ids=tuple(tokenizer.encode(text, add_special_tokens=False).ids))
-    return GenerationRequest(uuid.uuid4().hex, prompt, max_tokens, sampling=Sampling(temperature=0.0))
+    return generation_request(uuid.uuid4().hex, prompt, max_tokens, params=SamplingParams(temperature=0.0))
 
 
 async def generate(engine: Engine, request: GenerationRequest) -> list[int]:

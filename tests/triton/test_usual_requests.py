@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from scripted_triton import ask
 
+from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineError
-from gateway.generation.request import GenerationRequest, Guide, Prompt, Sampling
+from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.sampling_params import Guide
 from gateway.triton import EngineOptions
 from gateway.triton.assembly import tokens_engine
 from gateway.triton.dialects.connection import Connection
@@ -23,42 +25,55 @@ VALUES: dict[str, list[Any]] = {
     "max_tokens": [1, 2],
     "end_ids": [(), (1,), (1, 2)],
     "end_texts": [(), ("a",)],
-    "stop": [(), ("x",)],
-    "logprobs": [False, True],
-    "top_logprobs": [0, 1],
-    "min_tokens": [0, 1],
-    "stop_ids": [(), (1,), (2,)],
-    "bad_words": [(), ((1,),), ((1, 2), (3,))],
-    "bad_texts": [(), ("x",)],
-    "logit_bias": [{}, {1: 2.0}, {1: 3.0}],
-    "beam_width": [1, 2],
-    "length_penalty": [1.0, 0.5],
-    "include_stop": [False, True],
-    "prompt_logprobs": [None, 0, 1],
+    "bad_word_ids": [(), ((1,),), ((1, 2), (3,))],
+    "seed": [0, 1],
     "cached_tokens": [False, True],
     "vocab_size": [None, 100],
-    "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
     "lora": [None],
     "prompt_table": [None],
-    "cache_salt": ["", "x", "y"],
     "draft": [(), (1,), (2, 3)],
     "draft_limit": [None, 1],
     "num_draft_tokens": [0, 1],
     "use_draft_logits": [False, True],
 }
-SAMPLING: dict[str, list[Any]] = {
+PARAMS: dict[str, list[Any]] = {
     "temperature": [0.0, 0.5, 0.7],
     "top_p": [1.0, 0.5],
     "top_k": [0, 1, 2],
-    "seed": [0, 1],
     "presence_penalty": [0.0, 0.5],
     "frequency_penalty": [0.0, 0.5],
     "repetition_penalty": [1.0, 1.5],
     "min_p": [0.0, 0.5],
+    "logprobs": [False, True],
+    "top_logprobs": [0, 1],
+    "min_tokens": [0, 1],
+    "stop_token_ids": [(), (1,), (2,)],
+    "logit_bias": [{}, {1: 2.0}, {1: 3.0}],
+    "beam_width": [1, 2],
+    "length_penalty": [1.0, 0.5],
+    "prompt_logprobs": [None, 0, 1],
+    "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
+    "cache_salt": ["", "x", "y"],
+    # These are the gateway's own, or travel by other fields of the request.
+    "bad_words": [(), ("x",)],
+    "end_ids": [(), (1,)],
+    "ignore_eos": [False, True],
+    "include_stop_str_in_output": [False, True],
+    "max_tokens": [None, 1],
+    "max_tokens_name": ["max_tokens", "max_completion_tokens"],
+    "n": [1, 2],
+    "num_draft_tokens": [None, 1],
+    "prediction": [None, "a"],
+    "prompt_table": [None, "a"],
+    "return_token_ids": [False, True],
+    "seed": [None, 1],
+    "skip_special_tokens": [False, True],
+    "stop": [(), ("x",)],
+    "visible_ids": [frozenset(), frozenset({1})],
 }
 BASES = [
     ask(),
-    ask(sampling=Sampling(temperature=0.5)),
+    ask(params=SamplingParams(temperature=0.5)),
     ask(logprobs=True, vocab_size=100),
     ask(beam_width=2, draft=(1, 2)),
 ]
@@ -84,8 +99,8 @@ def check(first: GenerationRequest, second: GenerationRequest) -> None:
 
 
 def test_every_field_is_looked_at() -> None:
-    assert VALUES.keys() | {"sampling"} == {field.name for field in dataclasses.fields(GenerationRequest)}
-    assert SAMPLING.keys() == {field.name for field in dataclasses.fields(Sampling)}
+    assert VALUES.keys() | {"params"} == {field.name for field in dataclasses.fields(GenerationRequest)}
+    assert PARAMS.keys() == {field.name for field in dataclasses.fields(SamplingParams)}
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -97,13 +112,13 @@ def test_after_one_that_differs_in_a_field(name: str) -> None:
                 check(first, second)
 
 
-@pytest.mark.parametrize("name", SAMPLING)
-def test_after_one_that_differs_in_its_sampling(name: str) -> None:
+@pytest.mark.parametrize("name", PARAMS)
+def test_after_one_that_differs_in_its_params(name: str) -> None:
     for base in BASES:
-        drawn = [dataclasses.replace(base.sampling, **{name: value}) for value in SAMPLING[name]]
+        drawn = [dataclasses.replace(base.params, **{name: value}) for value in PARAMS[name]]
         for first in drawn:
             for second in drawn:
-                check(dataclasses.replace(base, sampling=first), dataclasses.replace(base, sampling=second))
+                check(dataclasses.replace(base, params=first), dataclasses.replace(base, params=second))
 
 
 def test_more_kinds_of_requests_than_are_kept() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from gateway.bad_request import BadRequestError
 from gateway.families import Preparation
-from gateway.generation import EngineFeatures, Prompt
+from gateway.generation import EngineFeatures, Prompt, SamplingParams
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.reading import ReadChoice, Style
 from gateway.openai.chat.turn import ChatTurn, Expectations
-from gateway.openai.errors import OpenAIError
-from gateway.serving.ask import ChatPrompt, Options
 from gateway.serving.model import ServedModel
+from gateway.serving.prompt_source import ChatPrompt
 from gateway.web.record import RequestRecord
 
 _FIELDS = {
@@ -41,22 +41,22 @@ async def begin_answer(
 
     Raises:
         EngineError: when the model is not ready, or the prompt is too long.
-        OpenAIError: 400 when calls cannot be read from this engine's answers.
-        RefusedError: when the engine cannot give what is asked.
+        BadRequestError: when calls cannot be read from this engine's answers.
+        BadRequestError: when the engine cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
-    options = request.options(model.parts.defaults)
-    prepare = functools.partial(_prepare, request, turn, model, options)
-    prompt, options, expectations, read = await model.build_prompt(source, prepare, request.truncation(options))
+    params = request.sampling_params(model.parts.defaults)
+    prepare = functools.partial(_prepare, request, turn, model, params)
+    prompt, params, expectations, read = await model.build_prompt(source, prepare, request.truncation(params))
     generations = await model.generate(
-        prompt, options, record.request_id, record.started, [choice.reader for choice in read]
+        prompt, params, record.request_id, record.started, [choice.reader for choice in read]
     )
     return ChatAnswer(request, generations, read, turn is not None and turn.turn.calls, expectations)
 
 
 def _prepare(
-    request: ChatCompletionRequest, turn: ChatTurn | None, model: ServedModel, options: Options, prompt: Prompt
-) -> tuple[Prompt, Options, Expectations, Sequence[ReadChoice]]:
+    request: ChatCompletionRequest, turn: ChatTurn | None, model: ServedModel, params: SamplingParams, prompt: Prompt
+) -> tuple[Prompt, SamplingParams, Expectations, Sequence[ReadChoice]]:
     """All that takes the longer the more tools there are, where the prompt is built."""
     parts = model.parts
     expectations = Expectations()
@@ -64,13 +64,13 @@ def _prepare(
     if turn is not None:
         prepared = model.prepare(turn.turn, prompt)
         expectations = turn.expectations(prepared.preparation)
-        options = prepared.apply(options, parts.tokenizer)
+        params = prepared.apply(params, parts.tokenizer)
         if prepared.read:
             if turn.turn.calls:
                 _check_readable(prepared.preparation, model, model.backend.engine.features)
             style = _style(turn, model)
-            read = [ReadChoice(prepared.reader(options), style, ids=request.return_token_ids) for _ in range(options.n)]
-    return prompt, options, expectations, read
+            read = [ReadChoice(prepared.reader(params), style, ids=request.return_token_ids) for _ in range(params.n)]
+    return prompt, params, expectations, read
 
 
 def _style(turn: ChatTurn, model: ServedModel) -> Style:
@@ -94,8 +94,7 @@ def _check_readable(preparation: Preparation, model: ServedModel, features: Engi
         or not any(index is not None and tokenizer.is_special(index) for index in ids)
     ):
         return
-    raise OpenAIError(
-        400,
+    raise BadRequestError(
         "This model marks calls by special tokens, and its engine answers with text that lacks them; demand a call with"
         " 'tool_choice', or have the operator set path: tokens.",
         param="tools",

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.families.plain import PlainFamily
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.generation import consider_form, without
+from gateway.openai.generation_fields import consider_form, without
 from gateway.openai.parameters import Ignored, check_parameters
 from gateway.serving.model import ServedModel
 
@@ -23,7 +23,7 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
 
     Raises:
         EngineError: UNAVAILABLE while it is not known what the model can do.
-        OpenAIError: 400 for a parameter that the model cannot serve, by policy.
+        BadRequestError: for a parameter that the model cannot serve, by policy.
     """
     capabilities = dict(model.known_capabilities())
     own_template = request.chat_template is not None and model.settings.allow_request_template
@@ -47,7 +47,7 @@ def _consider_tools(
     request: ChatCompletionRequest, model: ServedModel, fields: dict[str, Any], capabilities: dict[str, Capability]
 ) -> None:
     """Let the choice among the tools decide: to demand a call takes guidance, to leave it open takes a template."""
-    offers = request.offered()
+    offers = request.offered
     if not offers.functions:
         return
     if offers.choice != "required":

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.config.model import SamplingDefaults
+from gateway.bad_request import BadRequestError
 from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template, in_groups
 from gateway.openai.chat.tool_checks import (
+    check_continuation,
+    check_history,
     check_parameters_of,
-    continuation_conflicts,
-    history_conflicts,
-    tool_conflicts,
+    check_tools,
 )
 from gateway.openai.chat.tools import (
     MOST_TOOLS,
@@ -26,20 +26,18 @@ from gateway.openai.chat.tools import (
     ToolChoice,
     offered,
 )
-from gateway.openai.generation import (
+from gateway.openai.generation_fields import (
     GREEDY_BELOW,
     MOST_TOKENS,
-    Conflict,
     GenerationFields,
     StreamOptions,
+    check_shared,
     pruned,
     pruned_inside,
-    refuse_conflicts,
-    shared_conflicts,
     without_nulls,
 )
 from gateway.openai.validation import error_of
-from gateway.serving.ask import ChatPrompt, Options
+from gateway.serving.prompt_source import ChatPrompt
 
 __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
 
@@ -109,28 +107,21 @@ class ChatCompletionRequest(GenerationFields):
             variables=variables,
         )
 
+    @functools.cached_property
     def offered(self) -> Offered:
         """Its tools and the choice among them, in whichever form they came."""
         return offered(self.tools, self.tool_choice, self.functions, self.function_call)
 
-    def options(self, defaults: SamplingDefaults) -> Options:
-        """The rest of the request in neutral terms.
-
-        Args:
-            defaults: of the model, for what the request leaves out.
-        """
-        options = self.base_options(defaults)
-        by_new_name = self.max_completion_tokens is not None
-        ranked = self.candidates > self.n
-        return dataclasses.replace(
-            options,
-            max_tokens=self.max_completion_tokens if by_new_name else options.max_tokens,
-            max_tokens_name="max_completion_tokens" if by_new_name else "max_tokens",
-            n=self.candidates,
-            logprobs=self.logprobs or ranked,
-            top_logprobs=self.top_logprobs or 0,
-            prediction=None if self.prediction is None else self.prediction.text,
-        )
+    def own_params(self) -> dict[str, Any]:
+        """See the base."""
+        own: dict[str, Any] = {
+            "logprobs": self.logprobs or self.candidates > self.n,
+            "top_logprobs": self.top_logprobs or 0,
+            "prediction": None if self.prediction is None else self.prediction.text,
+        }
+        if self.max_completion_tokens is not None:
+            own |= {"max_tokens": self.max_completion_tokens, "max_tokens_name": "max_completion_tokens"}
+        return own
 
     def echoed(self) -> str:
         """What the answer begins with: the text that it continues, where that is wanted."""
@@ -158,7 +149,7 @@ class ChatCompletionRequest(GenerationFields):
     def unknown_parts(self) -> dict[str, Any]:
         """Fields that nobody reads inside of its objects, messages and tools, by their paths."""
         tools = [(f"tools[{index}]", tool) for index, tool in enumerate(self.tools)]
-        inside = zip(self.offered().paths, self.offered().functions, strict=True)
+        inside = zip(self.offered.paths, self.offered.functions, strict=True)
         messages = [(f"messages[{index}]", message) for index, message in enumerate(self.messages)]
         found = super().unknown_parts()
         for path, part in (*messages, *tools, *inside):
@@ -170,7 +161,7 @@ def parse_chat_request(body: Body) -> ChatCompletionRequest:
     """Parse and validate a request body.
 
     Raises:
-        OpenAIError: 400, naming the parameter at fault.
+        BadRequestError: naming the parameter at fault.
     """
     data = _without_nulls(parse_object(body))
     data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
@@ -178,7 +169,7 @@ def parse_chat_request(body: Body) -> ChatCompletionRequest:
         request = ChatCompletionRequest.model_validate(data)
     except ValidationError as error:
         raise error_of(error) from None
-    refuse_conflicts(_conflicts(request))
+    _check(request)
     return request
 
 
@@ -198,55 +189,59 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
-    """What no single field shows: message, param, code."""
+def _check(request: ChatCompletionRequest) -> None:
+    """Refuse combinations of fields that contradict each other."""
     invalid = "invalid_value"
     limits = (request.max_tokens, request.max_completion_tokens)
     if None not in limits and limits[0] != limits[1]:
         message = "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them."
-        yield message, "max_tokens", invalid
+        raise BadRequestError(message, "max_tokens", invalid)
     if request.max_completion_tokens is not None and request.min_tokens > request.max_completion_tokens:
-        yield "'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", invalid
+        raise BadRequestError("'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", invalid)
     if request.top_logprobs and not request.logprobs:
-        yield "'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", invalid
+        raise BadRequestError("'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", invalid)
     if request.continue_final_message:
         if request.add_generation_prompt:
             message = "'continue_final_message' and 'add_generation_prompt' exclude each other; send one of them."
-            yield message, "continue_final_message", invalid
-        yield from continuation_conflicts(request.messages[-1])
+            raise BadRequestError(message, "continue_final_message", invalid)
+        check_continuation(request.messages[-1])
     if request.prediction is not None and request.use_beam_search:
         message = "'prediction' and 'use_beam_search' exclude each other: a prediction is one sequence."
-        yield message, "prediction", invalid
+        raise BadRequestError(message, "prediction", invalid)
     if request.echo:
-        yield from _echo_conflicts(request)
-    yield from _tool_conflicts(request)
-    yield from shared_conflicts(request)
+        _check_echo(request)
+    _check_tools(request)
+    check_shared(request)
 
 
-def _tool_conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
+def _check_tools(request: ChatCompletionRequest) -> None:
     invalid = "invalid_value"
     nothing = (None, "none", "auto")
     new = "tools" if request.tools else "tool_choice" if request.tool_choice not in nothing else None
     old = "functions" if request.functions else "function_call" if request.function_call not in nothing else None
     if new and old:
-        yield f"'{new}' and '{old}' exclude each other: the one is the old form of the other.", old, invalid
-    offers = request.offered()
-    yield from tool_conflicts(offers, request.function_call if offers.old or old else request.tool_choice)
-    yield from history_conflicts(request.messages)
+        raise BadRequestError(
+            f"'{new}' and '{old}' exclude each other: the one is the old form of the other.", old, invalid
+        )
+    offers = request.offered
+    check_tools(offers, request.function_call if offers.old or old else request.tool_choice)
+    check_history(request.messages)
     check_parameters_of(offers)
-    wanted = request.forms()
+    wanted = request.forms
     if wanted and offers.callable and wanted[0].kind not in {"json_object", "json_schema"}:
         message = f"'{wanted[0].path}' and tools that may be called exclude each other; set 'tool_choice' to 'none'."
-        yield message, wanted[0].path, invalid
+        raise BadRequestError(message, wanted[0].path, invalid)
 
 
-def _echo_conflicts(request: ChatCompletionRequest) -> Iterator[Conflict]:
+def _check_echo(request: ChatCompletionRequest) -> None:
     invalid = "invalid_value"
     if request.tools or request.functions:
-        yield "'echo' and 'tools' exclude each other: an answer that calls tools repeats no text.", "echo", invalid
+        raise BadRequestError(
+            "'echo' and 'tools' exclude each other: an answer that calls tools repeats no text.", "echo", invalid
+        )
     if not request.continue_final_message or not isinstance(request.messages[-1], AssistantMessage):
         message = (
             "'echo' repeats the assistant's message that the answer continues: make it the last message and set"
             " 'continue_final_message' to true."
         )
-        yield message, "echo", invalid
+        raise BadRequestError(message, "echo", invalid)

@@ -23,8 +23,8 @@ from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
-from gateway.serving.ask import ChatPrompt
 from gateway.serving.model import ServedModel
+from gateway.serving.prompt_source import ChatPrompt
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.direct_route import DirectRoute

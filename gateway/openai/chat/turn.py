@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.bad_request import BadRequestError
 from gateway.families import Preparation, Tool, Turn
 from gateway.families.schemas import are_objects
 from gateway.generation import EngineFeatures
-from gateway.generation.request import Guide
+from gateway.generation.sampling_params import Guide
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.tools import FunctionDefinition, Offered, for_template
 from gateway.openai.errors import OpenAIError
@@ -57,7 +58,7 @@ class ChatTurn:
             preparation: of the family, which may guarantee the calls.
 
         Raises:
-            OpenAIError: 400 with the path of what cannot be checked.
+            BadRequestError: with the path of what cannot be checked.
         """
         arguments: dict[str, Callable[[str], bool]] = {}
         if not preparation.guided:
@@ -119,9 +120,9 @@ def chat_turn(request: ChatCompletionRequest, model: ServedModel) -> ChatTurn | 
 
     Raises:
         EngineError: UNAVAILABLE while the engine is away.
-        OpenAIError: 400 with the path of what cannot be enforced or checked.
+        BadRequestError: with the path of what cannot be enforced or checked.
     """
-    offers, forms = request.offered(), request.forms()
+    offers, forms = request.offered, request.forms
     if not offers.functions and not forms and not model.parts.family.reasons:
         return None
     features = model.backend.engine.features
@@ -154,8 +155,7 @@ def chat_turn(request: ChatCompletionRequest, model: ServedModel) -> ChatTurn | 
 def _check_required(offers: Offered, features: EngineFeatures, *, validate: bool) -> None:
     if validate or features.guide_types & _CALL_GUIDES:
         return
-    raise OpenAIError(
-        400,
+    raise BadRequestError(
         "A call can only be demanded of a model with guided decoding by JSON schema, which the engine of this one does"
         " not have; leave the choice to the model.",
         param=offers.choice_path.partition(".")[0],
@@ -167,7 +167,7 @@ def _check_object(guide: Guide, path: str) -> None:
     """Beside calls, which are an array, a guide can only tell an object."""
     if guide.kind == "json_schema" and not are_objects(json.loads(guide.text)):
         message = "Beside tools that may be called, the schema must be one of objects."
-        raise OpenAIError(400, message, param=path, code="unsupported_json_schema")
+        raise BadRequestError(message, param=path, code="unsupported_json_schema")
 
 
 def _tools(offers: Offered, features: EngineFeatures, *, structured: bool) -> tuple[Tool, ...]:

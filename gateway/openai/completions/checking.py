@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.errors import OpenAIError
-from gateway.openai.generation import consider_form, without
+from gateway.openai.generation_fields import consider_form, without
 from gateway.openai.parameters import Ignored, check_parameters, find, served
 from gateway.serving.model import ServedModel
 
@@ -17,7 +17,7 @@ def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[Co
 
     Raises:
         EngineError: UNAVAILABLE while it is not known what the model can do.
-        OpenAIError: 400 for a parameter that the model cannot serve, by policy.
+        BadRequestError: for a parameter that the model cannot serve, by policy.
     """
     capabilities = dict(model.known_capabilities())
     if request.use_beam_search:
@@ -43,7 +43,7 @@ def _check_echo(request: CompletionRequest, how: Capability) -> None:
         return
     if how.how == "impossible":
         message = f"'echo' with 'logprobs' needs the log-probs of the prompt: {how.note} Leave out one of the two."
-        raise OpenAIError(400, message, param="echo", code="unsupported_parameter")
+        raise BadRequestError(message, param="echo", code="unsupported_parameter")
     if how.limit is not None and request.logprobs > how.limit:
         message = f"With 'echo', 'logprobs' may be at most {how.limit} with this model: {how.note}"
-        raise OpenAIError(400, message, param="logprobs", code="integer_above_max_value")
+        raise BadRequestError(message, param="logprobs", code="integer_above_max_value")

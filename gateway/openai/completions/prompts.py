@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag
 
 from gateway.openai.branches import BRANCH
 from gateway.openai.json_text import MOST_PROMPTS
-from gateway.serving.ask import IdsPrompt, PromptSource, TextPrompt
+from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
 
 _LARGEST_ID = 2**31 - 1  # the engine's int32
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+import functools
+from typing import Any
 
 from pydantic import Field, ValidationError
 
-from gateway.config.model import SamplingDefaults
+from gateway.bad_request import BadRequestError
 from gateway.openai.body import Body, parse_object
 from gateway.openai.completions.prompts import PromptField, sources
-from gateway.openai.generation import (
+from gateway.openai.generation_fields import (
     MOST_TOKENS,
-    Conflict,
     GenerationFields,
-    refuse_conflicts,
-    shared_conflicts,
+    check_shared,
     without_nulls,
 )
 from gateway.openai.validation import error_of
-from gateway.serving.ask import Options, PromptSource
+from gateway.serving.prompt_source import PromptSource
 
 _MOST_SEQUENCES = 2048  # prompts times candidates: each is a request to the engine
 
@@ -44,30 +42,24 @@ class CompletionRequest(GenerationFields):
         """
         return self.logprobs is not None and self.max_tokens == 1
 
+    @functools.cached_property
     def sources(self) -> list[PromptSource]:
         """Its prompts in neutral terms."""
         return sources(self.prompt, add_special_tokens=self.add_special_tokens)
 
-    def options(self, defaults: SamplingDefaults) -> Options:
-        """Everything but the prompts in neutral terms.
-
-        Args:
-            defaults: of the model, for what the request leaves out.
-        """
-        base = self.base_options(defaults)
-        prompt_logprobs = self.prompt_logprobs
+    def own_params(self) -> dict[str, Any]:
+        """See the base."""
+        own: dict[str, Any] = {
+            "logprobs": self.logprobs is not None or self.candidates > self.n,
+            "top_logprobs": self.logprobs or 0,
+            "ignore_eos": self.ignore_eos or self.shows_end,
+            "return_token_ids": self.return_token_ids or not self.detokenize,
+        }
+        if self.max_tokens == 0:
+            own["max_tokens"] = 1  # the engine's least; it is not shown
         if self.echo and self.logprobs is not None:
-            prompt_logprobs = max(self.logprobs, prompt_logprobs or 0)
-        return dataclasses.replace(
-            base,
-            n=self.candidates,
-            max_tokens=1 if self.max_tokens == 0 else base.max_tokens,  # the engine's least; then it is not shown
-            logprobs=self.logprobs is not None or self.candidates > self.n,
-            top_logprobs=self.logprobs or 0,
-            ignore_eos=base.ignore_eos or self.shows_end,
-            prompt_logprobs=prompt_logprobs,
-            token_ids=base.token_ids or not self.detokenize,
-        )
+            own["prompt_logprobs"] = max(self.logprobs, self.prompt_logprobs or 0)
+        return own
 
     def names(self, guided_by: str | None) -> dict[str, str]:
         """See the base."""
@@ -83,22 +75,22 @@ def parse_completion_request(body: Body) -> CompletionRequest:
     """Parse and validate a request body.
 
     Raises:
-        OpenAIError: 400, naming the parameter at fault.
+        BadRequestError: naming the parameter at fault.
     """
     try:
         request = CompletionRequest.model_validate(without_nulls(parse_object(body)))
     except ValidationError as error:
         raise error_of(error) from None
-    refuse_conflicts(_conflicts(request))
+    _check(request)
     return request
 
 
-def _conflicts(request: CompletionRequest) -> Iterator[Conflict]:
-    """What no single field shows."""
+def _check(request: CompletionRequest) -> None:
+    """Refuse combinations of fields that contradict each other."""
     if request.max_tokens == 0 and not request.echo:
         message = "'max_tokens' may be 0 only when 'echo' is true: there would be nothing to return."
-        yield message, "max_tokens", "integer_below_min_value"
-    yield from shared_conflicts(request)
-    if len(request.sources()) * request.candidates > _MOST_SEQUENCES:
+        raise BadRequestError(message, "max_tokens", "integer_below_min_value")
+    check_shared(request)
+    if len(request.sources) * request.candidates > _MOST_SEQUENCES:
         message = f"At most {_MOST_SEQUENCES} answers can be asked for at once, over all prompts; send fewer prompts."
-        yield message, "prompt", "array_above_max_length"
+        raise BadRequestError(message, "prompt", "array_above_max_length")

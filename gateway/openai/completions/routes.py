@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.bad_request import BadRequestError
 from gateway.config import TimeoutSettings
 from gateway.openai.answering import note_checked, respond
 from gateway.openai.body import Body
@@ -26,7 +27,6 @@ from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
-from gateway.serving.errors import RefusedError
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
@@ -69,7 +69,7 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
 
         asked, ignored, model = await read_request(request, take)
         headers = {"Cache-Control": "no-cache", **ignored_header(ignored.named)}
-        headers |= deviations_header([path for form in asked.forms() for path in form.deviations()])
+        headers |= deviations_header([path for form in asked.forms for path in form.deviations()])
         answer = await while_connected(request.scope, request.receive, _prepare(asked, model, record))
         events = functools.partial(stream_answer, answer, record, timeouts) if asked.stream else None
         whole = functools.partial(whole_answer, answer, record)
@@ -83,14 +83,14 @@ async def _prepare(asked: CompletionRequest, model: ServedModel, record: Request
 
     Raises:
         EngineError: when the model is not ready, or a prompt is too long.
-        RefusedError: when the engine cannot give what is asked.
+        BadRequestError: when the engine cannot give what is asked.
     """
     parts = model.parts
-    forms = asked.forms()
+    forms = asked.forms
     form = structure(forms[0] if forms else None, model.backend.engine.features, validate=False)
     record.names = asked.names(forms[0].path if forms else None)
-    options = dataclasses.replace(asked.options(parts.defaults), guide=form.guide)
-    truncation = asked.truncation(options)
+    params = dataclasses.replace(asked.sampling_params(parts.defaults), guide=form.guide)
+    truncation = asked.truncation(params)
     wanted = Wanted(
         echo=asked.echo,
         logprobs=asked.logprobs,
@@ -104,23 +104,23 @@ async def _prepare(asked: CompletionRequest, model: ServedModel, record: Request
     )
     choices: list[Choice] = []
     tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
-    for index, source in enumerate(asked.sources()):
+    for index, source in enumerate(asked.sources):
         try:
             prepared = await model.build_prompt(source, functools.partial(PreparedPrompt, source), truncation)
-        except RefusedError as error:
+        except BadRequestError as error:
             raise _of_element(error, asked, index) from None
         tokens += len(prepared.prompt.ids)
         if tokens > most:
             message = f"The prompts of one request may have {most} tokens together; send fewer of them."
-            raise RefusedError(message, "prompt", "array_above_max_length")
-        generations = await model.generate(prepared.prompt, options, record.request_id, record.started)
+            raise BadRequestError(message, "prompt", "array_above_max_length")
+        generations = await model.generate(prepared.prompt, params, record.request_id, record.started)
         choices += [Choice(running, prepared, wanted, parts.tokenizer) for running in generations]
         await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
-    return Answer(asked, choices, options.n)
+    return Answer(asked, choices, params.n)
 
 
-def _of_element(error: RefusedError, asked: CompletionRequest, index: int) -> RefusedError:
+def _of_element(error: BadRequestError, asked: CompletionRequest, index: int) -> BadRequestError:
     """The refusal of one prompt, naming which of several it is."""
-    if len(asked.sources()) == 1 or not error.param.startswith("prompt"):
+    if len(asked.sources) == 1 or not (error.param or "").startswith("prompt"):
         return error
-    return RefusedError(error.message, f"prompt[{index}]" + error.param.removeprefix("prompt"), error.code)
+    return BadRequestError(error.message, f"prompt[{index}]" + (error.param or "").removeprefix("prompt"), error.code)

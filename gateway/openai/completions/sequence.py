@@ -11,8 +11,8 @@ from typing import Any
 from gateway.generation import EngineError, ErrorKind, Piece, Prompt
 from gateway.openai.chat.completion import prompt_logprobs_list
 from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows, row_of
-from gateway.serving.ask import PromptSource, TextPrompt
 from gateway.serving.pieces import PieceWithIds
+from gateway.serving.prompt_source import PromptSource, TextPrompt
 from gateway.serving.running import RunningGeneration
 from gateway.tokens import Tokenizer
 

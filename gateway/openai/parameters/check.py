@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from gateway.bad_request import BadRequestError
 from gateway.generation.engine import Capability
-from gateway.openai.errors import OpenAIError
 from gateway.openai.parameters.row import Endpoint
 from gateway.openai.parameters.table import find, served
 
@@ -66,7 +66,7 @@ def check_parameters(
         policies: of the model.
 
     Raises:
-        OpenAIError: 400 that names the parameter, where a policy is ``strict``.
+        BadRequestError: that names the parameter, where a policy is ``strict``.
     """
     found: list[tuple[str, Policy]] = []
     dropped: set[str] = set()
@@ -98,14 +98,14 @@ def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _apply(policy: Policy, message: str, name: str) -> Policy:
     if policy == "strict":
-        raise OpenAIError(400, message, param=_shown(name), code="unsupported_parameter")
+        raise BadRequestError(message, param=_shown(name), code="unsupported_parameter")
     return policy
 
 
 def _check_limit(name: str, value: Any, how: Capability) -> None:
     if how.limit is not None and isinstance(value, (int, float)) and value > how.limit:
         message = f"'{name}' may be at most {how.limit} with this model: {how.note}"
-        raise OpenAIError(400, message, param=name, code="integer_above_max_value")
+        raise BadRequestError(message, param=name, code="integer_above_max_value")
 
 
 def _shown(name: str) -> str:

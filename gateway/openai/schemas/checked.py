@@ -13,7 +13,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from gateway.openai.errors import OpenAIError
+from gateway.bad_request import BadRequestError
 from gateway.openai.schemas.references import localized
 from gateway.openai.schemas.string_formats import CHECKED, EXPRESSIONS, WITHOUT
 from gateway.openai.schemas.walk import Schema, children
@@ -32,7 +32,7 @@ def checker(schema: Schema, param: str) -> Callable[[str], bool]:
         param: where it stands in the request.
 
     Raises:
-        OpenAIError: 400 with the path of what is not checked: a format without a check, and patterns, because matching
+        BadRequestError: with the path of what is not checked: a format without a check, and patterns, because matching
             one of a client's own may take any time. The check itself raises it where it would take too long.
     """
     root = localized(schema)
@@ -69,7 +69,7 @@ class Constants:
             path: of the schema that they are in.
 
         Raises:
-            OpenAIError: 400 where this cannot be told, or takes too long.
+            BadRequestError: where this cannot be told, or takes too long.
         """
         _refuse_unchecked(beside, path)
         if self._validator is None:
@@ -116,7 +116,7 @@ def _bounded(param: str, steps: int) -> Any:
             left -= items * items if keyword == "uniqueItems" else items
             if left < 0:
                 message = "This schema is too complex to check values against it; ask for a simpler one."
-                raise OpenAIError(400, message, param=param, code="unsupported_json_schema")
+                raise BadRequestError(message, param=param, code="unsupported_json_schema")
             return check(validator, value, instance, schema)
 
         return count
@@ -147,8 +147,7 @@ def _refuse_unchecked(schema: Any, path: str) -> None:
         ("format", schema.get("format") in _UNCHECKED),
     ):
         if wrong:
-            raise OpenAIError(
-                400,
+            raise BadRequestError(
                 f"Unsupported schema: {keyword!r} with this value cannot be checked here; leave it out and check the"
                 " answer.",
                 param=f"{path}.{keyword}"[:256].encode("ascii", "backslashreplace").decode(),

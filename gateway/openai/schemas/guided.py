@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gateway.generation.request import GuideBackend
+from gateway.generation.sampling_params import GuideBackend
 from gateway.openai.schemas.bounds import is_exact
 from gateway.openai.schemas.checked import Constants
 from gateway.openai.schemas.conjunction import BY_TYPE, Conjunct, Shapes, implied
@@ -45,7 +45,7 @@ def guided_schema(schema: Schema, param: str, *, exact: bool, backend: GuideBack
         backend: of the engine's guided decoding; None where it declares none: what is sent is what both enforce.
 
     Raises:
-        OpenAIError: 400 with the path of what guides do not have (only with ``exact``), or of what no value fits.
+        BadRequestError: with the path of what guides do not have (only with ``exact``), or of what no value fits.
     """
     return _Rewriter(localized(schema), param, exact=exact, backend=backend).top(param)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.generation.request import GuideBackend
+from gateway.generation.sampling_params import GuideBackend
 from gateway.openai.schemas.walk import Schema, types_of
 
 Support = Literal["yes", "alone", "no"]

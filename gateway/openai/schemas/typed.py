@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.generation.request import GuideBackend
+from gateway.generation.sampling_params import GuideBackend
 from gateway.openai.schemas.bounds import beyond, bounds, common_step, contradiction, few_digits
 from gateway.openai.schemas.conjunction import Conjunct
 from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty
@@ -44,7 +44,7 @@ class TypedRewriter(ABC):
             within: what a value must fit besides; None: nothing.
 
         Raises:
-            OpenAIError: 400 with the path of what guides do not have.
+            BadRequestError: with the path of what guides do not have.
             NoValueError: no value fits it.
         """
 

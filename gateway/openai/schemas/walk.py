@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from gateway.openai.errors import OpenAIError
+from gateway.bad_request import BadRequestError
 
 Schema = Mapping[str, Any]
 
@@ -29,24 +29,24 @@ MOST_REPEATS = 65_536
 MOST_CHARACTERS = 131_072
 
 
-def refuse(param: str, message: str) -> OpenAIError:
+def refuse(param: str, message: str) -> BadRequestError:
     """The answer to what is no JSON schema."""
     shown = param[:256].encode("ascii", "backslashreplace").decode()
-    return OpenAIError(400, f"Invalid schema: {message}.", param=shown, code="invalid_json_schema")
+    return BadRequestError(f"Invalid schema: {message}.", param=shown, code="invalid_json_schema")
 
 
-def unsupported(param: str, message: str) -> OpenAIError:
+def unsupported(param: str, message: str) -> BadRequestError:
     """The answer to a sound schema that is not served."""
     shown = param[:256].encode("ascii", "backslashreplace").decode()
-    return OpenAIError(400, f"Unsupported schema: {message}.", param=shown, code="unsupported_json_schema")
+    return BadRequestError(f"Unsupported schema: {message}.", param=shown, code="unsupported_json_schema")
 
 
-class NoValueError(OpenAIError):
+class NoValueError(BadRequestError):
     """A sound schema that no value fits."""
 
     def __init__(self, param: str, reason: str = "no value fits it") -> None:
         shown = param[:256].encode("ascii", "backslashreplace").decode()
-        super().__init__(400, f"Unsupported schema: {reason}.", param=shown, code="unsupported_json_schema")
+        super().__init__(f"Unsupported schema: {reason}.", param=shown, code="unsupported_json_schema")
 
 
 def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:

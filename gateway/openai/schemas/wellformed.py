@@ -41,7 +41,7 @@ def check_schema(schema: Any, param: str) -> None:
         param: where it stands in the request.
 
     Raises:
-        OpenAIError: 400 with the path of the first fault.
+        BadRequestError: with the path of the first fault.
     """
     if not isinstance(schema, Mapping):
         raise refuse(param, "an object is expected")

@@ -7,15 +7,14 @@ from typing import Any
 
 import orjson
 
+from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
-from gateway.openai.errors import OpenAIError
 from gateway.openai.models.lookup import find_model
 from gateway.openai.tokens.objects import Detokenized, Tokenized
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.serving import prompts
-from gateway.serving.ask import ChatPrompt, TextPrompt
-from gateway.serving.errors import RefusedError
 from gateway.serving.model import ServedModel
+from gateway.serving.prompt_source import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
 
 _DEFAULT_CLASS = "PreTrainedTokenizerFast"  # what transformers loads from a tokenizer.json that names no class
@@ -32,7 +31,7 @@ def model_or_only(registry: Registry, name: str | None) -> ServedModel:
     models = list(registry)
     if len(models) != 1:
         message = "Several models are served: name one of them in 'model'."
-        raise OpenAIError(400, message, param="model", code="missing_required_parameter")
+        raise BadRequestError(message, param="model", code="missing_required_parameter")
     return models[0]
 
 
@@ -53,7 +52,7 @@ def tokenize(
     Raises:
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
         LeftError: nobody waits.
-        RefusedError: when the model cannot take the prompt, or it has more than ``prompts.most_tokens``.
+        BadRequestError: when the model cannot take the prompt, or it has more than ``prompts.most_tokens``.
         TemplateError: when the chat template refuses the messages.
     """
     parts = model.parts
@@ -63,7 +62,7 @@ def tokenize(
         if error.kind is not ErrorKind.CONTEXT_LENGTH:
             raise
         param = "prompt" if request.messages is None else "messages"
-        raise RefusedError(error.message, param, "context_length_exceeded") from None
+        raise BadRequestError(error.message, param, "context_length_exceeded") from None
     strings = [parts.tokenizer.raw_token(index) or "" for index in ids] if request.return_token_strs else None
     # Not the standard library's JSON: it holds up everybody else for half a second where there are a million ids.
     told = Tokenized(count=len(ids), max_model_len=parts.max_seq_len, tokens=ids, token_strs=strings)
@@ -94,13 +93,13 @@ def detokenize(request: DetokenizeRequest, model: ServedModel) -> bytes:
 
     Raises:
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
-        RefusedError: when an id is not in the vocabulary, or there are more than ``prompts.most_tokens``.
+        BadRequestError: when an id is not in the vocabulary, or there are more than ``prompts.most_tokens``.
     """
     parts = model.parts
     most = prompts.most_tokens(parts)
     if len(request.tokens) > most:
         message = f"At most {most} tokens are turned into text, but {len(request.tokens)} were given."
-        raise RefusedError(message, "tokens", "array_above_max_length")
+        raise BadRequestError(message, "tokens", "array_above_max_length")
     prompts.check_ids(request.tokens, parts, "tokens[{place}]")
     return orjson.dumps(Detokenized(prompt=parts.tokenizer.decode(request.tokens, skip_special_tokens=False)))
 

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gateway.bad_request import BadRequestError
 from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import Messages, conversation, in_groups
-from gateway.openai.chat.tool_checks import continuation_conflicts, history_conflicts
-from gateway.openai.errors import OpenAIError
-from gateway.openai.generation import refuse_conflicts
+from gateway.openai.chat.tool_checks import check_continuation, check_history
 from gateway.openai.validation import error_of
-from gateway.serving.ask import ChatPrompt, TextPrompt
+from gateway.serving.prompt_source import ChatPrompt, TextPrompt
 
 _LARGEST_ID = 2**31 - 1
 _ONE_OF = "Send either 'prompt' or 'messages'."
@@ -68,11 +67,11 @@ def parse_tokenize_request(body: Body) -> TokenizeRequest:
     """Parse and validate a request body of ``/tokenize``.
 
     Raises:
-        OpenAIError: 400, naming the field at fault.
+        BadRequestError: naming the field at fault.
     """
     data = {key: value for key, value in parse_object(body).items() if value is not None}
     if ("prompt" in data) == ("messages" in data):
-        raise OpenAIError(400, _ONE_OF, param="prompt", code="invalid_value")
+        raise BadRequestError(_ONE_OF, param="prompt", code="invalid_value")
     if data.get("continue_final_message") and "add_generation_prompt" not in data:
         data["add_generation_prompt"] = False
     data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
@@ -82,10 +81,10 @@ def parse_tokenize_request(body: Body) -> TokenizeRequest:
         raise error_of(error) from None
     if request.continue_final_message and request.add_generation_prompt:
         message = "'continue_final_message' and 'add_generation_prompt' exclude each other."
-        raise OpenAIError(400, message, param="continue_final_message", code="invalid_value")
-    refuse_conflicts(history_conflicts(request.messages or ()))
+        raise BadRequestError(message, param="continue_final_message", code="invalid_value")
+    check_history(request.messages or ())
     if request.messages and request.continue_final_message:
-        refuse_conflicts(continuation_conflicts(request.messages[-1]))
+        check_continuation(request.messages[-1])
     return request
 
 
@@ -93,7 +92,7 @@ def parse_detokenize_request(body: Body) -> DetokenizeRequest:
     """Parse and validate a request body of ``/detokenize``.
 
     Raises:
-        OpenAIError: 400, naming the field at fault.
+        BadRequestError: naming the field at fault.
     """
     data = {key: value for key, value in parse_object(body).items() if value is not None}
     try:

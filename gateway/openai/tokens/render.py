@@ -9,14 +9,14 @@ from typing import Any
 
 import orjson
 
+from gateway.bad_request import BadRequestError
 from gateway.generation import Describing, EngineFeatures, GenerationRequest
 from gateway.openai.chat.beginning import begin_answer
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.turn import ChatTurn
-from gateway.openai.errors import OpenAIError
 from gateway.serving import prompts
-from gateway.serving.ask import ChatPrompt
 from gateway.serving.model import ServedModel
+from gateway.serving.prompt_source import ChatPrompt
 from gateway.web.record import RequestRecord
 
 
@@ -34,16 +34,15 @@ async def render_chat(
 
     Raises:
         EngineError: when the model is not ready, the prompt is too long, or the request cannot be encoded.
-        OpenAIError: 400 when the engine does not show its requests.
-        RefusedError: when the engine cannot give what is asked.
+        BadRequestError: when the engine does not show its requests, or cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
     record.names = request.names(turn.guided_by if turn else None)
     generations = (await begin_answer(request, source, turn, model, record)).generations
     engine = model.engine
     if not isinstance(engine, Describing):
-        raise OpenAIError(400, "The engine of this model does not show its requests.", param="model")
-    seeds = [generation.request.sampling.seed for generation in generations]
+        raise BadRequestError("The engine of this model does not show its requests.", param="model")
+    seeds = [generation.request.seed for generation in generations]
     write = functools.partial(_write, generations[0].request, seeds, engine.describe, engine.features, model)
     work = prompts.work_of(len(generations[0].request.prompt.ids))
     return write() if work is None else await work.run(write)
@@ -51,7 +50,7 @@ async def render_chat(
 
 def _write(
     first: GenerationRequest,
-    seeds: Sequence[int | None],
+    seeds: Sequence[int],
     tensors: Callable[[GenerationRequest], list[dict[str, Any]]],
     features: EngineFeatures,
     model: ServedModel,

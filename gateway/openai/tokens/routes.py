@@ -29,9 +29,9 @@ from gateway.openai.tokens.protocol import (
 )
 from gateway.openai.tokens.render import render_chat
 from gateway.serving import prompts
-from gateway.serving.ask import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.long_work import LongWork
 from gateway.serving.model import ServedModel
+from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import while_connected

@@ -33,7 +33,7 @@ def put_cache_salt(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest,
     Raises:
         EngineError: the model has no such tensor.
     """
-    if request.cache_salt and not encoder.put(wire, "cache_salt", request.cache_salt):
+    if request.params.cache_salt and not encoder.put(wire, "cache_salt", request.params.cache_salt):
         raise unsupported("cache_salt", encoder.model.name)
 
 
@@ -60,7 +60,7 @@ def put_prompt_table(
     vocab = abilities.vocab_size or request.vocab_size
     if not vocab or not encoder.declares("prompt_embedding_table"):
         raise unsupported("prompt_table", encoder.model.name)
-    if request.prompt_logprobs is not None:
+    if request.params.prompt_logprobs is not None:
         message = "prompt_logprobs does not go together with prompt_table."
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param="prompt_logprobs", code=UNSUPPORTED)
     encoder.put_raw(wire, "prompt_embedding_table", table.embeddings.values, shape=table.embeddings.shape)

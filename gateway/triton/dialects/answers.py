@@ -60,12 +60,12 @@ class TokenReader:
     ) -> None:
         self._request = request
         self._abilities = abilities
-        self._logprobs = request.logprobs
-        self._top_logprobs = request.top_logprobs
+        self._logprobs = request.params.logprobs
+        self._top_logprobs = request.params.top_logprobs
         self._logits = uses_logits(request, abilities)
         self._cached = request.cached_tokens and abilities.cached_tokens is not None
-        self._prompt_missing = request.prompt_logprobs is not None and len(request.prompt.ids) > 1
-        self._outputs = _outputs(self._wanted(), request.beam_width)
+        self._prompt_missing = request.params.prompt_logprobs is not None and len(request.prompt.ids) > 1
+        self._outputs = _outputs(self._wanted(), request.params.beam_width)
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
         self.template = TokenTemplate() if shelf is None or not self._plain else shelf.template(request.id)
         self._seen = 0
@@ -182,7 +182,7 @@ class TokenReader:
     def _read_prompt(
         self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], chunk: EngineChunk
     ) -> None:
-        ids, wanted = self._request.prompt.ids, self._request.prompt_logprobs or 0
+        ids, wanted = self._request.prompt.ids, self._request.params.prompt_logprobs or 0
         if self._abilities.prompt_logprobs == "logits":
             rows = read_rows(response, "context_logits")
             if rows is None:

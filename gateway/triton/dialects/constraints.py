@@ -19,7 +19,7 @@ def put_min_tokens(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest,
     Raises:
         EngineError: the model has no such tensor.
     """
-    if request.min_tokens and not encoder.put(wire, "min_tokens", request.min_tokens):
+    if request.params.min_tokens and not encoder.put(wire, "min_tokens", request.params.min_tokens):
         raise unsupported("min_tokens", encoder.model.name)
 
 
@@ -43,9 +43,9 @@ def put_beams(
     Raises:
         EngineError: more beams than the engine has, or no tensor for the length penalty.
     """
-    if request.beam_width <= 1:
+    if request.params.beam_width <= 1:
         return
-    if request.beam_width > abilities.beams:
+    if request.params.beam_width > abilities.beams:
         message = (
             f"This model's engine searches at most {abilities.beams} beams."
             if abilities.beams > 1
@@ -53,8 +53,8 @@ def put_beams(
         )
         param = "best_of" if abilities.beams > 1 else "use_beam_search"
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param=param, code=UNSUPPORTED)
-    encoder.put(wire, "beam_width", request.beam_width)
-    if request.length_penalty != 1.0 and not encoder.put(wire, length_penalty, request.length_penalty):
+    encoder.put(wire, "beam_width", request.params.beam_width)
+    if request.params.length_penalty != 1.0 and not encoder.put(wire, length_penalty, request.params.length_penalty):
         raise unsupported("length_penalty", encoder.model.name)
 
 
@@ -71,13 +71,13 @@ def put_logit_bias(
     Raises:
         EngineError: the model has no such tensor, nobody knows the width, or an id is outside of it.
     """
-    if not request.logit_bias:
+    if not request.params.logit_bias:
         return
     width = abilities.vocab_size or request.vocab_size
     if not width or not encoder.declares("embedding_bias"):
         raise unsupported("logit_bias", encoder.model.name)
     bias = array("f", bytes(4 * width))
-    for token, value in request.logit_bias.items():
+    for token, value in request.params.logit_bias.items():
         if not 0 <= token < width:
             raise EngineError(
                 ErrorKind.INVALID_REQUEST,
@@ -101,10 +101,10 @@ def put_guide(
         EngineError: the engine does not take guides of that kind: the C++ backend would ignore it in silence. Or beams
             are searched, to which TensorRT-LLM does not apply guides.
     """
-    guide = request.guide
+    guide = request.params.guide
     if guide is None:
         return
-    if request.beam_width > 1:
+    if request.params.beam_width > 1:
         message = "Guided decoding does not go together with beam search."
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param="guide", code=UNSUPPORTED)
     if guide.kind not in abilities.guide_types:

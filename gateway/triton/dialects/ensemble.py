@@ -118,12 +118,12 @@ class EnsembleEngine:
         encoder.put(wire, "text_input", self._prompt_text(request.prompt))
         encoder.put(wire, "max_tokens", request.max_tokens)
         draft = self._abilities.draft_model if request.num_draft_tokens else None
-        encoder.put(wire, "stream", request.beam_width == 1 and (draft is None or draft.streams))
+        encoder.put(wire, "stream", request.params.beam_width == 1 and (draft is None or draft.streams))
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
-        put_sampling(encoder, wire, request.sampling)
-        encoder.put(wire, "seed", request.sampling.seed)
+        put_sampling(encoder, wire, request.params)
+        encoder.put(wire, "seed", request.seed)
         put_min_tokens(encoder, wire, request)
         put_guide(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
@@ -131,7 +131,7 @@ class EnsembleEngine:
         put_draft(encoder, wire, request)
         put_draft_model(encoder, wire, request)
         put_beams(encoder, wire, request, self._abilities, length_penalty="length_penalty")
-        if request.logit_bias:
+        if request.params.logit_bias:
             raise unsupported("logit_bias", encoder.model.name)
         if request.prompt_table is not None:
             raise unsupported("prompt_table", encoder.model.name)
@@ -142,15 +142,15 @@ class EnsembleEngine:
 
     def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
         encoder = self._encoder
-        if request.stop_ids and not self._features.token_ids:
+        if request.params.stop_token_ids and not self._features.token_ids:
             raise unsupported("stop_token_ids", encoder.model.name)
         # With min_tokens only end_id is held back in the engine; see the tokens dialect.
-        others = () if request.min_tokens else [text for text in request.end_texts[1:] if text]
+        others = () if request.params.min_tokens else [text for text in request.end_texts[1:] if text]
         if others:
             encoder.put(wire, "stop_words", *others)
-        if request.bad_words or request.bad_texts:
+        if request.bad_word_ids or request.params.bad_words:
             # At the start of a text and after a space a word is made of different tokens in most vocabularies.
-            words = [form for text in request.bad_texts if text for form in (text, f" {text}")]
+            words = [form for text in request.params.bad_words if text for form in (text, f" {text}")]
             if not words or not encoder.put(wire, "bad_words", *words):
                 raise unsupported("bad_words", encoder.model.name)
 

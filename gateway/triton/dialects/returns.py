@@ -30,14 +30,14 @@ def put_returns(
     if uses_logits(request, abilities):
         encoder.put(wire, "return_generation_logits", True)
         outputs.append("generation_logits")
-    elif request.logprobs:
+    elif request.params.logprobs:
         if abilities.logprobs is None or not encoder.put(wire, "return_log_probs", True):
             raise unsupported("logprobs", model.name)
         outputs.append("output_log_probs")
-        if request.top_logprobs:
-            encoder.put(wire, "num_top_log_probs", request.top_logprobs)
+        if request.params.top_logprobs:
+            encoder.put(wire, "num_top_log_probs", request.params.top_logprobs)
             outputs += ["top_log_probs_ids", "top_log_probs"]
-    if request.prompt_logprobs is not None:
+    if request.params.prompt_logprobs is not None:
         outputs += _put_prompt_logprobs(encoder, wire, request, abilities)
     if request.cached_tokens and abilities.cached_tokens and encoder.put(wire, "return_perf_metrics", True):
         outputs.append("num_cached_tokens" if abilities.cached_tokens == "tokens" else "kv_cache_reused_blocks")
@@ -52,11 +52,11 @@ def uses_logits(request: GenerationRequest, abilities: Abilities) -> bool:
     Raises:
         EngineError: alternatives are wanted that the model does not have.
     """
-    if request.top_logprobs and abilities.top_logprobs is None:
+    if request.params.top_logprobs and abilities.top_logprobs is None:
         message = "top_logprobs is not supported by this model."
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_logprobs", code=UNSUPPORTED)
-    source = abilities.top_logprobs if request.top_logprobs else abilities.logprobs
-    return request.logprobs and source == "logits"
+    source = abilities.top_logprobs if request.params.top_logprobs else abilities.logprobs
+    return request.params.logprobs and source == "logits"
 
 
 def _put_prompt_logprobs(
@@ -78,10 +78,10 @@ def _put_prompt_logprobs(
     if abilities.prompt_logprobs == "logits":
         encoder.put(wire, "return_context_logits", True)
         return ["context_logits"]
-    encoder.put(wire, "num_prompt_log_probs", request.prompt_logprobs or 0)
+    encoder.put(wire, "num_prompt_log_probs", request.params.prompt_logprobs or 0)
     outputs = ["prompt_log_probs"]
     if "prompt_log_probs_ranks" in encoder.model.outputs:
         outputs.append("prompt_log_probs_ranks")
-    if request.prompt_logprobs:
+    if request.params.prompt_logprobs:
         outputs += ["prompt_top_log_probs_ids", "prompt_top_log_probs"]
     return outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import Sampling
+from gateway.generation.sampling_params import SamplingParams
 from gateway.triton.dialects.encoder import RequestEncoder
 from gateway.triton.errors import unsupported
 
@@ -15,41 +15,41 @@ _GREEDY_BELOW = 1e-5
 
 
 def put_sampling(
-    encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, sampling: Sampling, *, prefix: str = ""
+    encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, params: SamplingParams, *, prefix: str = ""
 ) -> None:
     """Add the sampling tensors but the seed.
 
-    Greedy is ``top_k`` 1 and nothing else: the engine turns temperature 0 with ``top_p`` into random sampling.
+    Greedy is ``top_k`` 1 and nothing else: the engine turns temperature 0 with ``top_p`` into random params.
     Otherwise ``top_p`` always travels: without it and ``top_k`` the engine is greedy at any temperature.
 
     Args:
         encoder: encoder of the model.
         wire: the request to add to.
-        sampling: what was asked for.
+        params: of the answer.
         prefix: what the model's names of ``top_k`` and ``top_p`` begin with.
 
     Raises:
         EngineError: the model lacks a tensor that the request cannot do without.
     """
     model = encoder.model.name
-    if sampling.greedy or sampling.temperature < _GREEDY_BELOW:
+    if params.greedy or params.temperature < _GREEDY_BELOW:
         if not encoder.put(wire, f"{prefix}top_k", 1):
             raise unsupported("temperature", model, "temperature 0")
     else:
-        if sampling.top_k > MAX_TOP_K:
+        if params.top_k > MAX_TOP_K:
             message, code = f"top_k must be at most {MAX_TOP_K}.", "integer_above_max_value"
             raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_k", code=code)
-        if not encoder.put(wire, f"{prefix}top_p", sampling.top_p):
+        if not encoder.put(wire, f"{prefix}top_p", params.top_p):
             raise unsupported("top_p", model)
-        if not encoder.put(wire, "temperature", sampling.temperature):
+        if not encoder.put(wire, "temperature", params.temperature):
             raise unsupported("temperature", model)
-        if sampling.top_k > 0 and not encoder.put(wire, f"{prefix}top_k", sampling.top_k):
+        if params.top_k > 0 and not encoder.put(wire, f"{prefix}top_k", params.top_k):
             raise unsupported("top_k", model)
     for name, value, off in (
-        ("presence_penalty", sampling.presence_penalty, 0.0),
-        ("frequency_penalty", sampling.frequency_penalty, 0.0),
-        ("repetition_penalty", sampling.repetition_penalty, 1.0),
-        ("min_p", sampling.min_p, 0.0),
+        ("presence_penalty", params.presence_penalty, 0.0),
+        ("frequency_penalty", params.frequency_penalty, 0.0),
+        ("repetition_penalty", params.repetition_penalty, 1.0),
+        ("min_p", params.min_p, 0.0),
     ):
         if value != off and not encoder.put(wire, name, value):
             raise unsupported(name, model)

@@ -107,7 +107,7 @@ class TokensEngine:
         encoder.put(wire, "input_ids", *ids)
         encoder.put(wire, "input_lengths", len(ids))
         encoder.put(wire, "request_output_len", request.max_tokens)
-        encoder.put(wire, "seed", request.sampling.seed)
+        encoder.put(wire, "seed", request.seed)
         wire.MergeFrom(self._usual.common(request))
         return wire
 
@@ -115,11 +115,11 @@ class TokensEngine:
         """All of a request but its id, prompt, length and seed."""
         encoder = self._encoder
         wire = encoder.request("", _OUTPUTS)
-        encoder.put(wire, "streaming", request.beam_width == 1)
+        encoder.put(wire, "streaming", request.params.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
-        put_sampling(encoder, wire, request.sampling, prefix="runtime_")
+        put_sampling(encoder, wire, request.params, prefix="runtime_")
         put_min_tokens(encoder, wire, request)
         put_guide(encoder, wire, request, self._abilities)
         put_logit_bias(encoder, wire, request, self._abilities)
@@ -135,11 +135,13 @@ class TokensEngine:
     def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
         # With min_tokens the engine holds back end_id only: the others would end the answer too early, so that it is
         # left to the gateway to end it by them.
-        stops = () if request.min_tokens else dict.fromkeys((*request.end_ids[1:], *request.stop_ids))
+        stops = (
+            () if request.params.min_tokens else dict.fromkeys((*request.end_ids[1:], *request.params.stop_token_ids))
+        )
         if stops:
             words, shape = pack_words([(token,) for token in stops])
             self._encoder.put(wire, "stop_words_list", *words, shape=shape)
-        if request.bad_words:
-            words, shape = pack_words(request.bad_words)
+        if request.bad_word_ids:
+            words, shape = pack_words(request.bad_word_ids)
             if not self._encoder.put(wire, "bad_words_list", *words, shape=shape):
                 raise unsupported("bad_words", self._encoder.model.name)

@@ -8,27 +8,26 @@ from collections.abc import Callable, Hashable
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.request import GenerationRequest, Sampling
+from gateway.generation.request import GenerationRequest
+from gateway.generation.sampling_params import SamplingParams
 
 _MOST = 64
 # What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
-_OWN = {"id", "prompt", "max_tokens", "sampling", "stop", "end_texts", "bad_texts"}
+_OWN = {
+    "id", "prompt", "max_tokens", "seed", "end_texts", "params",
+    "params.bad_words", "params.end_ids", "params.ignore_eos", "params.include_stop_str_in_output", "params.max_tokens",
+    "params.max_tokens_name", "params.n", "params.num_draft_tokens", "params.prediction", "params.prompt_table",
+    "params.return_token_ids", "params.seed", "params.skip_special_tokens", "params.stop", "params.visible_ids",
+}  # fmt: skip
 _UNUSUAL = {
-    "bad_words",
-    "cache_salt",
-    "draft",
-    "guide",
-    "logit_bias",
-    "lora",
-    "prompt_logprobs",
-    "prompt_table",
-    "stop_ids",
-}
+    "bad_word_ids", "draft", "lora", "prompt_table",
+    "params.cache_salt", "params.guide", "params.logit_bias", "params.prompt_logprobs", "params.stop_token_ids",
+}  # fmt: skip
 
-_fields = {field.name for field in dataclasses.fields(GenerationRequest)} - _OWN - _UNUSUAL
-_sampling = {f"sampling.{field.name}" for field in dataclasses.fields(Sampling) if field.name != "seed"}
-_key: Callable[[GenerationRequest], Hashable] = operator.attrgetter(*sorted(_fields | _sampling))
-_unusual = operator.attrgetter(*sorted(_UNUSUAL - {"prompt_logprobs"}))
+_fields = {field.name for field in dataclasses.fields(GenerationRequest)}
+_fields |= {f"params.{field.name}" for field in dataclasses.fields(SamplingParams)}
+_key: Callable[[GenerationRequest], Hashable] = operator.attrgetter(*sorted(_fields - _OWN - _UNUSUAL))
+_unusual = operator.attrgetter(*sorted(_UNUSUAL - {"params.prompt_logprobs"}))
 
 
 class UsualRequests:
@@ -63,4 +62,4 @@ class UsualRequests:
 
 def _is_usual(request: GenerationRequest) -> bool:
     """Whether it has nothing that is large, or that the prompt decides about."""
-    return request.prompt_logprobs is None and not any(_unusual(request))
+    return request.params.prompt_logprobs is None and not any(_unusual(request))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
+from gateway.bad_request import BadRequestError
 from gateway.config.model import MOST_DRAFT_TOKENS, SamplingDefaults
-from gateway.generation import Capability, Sampling, engine_seed
+from gateway.generation import Capability, SamplingParams
 from gateway.openai.branches import BRANCH, text_or_list
-from gateway.openai.errors import OpenAIError
 from gateway.openai.formats import (
     Choices,
     GrammarText,
@@ -26,11 +28,13 @@ from gateway.openai.formats import (
     schema_of,
     unknown_parts,
 )
-from gateway.serving.ask import Options, Truncation
+from gateway.serving.prompt_source import Truncation
 
 # Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
 GREEDY_BELOW = 1e-4
 MOST_TOKENS = 2**31 - 1  # the engine's int32
+_END = 100.0  # the ends of a bias in OpenAI's range
+_ABSOLUTE = 1e4  # no logit outweighs it, and beside it differences between logits still count in FP32
 
 _StopString = Annotated[str, Field(min_length=1, max_length=1024)]
 _Stop = Annotated[
@@ -51,9 +55,6 @@ def _token_key(key: str) -> str:
 
 _TokenKey = Annotated[str, AfterValidator(_token_key)]
 _Bias = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
-
-Conflict = tuple[str, str, str | None]
-"""Message, param, code."""
 
 _FORMS: Mapping[str, Literal["json_schema", "regex", "choice", "grammar"]] = {
     "guided_json": "json_schema",
@@ -141,68 +142,50 @@ class GenerationFields(BaseModel):
     stream_options: StreamOptions | None = None
     user: str | None = None
 
-    def base_options(self, defaults: SamplingDefaults) -> Options:
-        """What is asked for, but for log-probs of the answer, which each endpoint has in its own form.
+    def sampling_params(self, defaults: SamplingDefaults) -> SamplingParams:
+        """The parameters of the answer, but for those that each endpoint has in a form of its own.
 
         Args:
-            defaults: of the model, for what the request leaves out.
+            defaults: of the model, for fields that the request leaves out.
         """
-        return Options(
-            sampling=self._sampling(defaults),
-            max_tokens=self.max_tokens or defaults.max_tokens,
-            n=self.n,
-            stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
-            min_tokens=self.min_tokens,
-            stop_token_ids=tuple(self.stop_token_ids),
-            include_stop_str_in_output=self.include_stop_str_in_output or self.no_stop_trim,
-            skip_special_tokens=self.skip_special_tokens,
-            ignore_eos=self.ignore_eos,
-            logit_bias={int(index): bias for index, bias in self.logit_bias.items()},
-            bad_words=tuple(self.bad_words),
-            beam_width=(self.best_of or 1) if self.use_beam_search else 1,
-            length_penalty=self.length_penalty,
-            prompt_logprobs=self.prompt_logprobs,
-            token_ids=self.return_token_ids,
-            prompt_table=self.prompt_table,
-            num_draft_tokens=self.num_draft_tokens,
-            cache_salt=self.cache_salt or "",
-        )
+        fields = vars(self)
+        values = {name: fields[name] for name in _SHARED}
+        values |= {name: value for name, value in defaults.given.items() if name not in self.model_fields_set}
+        if values["temperature"] < GREEDY_BELOW or values["top_p"] == 0:
+            values |= {"temperature": 0.0, "top_p": 1.0}
+        values["top_k"] = max(values["top_k"], 0)
+        for name in _LISTS:
+            values[name] = tuple(values[name])
+        values["logit_bias"] = {int(token): _absolute(bias) for token, bias in self.logit_bias.items()}
+        values["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        values["include_stop_str_in_output"] |= self.no_stop_trim
+        values["cache_salt"] = self.cache_salt or ""
+        if self.use_beam_search:
+            values["beam_width"] = self.best_of or 1
+        return SamplingParams(**values | {"n": self.candidates} | self.own_params())
 
-    def truncation(self, options: Options) -> Truncation | None:
+    def own_params(self) -> dict[str, Any]:
+        """The parameters that the endpoint has in a form of its own."""
+        return {}
+
+    def truncation(self, params: SamplingParams) -> Truncation | None:
         """How the prompt is cut; None where it is not.
 
         Args:
-            options: of the request.
+            params: of the answer.
         """
         if self.truncate_prompt_tokens is None:
             return None
         return Truncation(
-            self.truncate_prompt_tokens, self.truncation_side, options.max_tokens or 1, options.max_tokens_name
+            self.truncate_prompt_tokens, self.truncation_side, params.max_tokens or 1, params.max_tokens_name
         )
 
-    def _sampling(self, defaults: SamplingDefaults) -> Sampling:
-        def value(name: str) -> Any:
-            default = getattr(defaults, name)
-            return getattr(self, name) if default is None or name in self.model_fields_set else default
-
-        temperature, top_p = value("temperature"), value("top_p")
-        greedy = temperature < GREEDY_BELOW or top_p == 0
-        return Sampling(
-            temperature=0.0 if greedy else temperature,
-            top_p=1.0 if greedy else top_p,
-            top_k=max(value("top_k"), 0),
-            seed=engine_seed(self.seed),
-            presence_penalty=value("presence_penalty"),
-            frequency_penalty=value("frequency_penalty"),
-            repetition_penalty=value("repetition_penalty"),
-            min_p=value("min_p"),
-        )
-
+    @functools.cached_property
     def forms(self) -> Sequence[Wanted]:
         """The forms that the answer shall have; one at most in a sound request.
 
         Raises:
-            OpenAIError: 400 for a text in place of JSON that is none.
+            BadRequestError: for a text in place of JSON that is none.
         """
         found: list[Wanted] = []
         wanted = from_response_format(self.response_format)
@@ -255,6 +238,17 @@ class GenerationFields(BaseModel):
         return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
 
 
+_SHARED = tuple(
+    field.name for field in dataclasses.fields(SamplingParams) if field.name in GenerationFields.model_fields
+)
+_LISTS = ("bad_words", "stop_token_ids")
+
+
+def _absolute(bias: float) -> float:
+    """A bias whose ends are made absolute: -100 is never and 100 is always, whatever the logits."""
+    return math.copysign(_ABSOLUTE, bias) if abs(bias) >= _END else bias
+
+
 def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
     """Null means absent: in the request and in objects of its own; never inside a schema, where it is a value."""
     data = {key: value for key, value in data.items() if value is not None}
@@ -293,6 +287,8 @@ def without(request: Request, names: Collection[str]) -> Request:
     defaults = {name: known[name].get_default(call_default_factory=True) for name in names if name in known}
     copy = request.model_copy(update=defaults)
     copy.model_fields_set.difference_update(names)
+    for name in vars(copy).keys() - known.keys():  # facts that were derived of the whole request
+        del vars(copy)[name]
     return copy
 
 
@@ -303,67 +299,67 @@ def consider_form(request: GenerationFields, capabilities: dict[str, Capability]
         capabilities["response_format"] = how
 
 
-def refuse_conflicts(conflicts: Iterator[Conflict]) -> None:
-    """Refuse the first of what no single field shows.
-
-    Raises:
-        OpenAIError: 400.
-    """
-    for message, param, code in conflicts:
-        raise OpenAIError(400, message, param=param, code=code)
-
-
-def shared_conflicts(request: GenerationFields) -> Iterator[Conflict]:
-    """What fields of all endpoints that generate say against each other."""
+def check_shared(request: GenerationFields) -> None:
+    """Refuse combinations of the fields of all endpoints that generate."""
     invalid = "invalid_value"
     options = request.stream_options
     if options is not None and not request.stream:
-        yield "'stream_options' is only allowed when 'stream' is true.", "stream_options", invalid
+        raise BadRequestError("'stream_options' is only allowed when 'stream' is true.", "stream_options", invalid)
     if options is not None and options.continuous_usage_stats and not options.include_usage:
         param = "stream_options.continuous_usage_stats"
-        yield f"'{param}' is only allowed when 'stream_options.include_usage' is true.", param, invalid
+        raise BadRequestError(f"'{param}' is only allowed when 'stream_options.include_usage' is true.", param, invalid)
     if request.best_of is not None and request.best_of < request.n:
-        yield f"'best_of' must be at least 'n', which is {request.n}.", "best_of", invalid
+        raise BadRequestError(f"'best_of' must be at least 'n', which is {request.n}.", "best_of", invalid)
     if request.stream and request.candidates > request.n:
-        yield "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false.", "best_of", invalid
+        raise BadRequestError(
+            "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false.", "best_of", invalid
+        )
     if request.stream and request.prompt_logprobs is not None:
-        yield "'prompt_logprobs' is not available in a stream. Set 'stream' to false.", "prompt_logprobs", invalid
+        raise BadRequestError(
+            "'prompt_logprobs' is not available in a stream. Set 'stream' to false.", "prompt_logprobs", invalid
+        )
     if request.prompt_logprobs == -1:
         message = (
             "'prompt_logprobs' of -1 asks for the whole vocabulary, which no engine here gives; ask for 20 at most."
         )
-        yield message, "prompt_logprobs", "unsupported_parameter"
+        raise BadRequestError(message, "prompt_logprobs", "unsupported_parameter")
     if request.truncate_prompt_tokens == 0:
-        yield "'truncate_prompt_tokens' must leave a token; -1 keeps what fits.", "truncate_prompt_tokens", invalid
+        raise BadRequestError(
+            "'truncate_prompt_tokens' must leave a token; -1 keeps what fits.", "truncate_prompt_tokens", invalid
+        )
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
-        yield "'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid
-    yield from _beam_conflicts(request)
-    yield from _form_conflicts(request)
+        raise BadRequestError("'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid)
+    _check_beams(request)
+    _check_forms(request)
 
 
-def _form_conflicts(request: GenerationFields) -> Iterator[Conflict]:
-    forms = request.forms()
+def _check_forms(request: GenerationFields) -> None:
+    forms = request.forms
     if len(forms) > 1:
         names = " and ".join(f"'{form.path}'" for form in forms[:2])
-        yield f"An answer can have one form only, but {names} ask for two.", forms[1].path, "invalid_value"
+        raise BadRequestError(
+            f"An answer can have one form only, but {names} ask for two.", forms[1].path, "invalid_value"
+        )
     given = request.structured_outputs
     if given is not None and not from_structured_outputs(given) and given.json_object is None:
         message = "'structured_outputs' needs one of json, regex, choice, grammar, json_object and structural_tag."
-        yield message, "structured_outputs", "invalid_value"
+        raise BadRequestError(message, "structured_outputs", "invalid_value")
     for form in forms:
         check_wanted(form)
 
 
-def _beam_conflicts(request: GenerationFields) -> Iterator[Conflict]:
+def _check_beams(request: GenerationFields) -> None:
     invalid = "invalid_value"
     if not request.use_beam_search:
         if request.length_penalty != 1:
-            yield "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
+            raise BadRequestError(
+                "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
+            )
         return
     if request.stream:
         message = "'use_beam_search' cannot be streamed: the best beam is known at the end. Set 'stream' to false."
-        yield message, "use_beam_search", invalid
+        raise BadRequestError(message, "use_beam_search", invalid)
     if request.n > 1:
-        yield "'use_beam_search' gives one choice, the best beam; set 'n' to 1.", "n", invalid
+        raise BadRequestError("'use_beam_search' gives one choice, the best beam; set 'n' to 1.", "n", invalid)
     if (request.best_of or 1) < 2:
-        yield "'use_beam_search' needs 'best_of', the number of beams, from 2.", "best_of", invalid
+        raise BadRequestError("'use_beam_search' needs 'best_of', the number of beams, from 2.", "best_of", invalid)

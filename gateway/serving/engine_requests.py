@@ -1,0 +1,130 @@
+"""Requests to the engine, made of a prompt and the parameters of an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gateway.bad_request import BadRequestError
+from gateway.config import ModelSettings
+from gateway.generation import (
+    EngineError,
+    EngineFeatures,
+    ErrorKind,
+    GenerationRequest,
+    Prompt,
+    SamplingParams,
+    engine_seed,
+)
+from gateway.generation.additions import PromptTable
+from gateway.ids import new_id
+from gateway.serving.drafts import draft_length, sent_length
+from gateway.serving.loading import ModelParts
+from gateway.serving.prompts import check_ids
+from gateway.tokens import word_sequences
+
+_SEEDS = 2**64
+_UNSUPPORTED = "unsupported_parameter"
+
+
+def engine_requests(
+    prompt: Prompt,
+    params: SamplingParams,
+    *,
+    parts: ModelParts,
+    features: EngineFeatures,
+    settings: ModelSettings,
+    request_id: str,
+    predicted: tuple[int, ...] = (),
+) -> list[GenerationRequest]:
+    """Return the ``params.n`` requests for one prompt, which they share; request ``i`` has the seed plus ``i``.
+
+    Args:
+        prompt: the text to continue.
+        params: of the answer.
+        parts: of the model.
+        features: of its engine.
+        settings: of the model.
+        request_id: prefix of the requests' ids.
+        predicted: token ids of ``params.prediction``.
+
+    Raises:
+        BadRequestError: when the engine or the operator's limits do not allow what is asked.
+        EngineError: CONTEXT_LENGTH when the prompt leaves no room for an answer.
+    """
+    _check(params, parts, features, settings)
+    table = _table(params, parts)
+    length = parts.max_seq_len - (table.length if table else 0) - features.draft_room
+    max_tokens = _room(prompt, params, length, settings)
+    end_ids = () if params.ignore_eos else tuple(dict.fromkeys(parts.end_ids + params.end_ids))
+    seed = engine_seed(params.seed)
+    first = GenerationRequest(
+        id=f"{request_id}-{new_id()}",
+        prompt=prompt,
+        max_tokens=max_tokens,
+        params=params,
+        seed=seed,
+        end_ids=end_ids,
+        end_texts=tuple(map(parts.tokenizer.token_text, end_ids)),
+        bad_word_ids=tuple(ids for word in params.bad_words for ids in word_sequences(parts.tokenizer, word)),
+        cached_tokens=True,
+        vocab_size=features.vocab_size or parts.tokenizer.logits_size,
+        prompt_table=table,
+        draft=predicted,
+        draft_limit=sent_length(len(predicted), max_tokens, features),
+        num_draft_tokens=draft_length(params, settings),
+        use_draft_logits=settings.speculative.use_draft_logits,
+    )
+    return [first] + [
+        dataclasses.replace(first, id=f"{request_id}-{new_id()}", seed=(seed + index) % _SEEDS)
+        for index in range(1, params.n)
+    ]
+
+
+def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, settings: ModelSettings) -> None:
+    if len(params.stop) > settings.max_stops:
+        message = f"At most {settings.max_stops} stop strings are supported, but {len(params.stop)} were given."
+        raise BadRequestError(message, "stop", "array_above_max_length")
+    if params.logprobs and not features.logprobs:
+        raise BadRequestError("This model's engine gives no log-probabilities.", "logprobs", _UNSUPPORTED)
+    most = min(features.max_top_logprobs, settings.max_top_logprobs)
+    if params.top_logprobs > most:
+        what = f"at most {most}" if most else "no"
+        raise BadRequestError(f"This model gives {what} alternatives per token.", "top_logprobs", _UNSUPPORTED)
+    check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
+    check_ids(params.stop_token_ids, parts, "stop_token_ids[{place}]")
+
+
+def _table(params: SamplingParams, parts: ModelParts) -> PromptTable | None:
+    if params.prompt_table is None:
+        return None
+    table = parts.prompt_tables.get(params.prompt_table)
+    if table is None:
+        known = f"it has {', '.join(sorted(parts.prompt_tables))}" if parts.prompt_tables else "it has none"
+        message = f"This model has no prompt table of the name {params.prompt_table!r}; {known}."
+        raise BadRequestError(message, "prompt_table", "invalid_value")
+    return table
+
+
+def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: ModelSettings) -> int:
+    """Tokens that may be generated: what is wanted, within what the context leaves."""
+    length = len(prompt.ids)
+    room = max_seq_len - length
+    if room < 1:
+        raise EngineError(
+            ErrorKind.CONTEXT_LENGTH,
+            f"This model's maximum context length is {max_seq_len} tokens, but the prompt has {length} tokens and an"
+            " answer needs at least one more; shorten the prompt.",
+        )
+    wanted = params.max_tokens
+    if wanted is not None and wanted > room and settings.max_tokens_policy == "refuse":
+        raise BadRequestError(
+            f"This model's maximum context length is {max_seq_len} tokens, but {length + wanted} are asked for:"
+            f" {length} of the prompt and {wanted} of the answer; ask for at most {room}.",
+            params.max_tokens_name,
+            "context_length_exceeded",
+        )
+    limit = room if wanted is None else min(wanted, room)
+    if params.min_tokens > limit:
+        message = f"'min_tokens' must be at most the {limit} tokens that the answer may have."
+        raise BadRequestError(message, "min_tokens", "invalid_value")
+    return limit
