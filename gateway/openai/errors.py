@@ -89,7 +89,7 @@ _BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | Non
 }
 
 
-def from_engine(error: EngineError, names: Mapping[str, str] | None) -> OpenAIError:
+def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
     """The answer to an engine's failure; the backend's own words go to the log only.
 
     Args:
@@ -98,7 +98,7 @@ def from_engine(error: EngineError, names: Mapping[str, str] | None) -> OpenAIEr
     """
     status, kind, code, headers = _BY_KIND[error.kind]
     blamed = "prompt" if error.kind is ErrorKind.CONTEXT_LENGTH else error.param
-    param = (names or {}).get(blamed or "", None if blamed == "guide" else blamed)
+    param = names.get(blamed or "", None if blamed == "guide" else blamed)
     if error.detail:
         level = logging.ERROR if status == 500 else logging.WARNING
         _log.log(level, "engine failure: %s", error.message, extra={"detail": error.detail[:2000]})
@@ -122,7 +122,7 @@ async def handle_openai(request: Request, error: Exception) -> Response:
         record_of(request.scope).disconnected = True
         return Response(status_code=CLIENT_GONE)
     if isinstance(error, EngineError):
-        error = from_engine(error, record_of(request.scope).names)
+        error = from_engine(error, {})
     elif isinstance(error, BadRequestError):
         error = from_refusal(error)
     if not isinstance(error, OpenAIError):

@@ -26,8 +26,6 @@ class RequestRecord:
         error: code or type of the error that the client was given, also inside a stream.
         disconnected: whether the client left before the end.
         annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
-        names: the request's names of parameters that errors of the engine call otherwise; ``guide`` is the path of what
-            the engine's guide was made from.
         ending: whether the events that come next are the last of their stream.
         write: writes events (``gateway.web.sse.one_line``) of a stream that has begun; returns what waits for
             room before the next are written, None where there is room. None before, and where the answer is no such
@@ -44,7 +42,6 @@ class RequestRecord:
     error: str | None = None
     disconnected: bool = False
     annotations: Mapping[str, Any] | None = None
-    names: Mapping[str, str] | None = None
     ending: bool = False
     write: Callable[[bytes], Room | None] | None = None
 

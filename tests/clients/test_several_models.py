@@ -88,7 +88,7 @@ async def answer_of_the_engine(url: str, tokenizer: Tokenizer, text: str) -> tup
     async with TritonBackend(url, "tensorrt_llm") as backend:
         await backend.wait_ready(20)
         request = generation_request(
-            id="reference",
+            "reference",
             prompt=Prompt(text=text, ids=tuple(ids)),
             max_tokens=MOST,
             params=SamplingParams(temperature=0.0),

@@ -35,7 +35,7 @@ class Setup:
 
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> RunningGeneration:
         request = generation_request(
-            id="r", prompt=Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft)
+            "r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft)
         )
         return RunningGeneration(
             engine or self.engine,

@@ -9,21 +9,12 @@ from typing import Any
 import orjson
 
 from gateway.generation import Piece, TokenLogprob, Usage
+from gateway.openai.answering import DONE
 from gateway.openai.chat.logprobs import logprobs_object
-from gateway.openai.errors import OpenAIError
 from gateway.openai.forwarding import forward_texts
 from gateway.openai.usage import usage_object
 from gateway.serving.pieces import Forward, PieceWithIds
 from gateway.web.record import Room
-
-__all__ = ["DONE", "ChunkWriter", "Extras", "error_event", "usage_object"]
-
-DONE = b"data: [DONE]\n\n"
-
-
-def error_event(error: OpenAIError) -> bytes:
-    """The event that ends a stream which has already begun; no ``[DONE]`` follows it."""
-    return b"data: " + error.body() + b"\n\n"
 
 
 @dataclass(slots=True)

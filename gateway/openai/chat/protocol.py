@@ -123,9 +123,15 @@ class ChatCompletionRequest(GenerationFields):
             own |= {"max_tokens": self.max_completion_tokens, "max_tokens_name": "max_completion_tokens"}
         return own
 
+    @functools.cached_property
     def echoed(self) -> str:
-        """What the answer begins with: the text that it continues, where that is wanted."""
+        """The text that the answer continues and begins with, where that is wanted."""
         return str(for_template(self.messages[-1])["content"]) if self.echo else ""
+
+    @property
+    def tier(self) -> str | None:
+        """The only tier there is, where the request spoke of tiers."""
+        return None if self.service_tier is None else "default"
 
     def names(self, guided_by: str | None) -> dict[str, str]:
         """See the base."""

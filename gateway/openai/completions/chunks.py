@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.generation import Usage
-from gateway.openai.chat.chunks import DONE
+from gateway.openai.answering import DONE
 from gateway.openai.forwarding import forward_texts
 from gateway.openai.usage import usage_object
 from gateway.serving.pieces import Forward

@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.body import Body, parse_object
-from gateway.openai.completions.prompts import PromptField, sources
+from gateway.openai.branches import BRANCH
 from gateway.openai.generation_fields import (
     MOST_TOKENS,
     GenerationFields,
     check_shared,
     without_nulls,
 )
+from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.validation import error_of
-from gateway.serving.prompt_source import PromptSource
+from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
 
 _MOST_SEQUENCES = 2048  # prompts times candidates: each is a request to the engine
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, str):
+        return BRANCH + "text"
+    if not isinstance(value, list):
+        return None
+    first = value[0] if value else ""
+    if isinstance(first, bool):
+        return None
+    for kind, form in ((str, "texts"), (int, "ids"), (list, "lists")):
+        if isinstance(first, kind):
+            return BRANCH + form
+    return None
+
+
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=MOST_TOKENS)]], Field(min_length=1, fail_fast=True)]
+PromptField = Annotated[
+    Annotated[str, Tag(BRANCH + "text")]
+    | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True), Tag(BRANCH + "texts")]
+    | Annotated[_Ids, Tag(BRANCH + "ids")]
+    | Annotated[list[_Ids], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True), Tag(BRANCH + "lists")],
+    Discriminator(
+        _form,
+        custom_error_type="prompt_type",
+        custom_error_message="A string, an array of strings, of token ids, or of arrays of token ids is expected",
+    ),
+]
 
 
 class CompletionRequest(GenerationFields):
@@ -45,7 +74,7 @@ class CompletionRequest(GenerationFields):
     @functools.cached_property
     def sources(self) -> list[PromptSource]:
         """Its prompts in neutral terms."""
-        return sources(self.prompt, add_special_tokens=self.add_special_tokens)
+        return _sources(self.prompt, add_special_tokens=self.add_special_tokens)
 
     def own_params(self) -> dict[str, Any]:
         """See the base."""
@@ -69,6 +98,15 @@ class CompletionRequest(GenerationFields):
             if self.echo and self.prompt_logprobs is None:
                 names["prompt_logprobs"] = "echo"
         return names
+
+
+def _sources(prompt: str | list[str] | list[int] | list[list[int]], *, add_special_tokens: bool) -> list[PromptSource]:
+    """Each prompt of the request by itself."""
+    if isinstance(prompt, str):
+        return [TextPrompt(prompt, add_special_tokens)]
+    if isinstance(prompt[0], int):
+        return [IdsPrompt(prompt)]
+    return [TextPrompt(one, add_special_tokens) if isinstance(one, str) else IdsPrompt(one) for one in prompt]
 
 
 def parse_completion_request(body: Body) -> CompletionRequest:

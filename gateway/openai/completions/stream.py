@@ -1,103 +1,77 @@
-"""Running generations become a stream of events."""
+"""The events of a streamed completion."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import Callable, Sequence
 
-from gateway.config import TimeoutSettings
-from gateway.generation import EngineError, Piece, Usage
-from gateway.openai.chat.chunks import error_event
-from gateway.openai.completions.answer import Answer, completion_id
+from gateway.generation import Piece, Usage
+from gateway.openai.completions.answer import CompletionAnswer, completion_id
 from gateway.openai.completions.chunks import ChunkWriter
-from gateway.openai.errors import from_engine
-from gateway.openai.obfuscation import obfuscated
 from gateway.openai.usage import at_beginning
+from gateway.serving.choices import Choices, Ready
 from gateway.serving.pieces import Forward
-from gateway.web.record import RequestRecord
-from gateway.web.sse import COMMENT
+from gateway.web.record import Room
 
 
-async def stream_answer(
-    answer: Answer, record: RequestRecord, timeouts: TimeoutSettings
-) -> AsyncGenerator[bytes, None]:
-    """Yield ready events, everything that is ready at once; comments while the engine is silent.
+class CompletionEvents:
+    """The events of one stream; see ``gateway.openai.answering.Events``."""
 
-    The first bytes come with the engine's first response, or after ``headers_s`` of waiting for it.
+    def __init__(self, answer: CompletionAnswer) -> None:
+        """Begin before anything was generated."""
+        options = answer.request.stream_options
+        self._answer = answer
+        self._opened: set[int] = set()
+        self._writer = ChunkWriter(
+            completion_id(),
+            int(time.time()),
+            answer.request.model,
+            include_usage=options is not None and options.include_usage,
+            continuous=options is not None and options.continuous_usage_stats,
+        )
 
-    Raises:
-        EngineError: when a generation fails before the first bytes. Afterwards its error is the last event.
-    """
-    writer = _writer(answer)
-    padded = answer.request.obfuscated
-    plain = len(answer.choices) == 1 and answer.choices[0].plain and not (writer.wants_usage or padded)
-    async with answer.running() as running:
-        begun = ended = False
-        try:
-            timeout = timeouts.headers_s
-            while not await running.responded(timeout):
-                begun, timeout = True, timeouts.keepalive_s
-                yield COMMENT
-            opened: set[int] = set()
-            forward: Forward | None = None
-            while (ready := await running.ready(timeouts.keepalive_s, forward)) is not None:
-                # Once for all that is ready: counting over many choices takes its time.
-                usage = answer.usage(running) if writer.wants_usage else None
-                events = b"".join([_events(answer, writer, usage, found, opened) for found in ready])
-                begun = begun or bool(events)
-                if events or not ready:
-                    yield (obfuscated(events) if padded else events) or COMMENT
-                if forward is None and opened and record.write is not None and plain:
-                    forward = writer.forward(record.write)
-            ended = True
-            answer.note(record, running, ended=True)
-            record.ending = True
-            last = writer.end(answer.usage(running))
-            yield obfuscated(last) if padded else last
-        except EngineError as error:
-            if not begun:
-                raise
-            failure = from_engine(error, record.names)
-            record.error = failure.code or failure.type
-            answer.note(record, running, ended=False)
-            error.__traceback__ = None  # its frames lead to the generation, which keeps the error
-            yield error_event(failure)
-        finally:
-            if not ended:
-                answer.note(record, running, ended=False)
+    def opening(self) -> bytes:
+        """None: each choice opens with its first text, when the log-probs of the prompt are there."""
+        return b""
 
+    def take(self, ready: Ready, running: Choices) -> bytes:
+        """The chunks of all that became ready.
 
-def _events(
-    answer: Answer, writer: ChunkWriter, usage: Usage | None, found: tuple[int, list[Piece], bool], opened: set[int]
-) -> bytes:
-    """The events of what one choice has ready."""
-    index, pieces, complete = found
-    choice = answer.choices[index]
-    events = b""
-    if index not in opened:
-        opened.add(index)
-        text, rows = choice.opening()
-        extras = choice.prompt_extras()
-        if text or rows or extras:
-            before = usage if usage is None or len(opened) > 1 else at_beginning(usage)
-            events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
-    for piece in pieces:
-        text, rows = choice.take([piece])
-        extras = choice.new_extras()
-        if text or rows or extras:
-            events += writer.choice(index, text, usage, logprobs=choice.logprobs(rows) if rows else None, extra=extras)
-    if complete:
-        extra = {"stop_reason": choice.stop_reason}
-        events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=extra)
-    return events
+        Raises:
+            EngineError: when the engine did not give the prompt's log-probs.
+        """
+        # Once for all that is ready: counting over many choices takes its time.
+        usage = self._answer.usage(running) if self._writer.wants_usage else None
+        return b"".join([self._take(index, pieces, usage, complete=complete) for index, pieces, complete in ready])
 
+    def forward(self, write: Callable[[bytes], Room | None]) -> Forward | None:
+        """See the base."""
+        special = self._writer.wants_usage or self._answer.padded or not self._opened
+        plain = len(self._answer.choices) == 1 and self._answer.choices[0].plain and not special
+        return self._writer.forward(write) if plain else None
 
-def _writer(answer: Answer) -> ChunkWriter:
-    options = answer.request.stream_options
-    return ChunkWriter(
-        completion_id(),
-        int(time.time()),
-        answer.request.model,
-        include_usage=options is not None and options.include_usage,
-        continuous=options is not None and options.continuous_usage_stats,
-    )
+    def end(self, running: Choices) -> bytes:
+        """The events that end the stream."""
+        return self._writer.end(self._answer.usage(running))
+
+    def _take(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> bytes:
+        """The chunks of what one choice has ready."""
+        choice, writer = self._answer.choices[index], self._writer
+        events = b""
+        if index not in self._opened:
+            self._opened.add(index)
+            text, rows = choice.opening()
+            extras = choice.prompt_extras()
+            if text or rows or extras:
+                before = usage if usage is None or len(self._opened) > 1 else at_beginning(usage)
+                events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
+        for piece in pieces:
+            text, rows = choice.take([piece])
+            extras = choice.new_extras()
+            if text or rows or extras:
+                logprobs = choice.logprobs(rows) if rows else None
+                events += writer.choice(index, text, usage, logprobs=logprobs, extra=extras)
+        if complete:
+            extra = {"stop_reason": choice.stop_reason}
+            events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=extra)
+        return events

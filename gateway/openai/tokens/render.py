@@ -10,42 +10,35 @@ from typing import Any
 import orjson
 
 from gateway.bad_request import BadRequestError
-from gateway.generation import Describing, EngineFeatures, GenerationRequest
-from gateway.openai.chat.beginning import begin_answer
-from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.turn import ChatTurn
+from gateway.generation import Describing, EngineError, EngineFeatures, GenerationRequest
+from gateway.openai.chat.answer import ChatAnswer
+from gateway.openai.errors import from_engine
 from gateway.serving import prompts
 from gateway.serving.model import ServedModel
-from gateway.serving.prompt_source import ChatPrompt
-from gateway.web.record import RequestRecord
 
 
-async def render_chat(
-    request: ChatCompletionRequest, source: ChatPrompt, turn: ChatTurn | None, model: ServedModel, record: RequestRecord
-) -> bytes:
-    """Do all that a chat does up to the call of the engine, and show it as a JSON object.
+async def render(answer: ChatAnswer, model: ServedModel) -> bytes:
+    """Show as a JSON object what a chat would send to the engine.
 
     Args:
-        request: as the policies of the model let it pass.
-        source: of its prompt.
-        turn: what it wants beyond plain text.
+        answer: prepared, and never run.
         model: that is asked.
-        record: of the HTTP request.
 
     Raises:
-        EngineError: when the model is not ready, the prompt is too long, or the request cannot be encoded.
         BadRequestError: when the engine does not show its requests, or cannot give what is asked.
-        TemplateError: when the chat template refuses the messages.
+        OpenAIError: when the request cannot be encoded.
     """
-    record.names = request.names(turn.guided_by if turn else None)
-    generations = (await begin_answer(request, source, turn, model, record)).generations
     engine = model.engine
     if not isinstance(engine, Describing):
         raise BadRequestError("The engine of this model does not show its requests.", param="model")
-    seeds = [generation.request.seed for generation in generations]
-    write = functools.partial(_write, generations[0].request, seeds, engine.describe, engine.features, model)
-    work = prompts.work_of(len(generations[0].request.prompt.ids))
-    return write() if work is None else await work.run(write)
+    requests = [generation.request for generation in answer.generations]
+    seeds = [request.seed for request in requests]
+    write = functools.partial(_write, requests[0], seeds, engine.describe, engine.features, model)
+    work = prompts.work_of(len(requests[0].prompt.ids))
+    try:
+        return write() if work is None else await work.run(write)
+    except EngineError as error:
+        raise from_engine(error, answer.names) from None
 
 
 def _write(

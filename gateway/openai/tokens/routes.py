@@ -11,12 +11,10 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
 from gateway.openai.body import Body
-from gateway.openai.chat.checking import check_chat
-from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
-from gateway.openai.chat.turn import ChatTurn, chat_turn
-from gateway.openai.ignored import ignored_header
-from gateway.openai.models.lookup import find_model
-from gateway.openai.parameters import Ignored
+from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.chat.routes import CHAT
+from gateway.openai.endpoint import begin as begin_request
+from gateway.openai.endpoint import name_header, prepared
 from gateway.openai.reading import read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
@@ -27,7 +25,7 @@ from gateway.openai.tokens.protocol import (
     parse_detokenize_request,
     parse_tokenize_request,
 )
-from gateway.openai.tokens.render import render_chat
+from gateway.openai.tokens.render import render
 from gateway.serving import prompts
 from gateway.serving.long_work import LongWork
 from gateway.serving.model import ServedModel
@@ -58,7 +56,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         model = model_or_only(registry, asked.model)
         record_of(request.scope).model = model.name
         metrics.count_ignored(model.name, asked.ignored())
-        return model, ignored_header(asked.ignored())
+        return model, name_header("x-ignored-parameters", asked.ignored())
 
     @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest))
     async def create_tokens(request: Request) -> Response:
@@ -94,21 +92,10 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     @router.post("/v1/chat/completions/render", responses=_RENDER, openapi_extra=body_of(ChatCompletionRequest))
     async def render_chat_completion(request: Request) -> Response:
         """Show what a chat request would send to the engine, without sending it."""
-        record = record_of(request.scope)
-
-        def take(body: Body) -> tuple[ChatCompletionRequest, Ignored, ServedModel, ChatTurn | None, ChatPrompt]:
-            asked = parse_chat_request(body)
-            model = find_model(registry, asked.model)
-            record.model = model.name
-            asked, ignored = check_chat(asked, model)
-            metrics.count_ignored(model.name, ignored.counted)
-            turn = chat_turn(asked, model)
-            return asked, ignored, model, turn, asked.prompt(turn.shown if turn else None)
-
-        asked, ignored, model, turn, source = await read_request(request, take)
-        rendering = render_chat(asked, source, turn, model, record)
-        rendered = await while_connected(request.scope, request.receive, rendering)
-        return Response(rendered, headers=ignored_header(ignored.named), media_type="application/json")
+        begun = await begin_request(CHAT, request, registry, metrics)
+        answer = await prepared(CHAT, request, begun)
+        rendered = await while_connected(request.scope, request.receive, render(answer, begun.model))
+        return Response(rendered, headers=begun.headers, media_type="application/json")
 
     return router
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.generation import EngineError, ErrorKind, Piece, Prompt
-from gateway.openai.chat.completion import prompt_logprobs_list
+from gateway.openai.answering import prompt_logprobs_list
 from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows, row_of
+from gateway.openai.completions.protocol import CompletionRequest
 from gateway.serving.pieces import PieceWithIds
 from gateway.serving.prompt_source import PromptSource, TextPrompt
 from gateway.serving.running import RunningGeneration
@@ -47,8 +48,8 @@ class PreparedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a choice shows.
+class Shown:
+    """The parts that a choice shows.
 
     Attributes:
         echo: whether its text begins with the prompt.
@@ -72,8 +73,28 @@ class Wanted:
     names_as_ids: bool = False
     prompt_logprobs: int | None = None
 
+    @classmethod
+    def of(cls, request: CompletionRequest, end_ids: Sequence[int]) -> Shown:
+        """The parts that a request wants.
 
-class Choice:
+        Args:
+            request: of the client.
+            end_ids: of the model.
+        """
+        return cls(
+            echo=request.echo,
+            logprobs=request.logprobs,
+            generated=request.max_tokens != 0,
+            end_ids=frozenset(end_ids) if request.shows_end and not request.ignore_eos else frozenset(),
+            text=request.detokenize,
+            token_ids=request.return_token_ids or not request.detokenize,
+            prompt_ids=request.return_token_ids,
+            names_as_ids=request.return_tokens_as_token_ids,
+            prompt_logprobs=request.prompt_logprobs,
+        )
+
+
+class CompletionChoice:
     """Follows one generation. Take what is ready from it by ``opening`` (once, after its first response) and ``take``.
 
     Attributes:
@@ -84,21 +105,21 @@ class Choice:
     """
 
     def __init__(
-        self, running: RunningGeneration, prepared: PreparedPrompt, wanted: Wanted, tokenizer: Tokenizer
+        self, running: RunningGeneration, prepared: PreparedPrompt, shown: Shown, tokenizer: Tokenizer
     ) -> None:
         """Begin before anything was generated.
 
         Args:
             running: the generation.
             prepared: its prompt.
-            wanted: what the choice shows.
+            shown: the parts that the choice shows.
             tokenizer: of the model.
         """
         self.running = running
         self.prepared = prepared
         self.logprob_sum = 0.0
         self.tokens = 0
-        self._wanted = wanted
+        self._shown = shown
         self._tokenizer = tokenizer
         self._writer = LogprobWriter(len(prepared.text))
         self._ended = False
@@ -107,20 +128,20 @@ class Choice:
     @property
     def plain(self) -> bool:
         """Whether its chunks have text and nothing else."""
-        wanted = self._wanted
-        return wanted.generated and not wanted.token_ids and wanted.logprobs is None and not wanted.end_ids
+        shown = self._shown
+        return shown.generated and not shown.token_ids and shown.logprobs is None and not shown.end_ids
 
     @property
     def finish_reason(self) -> str:
         """Why it ended; valid at its end."""
-        if not self._wanted.generated:
+        if not self._shown.generated:
             return "length"
         return "stop" if self._ended else self.running.assembler.finish_reason
 
     @property
     def stop_reason(self) -> str | int | None:
         """The stop string or id that ended it, None where something else did; valid at its end."""
-        return self.running.assembler.stop_reason if self._wanted.generated else None
+        return self.running.assembler.stop_reason if self._shown.generated else None
 
     @property
     def mean_logprob(self) -> float:
@@ -133,10 +154,10 @@ class Choice:
         Raises:
             EngineError: when the engine did not give the prompt's log-probs.
         """
-        if not self._wanted.echo:
+        if not self._shown.echo:
             return "", []
-        text = self.prepared.text if self._wanted.text else ""
-        return text, self._prompt_rows() if self._wanted.logprobs is not None else []
+        text = self.prepared.text if self._shown.text else ""
+        return text, self._prompt_rows() if self._shown.logprobs is not None else []
 
     def take(self, pieces: Sequence[Piece]) -> tuple[str, list[Row]]:
         """Text and rows of the next pieces."""
@@ -149,45 +170,45 @@ class Choice:
             for entry in piece.logprobs:
                 self.logprob_sum += entry.logprob
                 self.tokens += 1
-                if entry.index in self._wanted.end_ids:
+                if entry.index in self._shown.end_ids:
                     self._ended, text = True, ""
                     entry = dataclasses.replace(entry, bytes=b"")  # noqa: PLW2901
-                rows.append(row_of(entry, names_as_ids=self._wanted.names_as_ids))
+                rows.append(row_of(entry, names_as_ids=self._shown.names_as_ids))
             texts.append(text)
-        if not self._wanted.generated:
+        if not self._shown.generated:
             return "", []
-        return "".join(texts) if self._wanted.text else "", rows if self._wanted.logprobs is not None else []
+        return "".join(texts) if self._shown.text else "", rows if self._shown.logprobs is not None else []
 
     def logprobs(self, rows: Sequence[Row]) -> dict[str, Any] | None:
         """The ``logprobs`` object of the next rows; None where none are shown."""
-        return self._writer.write(rows) if self._wanted.logprobs is not None else None
+        return self._writer.write(rows) if self._shown.logprobs is not None else None
 
     def prompt_extras(self) -> dict[str, Any]:
         """Further fields of the choice about its prompt, for its first chunk."""
         extras: dict[str, Any] = {}
-        if self._wanted.prompt_logprobs is not None:
+        if self._shown.prompt_logprobs is not None:
             entries = self.running.assembler.prompt_entries()
-            most = self._wanted.prompt_logprobs  # 'logprobs' may have asked for more
+            most = self._shown.prompt_logprobs  # 'logprobs' may have asked for more
             extras["prompt_logprobs"] = prompt_logprobs_list(
                 [dataclasses.replace(entry, top=entry.top[:most]) for entry in entries]
             )
-        if self._wanted.prompt_ids:
+        if self._shown.prompt_ids:
             extras["prompt_token_ids"] = list(self.prepared.prompt.ids)
         return extras
 
     def new_extras(self) -> dict[str, Any]:
         """Further fields of the choice about what was taken since the last call."""
-        if not self._wanted.token_ids:
+        if not self._shown.token_ids:
             return {}
         ids, self._new_ids = self._new_ids, []
-        return {"token_ids": ids if self._wanted.generated else []}
+        return {"token_ids": ids if self._shown.generated else []}
 
     def _prompt_rows(self) -> list[Row]:
         ids, given = self.prepared.prompt.ids, self.running.prompt_logprobs
         if given is None and len(ids) > 1:
             raise EngineError(ErrorKind.INTERNAL, "The engine did not return the log-probabilities of the prompt.")
         chosen, top = (given.chosen, given.top) if given is not None else ((), ())
-        top = [others[: self._wanted.logprobs] for others in top]  # prompt_logprobs may have asked for more
+        top = [others[: self._shown.logprobs] for others in top]  # prompt_logprobs may have asked for more
         text, silent = self.prepared.text, self.prepared.silent_bos
-        as_ids = self._wanted.names_as_ids
+        as_ids = self._shown.names_as_ids
         return prompt_rows(self._tokenizer, ids, text, chosen, top, silent_bos=silent, names_as_ids=as_ids)

@@ -1,4 +1,4 @@
-"""From a checked request to generations that are ready to run."""
+"""A checked request to an answer that is ready to run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from gateway.bad_request import BadRequestError
 from gateway.families import Preparation
 from gateway.generation import EngineFeatures, Prompt, SamplingParams
 from gateway.openai.chat.answer import ChatAnswer
+from gateway.openai.chat.choice import ParsedChoice, Style
+from gateway.openai.chat.plan import ChatPlan, Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.reading import ReadChoice, Style
-from gateway.openai.chat.turn import ChatTurn, Expectations
 from gateway.serving.model import ServedModel
-from gateway.serving.prompt_source import ChatPrompt
 from gateway.web.record import RequestRecord
 
 _FIELDS = {
@@ -23,63 +22,63 @@ _FIELDS = {
 }
 
 
-async def begin_answer(
-    request: ChatCompletionRequest,
-    source: ChatPrompt,
-    turn: ChatTurn | None,
-    model: ServedModel,
-    record: RequestRecord,
+async def prepare(
+    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord
 ) -> ChatAnswer:
     """Build the prompt and prepare the generations; nothing is sent yet.
 
     Args:
         request: as the policies of the model let it pass.
-        source: of its prompt, which takes time to make where there are many messages.
-        turn: what it wants beyond plain text.
+        plan: of its answer.
         model: that is asked.
         record: of the HTTP request.
 
     Raises:
+        BadRequestError: when the engine cannot give what is asked, or calls cannot be read from its answers.
         EngineError: when the model is not ready, or the prompt is too long.
-        BadRequestError: when calls cannot be read from this engine's answers.
-        BadRequestError: when the engine cannot give what is asked.
         TemplateError: when the chat template refuses the messages.
     """
     params = request.sampling_params(model.parts.defaults)
-    prepare = functools.partial(_prepare, request, turn, model, params)
-    prompt, params, expectations, read = await model.build_prompt(source, prepare, request.truncation(params))
+    then = functools.partial(_prepare, request, plan, model, params)
+    prompt, params, expectations, parsed = await model.build_prompt(plan.source, then, request.truncation(params))
     generations = await model.generate(
-        prompt, params, record.request_id, record.started, [choice.reader for choice in read]
+        prompt, params, record.request_id, record.started, [choice.reader for choice in parsed]
     )
-    return ChatAnswer(request, generations, read, turn is not None and turn.turn.calls, expectations)
+    return ChatAnswer(
+        request,
+        generations,
+        plan.names,
+        parsed=parsed,
+        calls=plan.turn is not None and plan.turn.calls,
+        expectations=expectations,
+    )
 
 
 def _prepare(
-    request: ChatCompletionRequest, turn: ChatTurn | None, model: ServedModel, params: SamplingParams, prompt: Prompt
-) -> tuple[Prompt, SamplingParams, Expectations, Sequence[ReadChoice]]:
+    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, params: SamplingParams, prompt: Prompt
+) -> tuple[Prompt, SamplingParams, Expectations | None, Sequence[ParsedChoice]]:
     """All that takes the longer the more tools there are, where the prompt is built."""
-    parts = model.parts
-    expectations = Expectations()
-    read: Sequence[ReadChoice] = ()
-    if turn is not None:
-        prepared = model.prepare(turn.turn, prompt)
-        expectations = turn.expectations(prepared.preparation)
-        params = prepared.apply(params, parts.tokenizer)
-        if prepared.read:
-            if turn.turn.calls:
-                _check_readable(prepared.preparation, model, model.backend.engine.features)
-            style = _style(turn, model)
-            read = [ReadChoice(prepared.reader(params), style, ids=request.return_token_ids) for _ in range(params.n)]
-    return prompt, params, expectations, read
+    if plan.turn is None:
+        return prompt, params, None, ()
+    prepared = model.prepare(plan.turn, prompt)
+    expectations = plan.expectations(prepared.preparation)
+    params = prepared.apply(params, model.parts.tokenizer)
+    parsed: Sequence[ParsedChoice] = ()
+    if prepared.read:
+        if plan.turn.calls:
+            _check_readable(prepared.preparation, model, model.backend.engine.features)
+        style = _style(plan, model)
+        parsed = [ParsedChoice(prepared.reader(params), style, ids=request.return_token_ids) for _ in range(params.n)]
+    return prompt, params, expectations, parsed
 
 
-def _style(turn: ChatTurn, model: ServedModel) -> Style:
+def _style(plan: ChatPlan, model: ServedModel) -> Style:
     parts = model.parts
-    shown = bool(turn.shown)
+    shown = bool(plan.shown)
     return Style(
         reasoning=_FIELDS[model.settings.reasoning_output] if parts.family.reasons else (),
-        old=turn.offered.old,
-        named=turn.offered.named,
+        old=plan.offered.old,
+        named=plan.offered.named,
         short_ids=parts.template(tools=shown).abilities(tools=shown).short_ids,
     )
 

@@ -49,7 +49,7 @@ class _Call:
         return {"name": self.name, "arguments": "".join(self.arguments)}
 
 
-class ReadChoice:
+class ParsedChoice:
     """Collects what a reader says of one choice.
 
     Attributes:

@@ -21,38 +21,36 @@ from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.walk import unsupported
 from gateway.serving.model import ServedModel
+from gateway.serving.prompt_source import ChatPrompt
 
 _log = logging.getLogger(__name__)
 _CALL_GUIDES = frozenset({"json_schema", "structural_tag"})
 
 
 @dataclass(frozen=True, slots=True)
-class ChatTurn:
-    """One answer as it is wanted.
+class ChatPlan:
+    """The answer that a request wants.
 
     Attributes:
-        turn: for the family.
+        source: of its prompt.
+        names: the request's names of parameters that errors of the engine call otherwise.
+        turn: for the family; None for plain text of a model that does not reason.
         structure: of the content.
         offered: the tools and the choice among them.
         shown: definitions of tools that the template shows.
         warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
     """
 
-    turn: Turn
-    structure: Structure
-    offered: Offered
+    source: ChatPrompt
+    names: Mapping[str, str]
+    turn: Turn | None = None
+    structure: Structure = field(default_factory=Structure)
+    offered: Offered = field(default_factory=Offered)
     shown: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
 
-    @property
-    def guided_by(self) -> str:
-        """Path in the request of what a guide is made from: the wanted form, or the tools."""
-        if self.structure.path and self.turn.choice != "required":
-            return self.structure.path
-        return "functions" if self.offered.old else "tools"
-
     def expectations(self, preparation: Preparation) -> Expectations:
-        """What is left to check of a finished answer.
+        """The conditions that are left to check of a finished answer.
 
         Args:
             preparation: of the family, which may guarantee the calls.
@@ -68,13 +66,13 @@ class ChatTurn:
                         {"maxProperties": 0} if function.parameters is None else function.parameters,
                         f"{path}.parameters",
                     )
-        demanded = self.turn.choice == "required" and not preparation.guided
+        demanded = self.turn is not None and self.turn.choice == "required" and not preparation.guided
         return Expectations(self.structure, arguments, demanded)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What a finished answer must fulfil, because nothing has guaranteed it.
+    """The conditions that a finished answer must fulfil, because nothing has guaranteed them.
 
     Attributes:
         structure: of its content.
@@ -115,8 +113,8 @@ def _failed(message: str) -> OpenAIError:
     )
 
 
-def chat_turn(request: ChatCompletionRequest, model: ServedModel) -> ChatTurn | None:
-    """The turn of a request; None when it is plain text from a model that does not reason.
+def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
+    """Decide how the answer to a request is made and checked.
 
     Raises:
         EngineError: UNAVAILABLE while the engine is away.
@@ -124,7 +122,7 @@ def chat_turn(request: ChatCompletionRequest, model: ServedModel) -> ChatTurn | 
     """
     offers, forms = request.offered, request.forms
     if not offers.functions and not forms and not model.parts.family.reasons:
-        return None
+        return ChatPlan(request.prompt(), request.names(None))
     features = model.backend.engine.features
     wanted = forms[0] if forms else None
     validate = model.settings.structured_output_without_guidance == "validate"
@@ -148,8 +146,9 @@ def chat_turn(request: ChatCompletionRequest, model: ServedModel) -> ChatTurn | 
             warnings += deviations(function.parameters, f"{path}.parameters")
     if warnings:
         _log.info("schemas outside of OpenAI's strict subset", extra={"paths": warnings[:32]})
-    shown = offers.functions if choice == "required" else [each for each, _ in offers.callable]
-    return ChatTurn(turn, form, offers, for_template(shown), warnings)
+    shown = for_template(offers.functions if choice == "required" else [each for each, _ in offers.callable])
+    guided_by = form.path if form.path and choice != "required" else "functions" if offers.old else "tools"
+    return ChatPlan(request.prompt(shown), request.names(guided_by), turn, form, offers, shown, warnings)
 
 
 def _check_required(offers: Offered, features: EngineFeatures, *, validate: bool) -> None:

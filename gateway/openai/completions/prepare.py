@@ -1,0 +1,90 @@
+"""A checked request to an answer that is ready to run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.completions.answer import CompletionAnswer
+from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
+from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.guidance import Structure, structure
+from gateway.serving.model import ServedModel
+from gateway.web.record import RequestRecord
+
+_MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of bytes until the last answer ends
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionPlan:
+    """The answer that a request wants.
+
+    Attributes:
+        names: the request's names of parameters that errors of the engine call otherwise.
+        structure: of the text.
+        warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
+    """
+
+    names: Mapping[str, str]
+    structure: Structure
+    warnings: Sequence[str] = ()
+
+
+def completion_plan(request: CompletionRequest, model: ServedModel) -> CompletionPlan:
+    """Decide how the answer to a request is made.
+
+    Raises:
+        BadRequestError: with the path of what cannot be enforced.
+        EngineError: UNAVAILABLE while the engine is away.
+    """
+    wanted = request.forms[0] if request.forms else None
+    form = structure(wanted, model.backend.engine.features, validate=False)
+    return CompletionPlan(request.names(wanted.path if wanted else None), form, wanted.deviations() if wanted else ())
+
+
+async def prepare(
+    request: CompletionRequest, plan: CompletionPlan, model: ServedModel, record: RequestRecord
+) -> CompletionAnswer:
+    """Build every prompt and prepare its generations; nothing is sent yet.
+
+    Args:
+        request: as the policies of the model let it pass.
+        plan: of its answer.
+        model: that is asked.
+        record: of the HTTP request.
+
+    Raises:
+        BadRequestError: when the engine cannot give what is asked.
+        EngineError: when the model is not ready, or a prompt is too long.
+    """
+    parts = model.parts
+    params = dataclasses.replace(request.sampling_params(parts.defaults), guide=plan.structure.guide)
+    truncation = request.truncation(params)
+    shown = Shown.of(request, parts.end_ids)
+    choices: list[CompletionChoice] = []
+    tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
+    for index, source in enumerate(request.sources):
+        try:
+            prepared = await model.build_prompt(source, functools.partial(PreparedPrompt, source), truncation)
+        except BadRequestError as error:
+            raise _of_element(error, request, index) from None
+        tokens += len(prepared.prompt.ids)
+        if tokens > most:
+            message = f"The prompts of one request may have {most} tokens together; send fewer of them."
+            raise BadRequestError(message, "prompt", "array_above_max_length")
+        generations = await model.generate(prepared.prompt, params, record.request_id, record.started)
+        choices += [CompletionChoice(running, prepared, shown, parts.tokenizer) for running in generations]
+        await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
+    return CompletionAnswer(request, choices, plan.names)
+
+
+def _of_element(error: BadRequestError, request: CompletionRequest, index: int) -> BadRequestError:
+    """The refusal of one prompt, naming which of several it is."""
+    param = error.param or ""
+    if len(request.sources) == 1 or not param.startswith("prompt"):
+        return error
+    return BadRequestError(error.message, f"prompt[{index}]" + param.removeprefix("prompt"), error.code)

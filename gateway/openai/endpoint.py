@@ -1,0 +1,165 @@
+"""One request from its body to its response, the same for every endpoint that generates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.config import TimeoutSettings
+from gateway.generation import EngineError
+from gateway.openai.answering import Answer, Events, stream, whole
+from gateway.openai.body import Body
+from gateway.openai.errors import CLIENT_GONE, from_engine
+from gateway.openai.generation_fields import GenerationFields
+from gateway.openai.models.lookup import find_model
+from gateway.openai.parameters import Ignored
+from gateway.openai.reading import read_request
+from gateway.serving.model import ServedModel
+from gateway.serving.registry import Registry
+from gateway.telemetry.metrics import Metrics
+from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.record import RequestRecord, record_of
+from gateway.web.sse import EventStream
+
+_MOST_NAMES = 32
+_LONGEST = 100
+
+
+class Plan(Protocol):
+    """The answer that a request wants, as far as it is known before the prompt is."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The request's names of parameters that errors of the engine call otherwise."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for."""
+        ...
+
+
+Fields = TypeVar("Fields", bound=GenerationFields)
+Planned = TypeVar("Planned", bound=Plan)
+Answered = TypeVar("Answered", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[Fields, Planned, Answered]):
+    """The steps of a request that differ between endpoints. The first three run where the body is parsed.
+
+    Attributes:
+        parse: makes the request of a body; raises ``BadRequestError``.
+        check: holds the request against the model; returns it without what the policies let pass unserved.
+        plan: decides how the answer is made; raises ``BadRequestError``.
+        prepare: builds the prompt and prepares the generations.
+        events: writes the answer as a stream.
+    """
+
+    parse: Callable[[Body], Fields]
+    check: Callable[[Fields, ServedModel], tuple[Fields, Ignored]]
+    plan: Callable[[Fields, ServedModel], Planned]
+    prepare: Callable[[Fields, Planned, ServedModel, RequestRecord], Coroutine[Any, Any, Answered]]
+    events: Callable[[Answered], Events]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Generic[Fields, Planned]):
+    """A request whose body was read and checked.
+
+    Attributes:
+        request: as the policies let it pass; its model is the served one, also where an alias was asked for.
+        model: the served model.
+        plan: of its answer.
+        headers: of the response.
+        record: of the access log.
+    """
+
+    request: Fields
+    model: ServedModel
+    plan: Planned
+    headers: Mapping[str, str]
+    record: RequestRecord
+
+
+async def begin(
+    endpoint: Endpoint[Fields, Planned, Answered], request: Request, registry: Registry, metrics: Metrics
+) -> Begun[Fields, Planned]:
+    """Read, parse and check a request.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+        EngineError: UNAVAILABLE while the engine is away.
+        OpenAIError: 404 for an unknown model; see ``read_request`` for others.
+    """
+    record = record_of(request.scope)
+
+    def take(body: Body) -> Begun[Fields, Planned]:
+        asked = endpoint.parse(body)
+        model = find_model(registry, asked.model)
+        record.model = model.name
+        record.annotations = asked.annotations()
+        asked, ignored = endpoint.check(asked, model)
+        asked.model = model.name
+        metrics.count_ignored(model.name, ignored.counted)
+        plan = endpoint.plan(asked, model)
+        headers = name_header("x-ignored-parameters", ignored.named)
+        headers |= name_header("x-strict-schema-deviations", plan.warnings)
+        return Begun(asked, model, plan, headers, record)
+
+    return await read_request(request, take)
+
+
+async def prepared(
+    endpoint: Endpoint[Fields, Planned, Answered], request: Request, begun: Begun[Fields, Planned]
+) -> Answered:
+    """Prepare the answer, unless the client leaves meanwhile.
+
+    Raises:
+        BadRequestError: when the model cannot give what is asked.
+        ClientDisconnectedError: the client left.
+        OpenAIError: when the model is not ready, or the prompt is too long.
+    """
+    preparing = endpoint.prepare(begun.request, begun.plan, begun.model, begun.record)
+    try:
+        return await while_connected(request.scope, request.receive, preparing)
+    except EngineError as error:
+        raise from_engine(error, begun.plan.names) from None
+
+
+async def serve(
+    endpoint: Endpoint[Fields, Planned, Answered],
+    request: Request,
+    registry: Registry,
+    metrics: Metrics,
+    timeouts: TimeoutSettings,
+) -> Response:
+    """Answer a request: a stream where one is asked for, else the whole body, given up when the client leaves."""
+    begun = await begin(endpoint, request, registry, metrics)
+    answer = await prepared(endpoint, request, begun)
+    headers = {"Cache-Control": "no-cache", **begun.headers}
+    record = begun.record
+    if begun.request.stream:
+        return EventStream(stream(answer, endpoint.events(answer), record, timeouts), headers)
+    try:
+        body = await while_connected(request.scope, request.receive, whole(answer, record))
+    except ClientDisconnectedError:
+        record.disconnected = True
+        return Response(status_code=CLIENT_GONE)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
+    """A response header that lists names, percent-encoded where they are no plain words; nothing without names.
+
+    At most 32 names are given; ``...`` stands for the others.
+    """
+    if not names:
+        return {}
+    shown = [quote(name[:_LONGEST], safe="[]._-$") for name in names[:_MOST_NAMES]]
+    return {header: ", ".join(shown + ["..."] * (len(names) > _MOST_NAMES))}
