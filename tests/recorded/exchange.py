@@ -55,6 +55,12 @@ class Case:
     headers: Mapping[str, str] = field(default_factory=dict)
     guarded: bool = False
 
+    @property
+    def paced(self) -> bool:
+        """Whether the answer tells which tokens came together: those are some or others with the transport h2."""
+        options = self.body.get("stream_options") if isinstance(self.body, dict) else None
+        return bool(options and options.get("continuous_usage_stats"))
+
     def content(self) -> bytes | None:
         """The body as it is sent."""
         if self.body is None or isinstance(self.body, bytes):

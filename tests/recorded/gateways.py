@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 import httpx
 
 from tests.recorded.engine import PLAIN_TEMPLATE, RecordedTriton, write_tokenizer
-from tests.stack import GatewayProcess, free_port
+from tests.stack import TRANSPORT, GatewayProcess, free_port
 
 KEY = "sk-recorded"
 ORIGIN = "https://app.example"
@@ -75,7 +76,7 @@ def _process(folder: Path, name: str, settings: dict[str, Any]) -> GatewayProces
 def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any]:
     return {
         "name": name,
-        "triton": {"url": url, "model": triton_model},
+        "triton": {"url": url, "model": triton_model, "transport": os.environ.get(TRANSPORT, "grpcio")},
         "tokenizer": ".",
         "family": "hermes",
         **more,

@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.recorded.chats import CHATS
+from tests.recorded.completions import COMPLETIONS
 from tests.recorded.exchange import Case, exchange
+from tests.recorded.failures import FAILURES
 from tests.recorded.forms import CALLS, FORMS
 from tests.recorded.gateways import Gateways
-from tests.recorded.others import FAILURES, HTTP, TEXTS, TOKENS
+from tests.recorded.tokens import TOKENS
+from tests.recorded.web import HTTP
 
 AREAS: Mapping[str, Sequence[Case]] = {
     "chats": CHATS,
     "forms": FORMS,
     "tools": CALLS,
-    "completions": TEXTS,
+    "completions": COMPLETIONS,
     "tokens_and_models": TOKENS,
     "failures": FAILURES,
     "http": HTTP,
