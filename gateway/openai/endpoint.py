@@ -19,8 +19,8 @@ from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
-from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 from gateway.web.record import RequestRecord, record_of

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from gateway.config import ConfigError, ModelSettings
 from gateway.config.model import SamplingDefaults
 from gateway.families import Family
 from gateway.families.plain import PlainFamily
-from gateway.families.registry import UnknownFamilyError, choose
+from gateway.families.registry import ARGUMENTS, EXAMPLE, UnknownFamilyError, WrittenCall, choose
 from gateway.generation import EngineFeatures
 from gateway.generation.additions import LoraAdapter, PromptTable
-from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
-from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table
-from gateway.serving.adapter_fit import read_size
-from gateway.serving.defaults import sampling_defaults
-from gateway.serving.example_calls import written_call
+from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
+from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table, read_size
 from gateway.tokens import Tokenizer, TokenizerError
 
 _log = logging.getLogger(__name__)
@@ -177,3 +178,68 @@ def _context(settings: ModelSettings, features: EngineFeatures | None, key: str)
             "%s.max_seq_len is %d, but the engine has %d: the engine's is used", key, settings.max_seq_len, discovered
         )
     return min(settings.max_seq_len, discovered)
+
+
+_FROM_MODEL = ("temperature", "top_p", "top_k", "repetition_penalty")
+
+
+def sampling_defaults(own: SamplingDefaults, folder: Path, key: str) -> SamplingDefaults:
+    """The operator's defaults, filled up from ``generation_config.json`` where ``own.generation_config`` says so.
+
+    Args:
+        own: of the settings.
+        folder: of the tokenizer.
+        key: where the model stands in the settings, for messages.
+
+    Raises:
+        ConfigError: when the file is wanted and cannot be used.
+    """
+    path = folder / "generation_config.json"
+    if not own.generation_config or not path.is_file():
+        return own
+    try:
+        found = json.loads(path.read_bytes())
+        found = found if isinstance(found, dict) else {}
+        if found.get("do_sample") is False:
+            found["temperature"] = 0.0
+        given = {name: found[name] for name in _FROM_MODEL if found.get(name) is not None}
+        return SamplingDefaults.model_validate(given | own.model_dump(exclude_none=True))
+    except (OSError, ValueError) as error:
+        detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(f"{key}.defaults.generation_config: {path} cannot be used: {detail}.") from None
+
+
+_USER = {"role": "user", "content": "How is the weather?"}
+_TEXT = {"role": "assistant", "content": "Let me see."}
+_FUNCTION = {"name": EXAMPLE.name, "arguments": json.dumps(ARGUMENTS)}
+_CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "call_a", "type": "function", "function": _FUNCTION}],
+}
+
+
+def written_call(template: ChatTemplate) -> WrittenCall | None:
+    """The example, without what the template writes for a text as well; None where it shows no calls."""
+    if not template.abilities(tools=True).calls:
+        return None
+    try:
+        spoken, called = (_render(template, message) for message in (_TEXT, _CALL))
+    except TemplateError:
+        return None
+    before = _common(spoken, called)
+    after = _common(spoken[before:][::-1], called[before:][::-1])
+    text = called[before : len(called) - after]
+    return WrittenCall(called[:before], text) if EXAMPLE.name in text else None
+
+
+def _render(template: ChatTemplate, message: dict[str, Any]) -> str:
+    function = {"name": EXAMPLE.name, "description": EXAMPLE.description, "parameters": EXAMPLE.parameters}
+    messages = history([_USER, message], template.abilities(tools=True))
+    return template.render(messages, tools=[{"type": "function", "function": function}], add_generation_prompt=False)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with together."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from gateway.generation.additions import LoraAdapter, Matrix
-from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table
-from gateway.serving.adapter_fit import MODULES, read_size
+from gateway.serving.adapter_files import MODULES, AdapterFileError, read_adapter, read_prompt_table, read_size
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 
 make_adapter = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lora" / "make_adapter.py"))["make_adapter"]

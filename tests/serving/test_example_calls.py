@@ -9,7 +9,7 @@ import pytest
 
 from gateway.families.registry import choose
 from gateway.prompt import ChatTemplate
-from gateway.serving.example_calls import written_call
+from gateway.serving.loading import written_call
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 from tests.openai.tools_harness import TOOLS, UNGUIDED

@@ -34,9 +34,7 @@ class Setup:
         self._stop = stop
 
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> RunningGeneration:
-        request = generation_request(
-            "r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft)
-        )
+        request = generation_request("r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft))
         return RunningGeneration(
             engine or self.engine,
             request,

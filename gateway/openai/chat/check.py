@@ -9,7 +9,7 @@ from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.generation_fields import consider_form, without
 from gateway.openai.parameters import Ignored, check_parameters
-from gateway.serving.model import ServedModel
+from gateway.serving.served_model import ServedModel
 
 _BY_OWN_TEMPLATE = dict.fromkeys(("documents", "reasoning_effort"), Capability("emulated", "given to the template."))
 

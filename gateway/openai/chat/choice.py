@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.families import CallArguments, CallStart, Content, Event, Reasoning
 from gateway.openai.chat.chunks import Extras
-from gateway.serving.reading import AnswerReader
+from gateway.serving.answer_reader import AnswerReader
 
 _ALPHABET = string.ascii_letters + string.digits
 

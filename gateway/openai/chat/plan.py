@@ -20,8 +20,8 @@ from gateway.openai.guidance import Structure, structure
 from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.walk import unsupported
-from gateway.serving.model import ServedModel
 from gateway.serving.prompt_source import ChatPrompt
+from gateway.serving.served_model import ServedModel
 
 _log = logging.getLogger(__name__)
 _CALL_GUIDES = frozenset({"json_schema", "structural_tag"})

@@ -12,7 +12,7 @@ from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.plan import ChatPlan, Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.serving.model import ServedModel
+from gateway.serving.served_model import ServedModel
 from gateway.web.record import RequestRecord
 
 _FIELDS = {

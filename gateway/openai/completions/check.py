@@ -9,7 +9,7 @@ from gateway.generation import Capability
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.generation_fields import consider_form, without
 from gateway.openai.parameters import Ignored, check_parameters, find, served
-from gateway.serving.model import ServedModel
+from gateway.serving.served_model import ServedModel
 
 
 def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, Ignored]:

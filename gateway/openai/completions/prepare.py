@@ -13,7 +13,7 @@ from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.guidance import Structure, structure
-from gateway.serving.model import ServedModel
+from gateway.serving.served_model import ServedModel
 from gateway.web.record import RequestRecord
 
 _MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of bytes until the last answer ends

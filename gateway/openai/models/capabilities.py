@@ -7,7 +7,7 @@ from typing import Literal
 from gateway.generation import Capability
 from gateway.openai.models.objects import ParameterCapability
 from gateway.openai.parameters import PARAMETERS, Parameter, served
-from gateway.serving.model import ServedModel
+from gateway.serving.served_model import ServedModel
 
 
 def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.openai.errors import OpenAIError
-from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 
 
 def find_model(registry: Registry, name: str) -> ServedModel:

@@ -9,8 +9,8 @@ from gateway.openai.models.capabilities import capability_map
 from gateway.openai.models.lookup import find_model
 from gateway.openai.models.objects import Model, ModelDescription, ModelList
 from gateway.openai.router import answers, api_router, parameter
-from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 
 
 def models_router(registry: Registry) -> APIRouter:

@@ -13,9 +13,9 @@ from gateway.openai.models.lookup import find_model
 from gateway.openai.tokens.objects import Detokenized, Tokenized
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.serving import prompts
-from gateway.serving.model import ServedModel
 from gateway.serving.prompt_source import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 
 _DEFAULT_CLASS = "PreTrainedTokenizerFast"  # what transformers loads from a tokenizer.json that names no class
 

@@ -14,7 +14,7 @@ from gateway.generation import Describing, EngineError, EngineFeatures, Generati
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.errors import from_engine
 from gateway.serving import prompts
-from gateway.serving.model import ServedModel
+from gateway.serving.served_model import ServedModel
 
 
 async def render(answer: ChatAnswer, model: ServedModel) -> bytes:

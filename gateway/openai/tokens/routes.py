@@ -28,9 +28,9 @@ from gateway.openai.tokens.protocol import (
 from gateway.openai.tokens.render import render
 from gateway.serving import prompts
 from gateway.serving.long_work import LongWork
-from gateway.serving.model import ServedModel
 from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import while_connected
 from gateway.web.record import record_of

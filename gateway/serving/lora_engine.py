@@ -26,7 +26,7 @@ from gateway.generation.request import GenerationRequest
 _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 
 
-class AdapterState:
+class LoraState:
     """An adapter, and whether the engine is thought to hold it. One for all requests of a served model.
 
     Attributes:
@@ -41,7 +41,7 @@ class AdapterState:
         self.held = adapter.weights is None
 
 
-class AdaptedEngine:
+class LoraEngine:
     """Adds the adapter to requests.
 
     Args:
@@ -49,7 +49,7 @@ class AdaptedEngine:
         state: of the adapter.
     """
 
-    def __init__(self, engine: Engine, state: AdapterState) -> None:
+    def __init__(self, engine: Engine, state: LoraState) -> None:
         self._engine, self._state = engine, state
 
     @property

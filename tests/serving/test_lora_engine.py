@@ -9,7 +9,7 @@ import pytest
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import LoraAdapter, Matrix
 from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Began, Take, can_push
-from gateway.serving.adapted import AdaptedEngine, AdapterState
+from gateway.serving.lora_engine import LoraEngine, LoraState
 from tests.engine_requests import generation_request
 
 ADAPTER = LoraAdapter(3, Matrix(b"ab", 1, 1), Matrix(bytes(12), 1, 3))
@@ -45,13 +45,13 @@ class Holding:
             self.closed += 1
 
 
-async def ids(engine: AdaptedEngine) -> list[int]:
+async def ids(engine: LoraEngine) -> list[int]:
     return [token async for chunk in engine.generate(REQUEST) for token in chunk.ids]
 
 
 async def test_weights_go_first_and_again_after_a_loss() -> None:
     inner = Holding()
-    engine = AdaptedEngine(inner, AdapterState(ADAPTER, "french"))
+    engine = LoraEngine(inner, LoraState(ADAPTER, "french"))
     for lost in (False, False, True, False):
         if lost:
             inner.held.clear()
@@ -62,16 +62,16 @@ async def test_weights_go_first_and_again_after_a_loss() -> None:
 
 
 async def test_one_state_serves_all_requests() -> None:
-    inner, state = Holding(), AdapterState(ADAPTER, "french")
-    await ids(AdaptedEngine(inner, state))
-    await ids(AdaptedEngine(inner, state))
+    inner, state = Holding(), LoraState(ADAPTER, "french")
+    await ids(LoraEngine(inner, state))
+    await ids(LoraEngine(inner, state))
     assert [request.lora == ADAPTER.by_id() for request in inner.seen] == [False, True]
 
 
 async def test_an_adapter_that_only_the_engine_has_is_an_error_when_it_has_not() -> None:
     inner = Holding()
     with pytest.raises(AdapterRefusedError, match=r"does not have the LoRA adapter of the model 'french' \(task 3\)"):
-        await ids(AdaptedEngine(inner, AdapterState(LoraAdapter(3), "french")))
+        await ids(LoraEngine(inner, LoraState(LoraAdapter(3), "french")))
     assert len(inner.seen) == 1
 
 
@@ -79,25 +79,25 @@ async def test_other_errors_are_passed_on_and_not_tried_again() -> None:
     inner = Holding()
     inner.failure = EngineError(ErrorKind.INTERNAL, "broken")
     with pytest.raises(EngineError, match="broken"):
-        await ids(AdaptedEngine(inner, AdapterState(ADAPTER, "french")))
+        await ids(LoraEngine(inner, LoraState(ADAPTER, "french")))
     assert len(inner.seen) == 1
 
 
 @pytest.mark.parametrize("held", [False, True])
 async def test_an_adapter_that_the_engine_cannot_use_is_named(held: bool) -> None:
     inner = Holding()
-    state = AdapterState(ADAPTER, "french")
+    state = LoraState(ADAPTER, "french")
     state.held = held  # lost since: its weights go once more, and are refused then
     inner.failure = AdapterRefusedError(ErrorKind.INTERNAL, "not this one", "lora_weights has to few values")
     with pytest.raises(AdapterRefusedError) as error:
-        await ids(AdaptedEngine(inner, state))
+        await ids(LoraEngine(inner, state))
     assert error.value.message == "This deployment's engine cannot use the LoRA adapter of the model 'french' (task 3)."
     assert error.value.detail == "lora_weights has to few values"
 
 
 async def test_leaving_early_closes_the_engine_s_generation() -> None:
     inner = Holding()
-    chunks = AdaptedEngine(inner, AdapterState(ADAPTER, "french")).generate(REQUEST)
+    chunks = LoraEngine(inner, LoraState(ADAPTER, "french")).generate(REQUEST)
     await chunks.__anext__()
     await chunks.aclose()
     assert inner.closed == 1
@@ -121,9 +121,9 @@ class Pushes(Holding):
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_tokens_are_pushed_and_a_request_is_cancelled_with_an_adapter_too(lost: bool) -> None:
-    inner, state = Pushes(), AdapterState(ADAPTER, "french")
+    inner, state = Pushes(), LoraState(ADAPTER, "french")
     state.held = lost
-    engine = AdaptedEngine(inner, state)
+    engine = LoraEngine(inner, state)
     pushed: list[int] = []
     cancels: list[Callable[[], None]] = []
 
@@ -145,7 +145,7 @@ async def test_an_engine_that_pushes_nothing_generates_as_ever() -> None:
     def never(*_: object) -> int:
         raise AssertionError
 
-    engine = AdaptedEngine(Holding(), AdapterState(ADAPTER, "french"))
+    engine = LoraEngine(Holding(), LoraState(ADAPTER, "french"))
     assert can_push(engine)
     chunks = engine.generate_pushing(REQUEST, never, never)
     assert [chunk.ids async for chunk in chunks] == [(1,), (2,)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, Turn
 from gateway.families.registry import choose
-from gateway.serving.reading import AnswerReader
+from gateway.serving.answer_reader import AnswerReader
 
 TURN = Turn(tools=(Tool("f"), Tool("g")), choice="auto")
 FAMILY = choose((), None, "", "qwen3")

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
 from gateway.generation import EngineFeatures, Guide, Prompt, SamplingParams
-from gateway.serving.drafts import draft_length
-from gateway.serving.engine_requests import engine_requests
+from gateway.serving.engine_requests import draft_length, engine_requests
 from gateway.serving.loading import ModelParts, load_parts
 from tests.app.scripted import TOKENS
 

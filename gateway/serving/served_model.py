@@ -28,16 +28,16 @@ from gateway.generation import (
     SequenceAssembler,
 )
 from gateway.generation.stop import Reader
-from gateway.serving import drafts, prompts
-from gateway.serving.adapted import AdaptedEngine, AdapterState
+from gateway.serving import prompts
+from gateway.serving.answer_reader import PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.capabilities import capabilities
 from gateway.serving.deadlines import Deadlines
-from gateway.serving.engine_requests import engine_requests
+from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation
 from gateway.serving.running import RunningGeneration
-from gateway.serving.turns import PreparedTurn, prepare
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class ServedModel:
         self._features: EngineFeatures | None = None
         self._capabilities: Mapping[str, Capability] = {}
         self._problem: ConfigError | None = None
-        self._adapter: AdapterState | None = None
+        self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
         self._generations: weakref.WeakSet[RunningGeneration] = weakref.WeakSet()
 
@@ -225,8 +225,8 @@ class ServedModel:
             BadRequestError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
-        tokenize = functools.partial(drafts.tokenize_prediction, params, parts)
-        work = drafts.long_work(params)
+        tokenize = functools.partial(tokenize_prediction, params, parts)
+        work = predictions_work(params)
         predicted = tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
         requests = engine_requests(
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
@@ -258,8 +258,8 @@ class ServedModel:
         if adapter is None:
             return engine
         if self._adapter is None or self._adapter.adapter is not adapter:
-            self._adapter = AdapterState(adapter, self.name)
-        return AdaptedEngine(engine, self._adapter)
+            self._adapter = LoraState(adapter, self.name)
+        return LoraEngine(engine, self._adapter)
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""
