@@ -13,12 +13,11 @@ from starlette.responses import Response
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
 from gateway.openai.answering import Answer, Events, stream, whole
-from gateway.openai.body import Body
 from gateway.openai.errors import CLIENT_GONE, from_engine
 from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
-from gateway.openai.reading import read_request
+from gateway.openai.request_body import Body, read_request
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics

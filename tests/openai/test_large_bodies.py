@@ -13,7 +13,7 @@ import pytest
 
 from gateway.bad_request import BadRequestError
 from gateway.openai import json_text, reading
-from gateway.openai.body import as_body, parse_object
+from gateway.openai.request_body import as_body, parse_object
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 

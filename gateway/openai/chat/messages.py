@@ -1,12 +1,14 @@
-"""Messages of a conversation: the roles and content parts that are served."""
+"""Messages of a conversation: the roles and content parts that are served, and checks of the whole."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
+from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
 
@@ -232,3 +234,65 @@ def for_template(message: Message) -> dict[str, Any]:
         if reasoning:
             result["reasoning"] = reasoning
     return result
+
+
+def check_history(messages: Sequence[Message]) -> None:
+    """Refuse empty turns, turns with two reasonings, calls whose arguments are no object, and results of no call."""
+    calls: set[str] = set()
+    functions: set[str] = set()
+    for index, message in enumerate(messages):
+        path = f"messages[{index}]"
+        if isinstance(message, AssistantMessage):
+            if _says_nothing(message):
+                text = "A message of the assistant needs 'content', unless it has 'tool_calls' or 'function_call'."
+                raise BadRequestError(text, f"{path}.content", "invalid_value")
+            if message.reasoning and message.reasoning_content not in (None, "", message.reasoning):
+                text = "'reasoning' and 'reasoning_content' mean the same text but differ; send one of them."
+                raise BadRequestError(text, f"{path}.reasoning", "invalid_value")
+            for place, call in enumerate(message.tool_calls or ()):
+                calls.add(call.id)
+                _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
+            if message.function_call is not None:
+                functions.add(message.function_call.name)
+                _arguments(message.function_call.arguments, f"{path}.function_call.arguments")
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
+            text = "'tool_call_id' must be the id of a tool call in an earlier assistant message."
+            raise BadRequestError(text, f"{path}.tool_call_id", "invalid_value")
+        elif isinstance(message, FunctionMessage) and message.name not in functions:
+            text = "A function message must answer a 'function_call' of that name in an earlier assistant message."
+            raise BadRequestError(text, f"{path}.name", "invalid_value")
+
+
+def check_continuation(message: Message) -> None:
+    """Refuse to continue a last message that cannot be continued.
+
+    The prompt is cut behind the message's text: calls that follow it there, and messages that a template moves to the
+    front, would take what comes after them along.
+    """
+    calls = isinstance(message, AssistantMessage) and (message.tool_calls or message.function_call)
+    if calls or not isinstance(message, AssistantMessage | UserMessage):
+        text = "'continue_final_message' needs a last message of the user or the assistant, without calls."
+        raise BadRequestError(text, "continue_final_message", "invalid_value")
+    if not for_template(message)["content"]:
+        raise BadRequestError("'continue_final_message' needs a last message with text.", "messages", "invalid_value")
+
+
+def _says_nothing(message: AssistantMessage) -> bool:
+    said = message.refusal or message.reasoning_content or message.reasoning
+    calls = message.tool_calls or message.function_call
+    return message.content in (None, []) and not said and not calls
+
+
+def _arguments(text: str, path: str) -> None:
+    if not text.strip():
+        return  # some models write nothing where there are no arguments
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise BadRequestError("The arguments of a call must be JSON.", path, "invalid_value") from None
+    if not isinstance(value, dict):
+        raise BadRequestError("The arguments of a call must be a JSON object.", path, "invalid_value")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)

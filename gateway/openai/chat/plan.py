@@ -14,7 +14,7 @@ from gateway.families.schemas import are_objects
 from gateway.generation import EngineFeatures
 from gateway.generation.sampling_params import Guide
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.tools import FunctionDefinition, Offered, for_template
+from gateway.openai.chat.tools import FunctionDefinition, Offered, tools_for_template
 from gateway.openai.errors import OpenAIError
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.schemas import deviations, guided_schema
@@ -146,7 +146,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
             warnings += deviations(function.parameters, f"{path}.parameters")
     if warnings:
         _log.info("schemas outside of OpenAI's strict subset", extra={"paths": warnings[:32]})
-    shown = for_template(offers.functions if choice == "required" else [each for each, _ in offers.callable])
+    shown = tools_for_template(offers.functions if choice == "required" else [each for each, _ in offers.callable])
     guided_by = form.path if form.path and choice != "required" else "functions" if offers.old else "tools"
     return ChatPlan(request.prompt(shown), request.names(guided_by), turn, form, offers, shown, warnings)
 

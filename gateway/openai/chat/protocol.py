@@ -9,13 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.body import Body, parse_object
-from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template, in_groups
-from gateway.openai.chat.tool_checks import (
+from gateway.openai.chat.messages import (
+    AssistantMessage,
+    Messages,
+    Prediction,
     check_continuation,
     check_history,
-    check_parameters_of,
-    check_tools,
+    conversation,
+    for_template,
+    in_groups,
 )
 from gateway.openai.chat.tools import (
     MOST_TOOLS,
@@ -24,6 +26,8 @@ from gateway.openai.chat.tools import (
     FunctionTool,
     Offered,
     ToolChoice,
+    check_parameters_of,
+    check_tools,
     offered,
 )
 from gateway.openai.generation_fields import (
@@ -36,6 +40,7 @@ from gateway.openai.generation_fields import (
     pruned_inside,
     without_nulls,
 )
+from gateway.openai.request_body import Body, parse_object
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import ChatPrompt
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH
+from gateway.openai.schemas import check_schema
+from gateway.openai.schemas.walk import types_of
 
 _Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 MOST_TOOLS = 128
@@ -154,7 +157,7 @@ def offered(
     return Offered(given, paths, (choice or "auto") if given else "none")
 
 
-def for_template(functions: Sequence[FunctionDefinition]) -> list[dict[str, Any]]:
+def tools_for_template(functions: Sequence[FunctionDefinition]) -> list[dict[str, Any]]:
     """Tools as chat templates read them: always with parameters, and without what only concerns decoding."""
     return [
         {
@@ -167,3 +170,57 @@ def for_template(functions: Sequence[FunctionDefinition]) -> list[dict[str, Any]
         }
         for each in functions
     ]
+
+
+_INVALID = "invalid_value"
+
+
+def check_parameters_of(offered: Offered) -> None:
+    """Refuse schemas of arguments that are no schemas of objects.
+
+    Raises:
+        BadRequestError: with the path of the fault.
+    """
+    for function, path in zip(offered.functions, offered.paths, strict=True):
+        if not function.parameters:
+            continue
+        check_schema(function.parameters, f"{path}.parameters")
+        if types_of(function.parameters) not in {(), ("object",)}:
+            raise BadRequestError(
+                f"Invalid schema for function {function.name!r}: its type must be 'object'.",
+                param=f"{path}.parameters.type",
+                code="invalid_function_parameters",
+            )
+
+
+def check_tools(offered: Offered, choice: object) -> None:
+    """Refuse names that are given twice, and choices of tools that are not there.
+
+    Args:
+        offered: the tools of the request.
+        choice: ``tool_choice`` or ``function_call`` as given.
+    """
+    seen: dict[str, str] = {}
+    for function, path in zip(offered.functions, offered.paths, strict=True):
+        if function.name in seen:
+            raise BadRequestError(f"The function {function.name!r} is given twice.", f"{path}.name", _INVALID)
+        seen[function.name] = path
+    field = "function_call" if isinstance(choice, NamedFunction) or offered.old else "tool_choice"
+    if not offered.functions:
+        if choice not in (None, "none", "auto"):
+            raise BadRequestError(f"'{field}' is only allowed when there are tools.", field, _INVALID)
+        return
+    for name, path in _chosen(choice):
+        if name not in seen:
+            shown = name[:64].encode("ascii", "backslashreplace").decode()
+            raise BadRequestError(f"There is no tool {shown!r} among those given.", path, _INVALID)
+
+
+def _chosen(choice: object) -> Iterator[tuple[str, str]]:
+    if isinstance(choice, NamedChoice):
+        yield choice.function.name, "tool_choice.function.name"
+    elif isinstance(choice, NamedFunction):
+        yield choice.name, "function_call.name"
+    elif isinstance(choice, AllowedChoice):
+        for index, tool in enumerate(choice.allowed_tools.tools):
+            yield tool.function.name, f"tool_choice.allowed_tools.tools[{index}].function.name"

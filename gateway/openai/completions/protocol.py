@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.body import Body, parse_object
 from gateway.openai.branches import BRANCH
 from gateway.openai.generation_fields import (
     MOST_TOKENS,
@@ -17,6 +16,7 @@ from gateway.openai.generation_fields import (
     without_nulls,
 )
 from gateway.openai.json_text import MOST_PROMPTS
+from gateway.openai.request_body import Body, parse_object
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.body import Body, parse_object
-from gateway.openai.chat.messages import Messages, conversation, in_groups
-from gateway.openai.chat.tool_checks import check_continuation, check_history
+from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation, in_groups
+from gateway.openai.request_body import Body, parse_object
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import ChatPrompt, TextPrompt
 

@@ -10,12 +10,11 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
-from gateway.openai.body import Body
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import CHAT
 from gateway.openai.endpoint import begin as begin_request
 from gateway.openai.endpoint import name_header, prepared
-from gateway.openai.reading import read_request
+from gateway.openai.request_body import Body, read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
 from gateway.openai.tokens.objects import Detokenized, RenderedChat, Tokenized, TokenizerInfo
