@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.bad_request import BadRequestError
-from gateway.openai import json_text, reading
+from gateway.openai import json_text, request_body
 from gateway.openai.request_body import as_body, parse_object
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
@@ -113,7 +113,7 @@ async def test_many_unknown_fields_are_served_and_named(folder: Path) -> None:
 async def test_large_bodies_that_come_together_have_a_bound_in_all(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = reading.HeldBodies(most=500_000)
+    held = request_body.HeldBodies(most=500_000)
     monkeypatch.setattr(reading, "_bodies", held)
     whole = json.dumps({"model": MODEL, "prompt": PADDING}).encode()
     first_half_came, go_on = asyncio.Event(), asyncio.Event()
