@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Iterator, Set
 from typing import Any
 
-from gateway.contract.ensemble import ENGINE_NAMES
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import (
     Models,
@@ -23,6 +22,7 @@ from gateway_ops.checking.repository_models import (
 from gateway_ops.checking.repository_tables import allowed_types, known_tensors
 from gateway_ops.repository.difference import datatype_name
 from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.stock_models import ENGINE_NAMES
 
 _BLS = "tensorrt_llm_bls"
 # Parameter, stock model, and whether it is called by its stock name where nothing is said.

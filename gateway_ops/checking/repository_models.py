@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.contract import MODELS, ModelSpec
+from gateway.contract import ModelSpec
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.stock_models import MODELS
 
 Models = Mapping[str, ModelFolder]
 
@@ -41,7 +42,7 @@ def stock_model(model: ModelFolder) -> str | None:
         model: whose configuration parses.
 
     Returns:
-        A name of `gateway.contract.MODELS`, or `LLMAPI`; None for a model of another kind.
+        A name of `gateway_ops.repository.stock_models.MODELS`, or `LLMAPI`; None for a model of another kind.
     """
     config = model.config
     if is_native(model):

@@ -10,11 +10,12 @@ import difflib
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from gateway.contract import MODELS, TensorSpec
+from gateway.contract import TensorSpec
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import Models, at_tensor, stock_model, tensors
 from gateway_ops.repository.difference import datatype_name
 from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.stock_models import MODELS
 
 # Without these no request is answered, or no client finds the answer: inputs, outputs.
 _NEEDED = {

@@ -8,9 +8,14 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.contract.ensemble import ENGINE_NAMES
-from gateway.contract.wiring import PREPROCESSING_TO_ENGINE, inner_name, postprocessing_source, preprocessing_source
 from gateway_ops.repository.engine_parameters import engine_parameters
+from gateway_ops.repository.stock_models import (
+    ENGINE_NAMES,
+    PREPROCESSING_TO_ENGINE,
+    inner_name,
+    postprocessing_source,
+    preprocessing_source,
+)
 from gateway_ops.repository.tensors import add_tensors, spec_of
 
 ModelConfig = model_config_pb2.ModelConfig

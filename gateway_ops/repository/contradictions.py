@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from gateway.config.deployment import DeploymentSettings
 from gateway.config.document import Keys
 from gateway.config.model import ModelSettings
-from gateway.contract.versions import GONE, OLDEST, parse_version
 from gateway_ops.repository import build_rules, engine_keys, engine_rules, limit_rules, model_rules, speculative_rules
 from gateway_ops.repository import value_rules as values
 from gateway_ops.repository.commands import built_from
 from gateway_ops.repository.keys import Found, is_given
 from gateway_ops.repository.placement import shared_placement
 from gateway_ops.repository.speculative_rules import shared_drafts
+from gateway_ops.repository.stock_models import GONE, OLDEST, parse_version
 
 
 @dataclass(frozen=True, slots=True)

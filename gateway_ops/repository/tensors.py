@@ -9,10 +9,16 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from gateway.config.deployment import DeploymentSettings
-from gateway.contract import MODELS, ModelSpec, TensorSpec
-from gateway.contract.layout import TEXT_RAGGED, WIRED, engine_ragged, engine_scalar
-from gateway.contract.tensors import ANY
-from gateway.contract.versions import of_version, parse_version
+from gateway.contract import ANY, ModelSpec, TensorSpec
+from gateway_ops.repository.stock_models import (
+    MODELS,
+    TEXT_RAGGED,
+    WIRED,
+    engine_ragged,
+    engine_scalar,
+    of_version,
+    parse_version,
+)
 
 _TEXT_FRONT = frozenset({"ensemble", "preprocessing"})
 

@@ -8,10 +8,10 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.contract import MODELS, ModelSpec, TensorSpec
-from gateway.contract.ensemble import ENGINE_NAMES
+from gateway.contract import ModelSpec, TensorSpec
+from gateway_ops.repository.stock_models import ENGINE_NAMES, MODELS
 
-REPOSITORY = Path(__file__).parents[2] / "triton_repo"
+REPOSITORY = Path(__file__).parents[3] / "triton_repo"
 
 
 def load(model: str) -> model_config_pb2.ModelConfig:
