@@ -61,34 +61,6 @@ class ModelSpec:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
-    def input(self, name: str) -> TensorSpec:
-        """Find an input by its newest name.
-
-        Raises:
-            KeyError: there is none of that name.
-        """
-        return _by_name(self.inputs, name)
-
-    def output(self, name: str) -> TensorSpec:
-        """Find an output by its name.
-
-        Raises:
-            KeyError: there is none of that name.
-        """
-        return _by_name(self.outputs, name)
-
-    @property
-    def required_inputs(self) -> frozenset[str]:
-        """Names of the inputs that no request may leave out."""
-        return frozenset(spec.name for spec in self.inputs if not spec.optional)
-
-
-def _by_name(specs: tuple[TensorSpec, ...], name: str) -> TensorSpec:
-    for spec in specs:
-        if spec.name == name:
-            return spec
-    raise KeyError(name)
-
 
 # Tensors that several models share under one name.
 _SAMPLING = (

@@ -14,7 +14,7 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.model import TritonSettings
+from gateway.config.model_settings import TritonSettings
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 
 from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from gateway.config.model import MOST_DRAFT_TOKENS, SamplingDefaults
+from gateway.config.model_settings import MOST_DRAFT_TOKENS, SamplingDefaults
 from gateway.generation import Capability, Sampling, engine_seed
 from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.errors import OpenAIError

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gateway.config import ConfigError
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 
 _FROM_MODEL = ("temperature", "top_p", "top_k", "repetition_penalty")
 

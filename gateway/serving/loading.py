@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config import ConfigError, ModelSettings
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 from gateway.families import Family
 from gateway.families.plain import PlainFamily
 from gateway.families.registry import UnknownFamilyError, choose

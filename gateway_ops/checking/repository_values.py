@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import get_args
 
-from gateway.config.deployment import EngineKind
+from gateway.config.deployment_settings import EngineKind
 from gateway_ops.checking.findings import Finding
 from gateway_ops.checking.repository_models import Models, engines, error, filled, is_native
 from gateway_ops.repository.reading import ModelFolder

@@ -12,9 +12,9 @@ import anyio.to_thread
 import pydantic
 
 from gateway.config import ConfigError, ModelSettings, Settings, TritonSettings
-from gateway.config.document import Document, dotted, read_document
-from gateway.config.gateway import NO_MODEL
-from gateway.config.validation import validate, validate_deployments, with_absolute_paths
+from gateway.config.gateway_settings import NO_MODEL
+from gateway.config.settings_validation import validate, validate_deployments, with_absolute_paths
+from gateway.config.yaml_file import Document, dotted, read_document
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.triton.inspection import DiscoveryError, inspect_model

@@ -10,7 +10,7 @@ import typer
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway.config.deployment import DeploymentSettings
+    from gateway.config.deployment_settings import DeploymentSettings
     from gateway_ops.repository.reading import ModelFolder
     from gateway_ops.repository.rendering import Rendering
 
@@ -83,9 +83,8 @@ def _address_mistake(other: str) -> str | None:
 
 
 def _load(file: Path, overrides: list[str]) -> tuple[DeploymentSettings, ...]:
-    from gateway.config.document import Document, dotted, read_document  # noqa: PLC0415
-    from gateway.config.problems import ConfigError, Problem  # noqa: PLC0415
-    from gateway.config.validation import validate_deployments  # noqa: PLC0415
+    from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
+    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415  # noqa: PLC0415
     from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
     from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
 

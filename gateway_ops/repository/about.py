@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 
 _ABOUT = {
     "ensemble": """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository import converters
 from gateway_ops.repository.commands import checkpoint_tool, has_own_conversion
 from gateway_ops.repository.converters import family_of

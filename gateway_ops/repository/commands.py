@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import SpeculativeSettings
+from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.converters import CONVERTERS, family_of, options
 from gateway_ops.repository.limit_rules import step_bound
 from gateway_ops.repository.model_shape import shape_of, text_config_of

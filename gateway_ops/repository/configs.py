@@ -7,7 +7,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.engine_parameters import engine_parameters
 from gateway_ops.repository.stock_models import (
     ENGINE_NAMES,

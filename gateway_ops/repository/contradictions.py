@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import Keys
-from gateway.config.model import ModelSettings
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.model_settings import ModelSettings
+from gateway.config.yaml_file import Keys
 from gateway_ops.repository import build_rules, engine_keys, engine_rules, limit_rules, model_rules, speculative_rules
 from gateway_ops.repository import value_rules as values
 from gateway_ops.repository.commands import built_from

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.keys import Found
 from gateway_ops.repository.model_shape import text_config_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.keys import Found, value_at
 from gateway_ops.repository.model_shape import config_of, shape_of
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.about import about_model
 from gateway_ops.repository.commands import build_script, launch_script
 from gateway_ops.repository.configs import Configs, configurations

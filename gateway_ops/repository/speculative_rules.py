@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import SpeculativeSettings
+from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.commands import draft_length
 from gateway_ops.repository.keys import Found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway.contract import ANY, ModelSpec, TensorSpec
 from gateway_ops.repository.stock_models import (
     MODELS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.keys import Found, value_at
 
 # TensorRT-LLM's lora_manager.py, LORA_MODULE_IDS.

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from kserve import Kserve
 
-from gateway.config.document import read_document
-from gateway.config.validation import validate_deployments
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import read_document
 from gateway.generation.additions import Matrix, PromptTable
 from gateway.generation.request import GenerationRequest, Prompt, Sampling
 from gateway.triton.backend import TritonBackend

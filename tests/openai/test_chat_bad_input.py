@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.chat.protocol import parse_chat_request
 from gateway.openai.errors import OpenAIError
 from tests.app.harness import USER, gateway

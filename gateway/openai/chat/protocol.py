@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.body import Body, parse_object
 from gateway.openai.chat.messages import AssistantMessage, Messages, Prediction, conversation, for_template, in_groups
 from gateway.openai.chat.tool_checks import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field, ValidationError
 
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.body import Body, parse_object
 from gateway.openai.completions.prompts import PromptField, sources
 from gateway.openai.generation import (

@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import Document
-from gateway.config.validation import validate_deployments
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import Document
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.rendering import render
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import Document
-from gateway.config.validation import all_keys, validate_deployments
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.settings_validation import all_keys, validate_deployments
+from gateway.config.yaml_file import Document
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import settings_of

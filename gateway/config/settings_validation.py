@@ -9,12 +9,14 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.config.deployment import NAME_PATTERN, DeploymentSettings, taken_deployment_names
-from gateway.config.deployment_engine import REFERENCE_PATTERN
-from gateway.config.document import Document, Keys, dotted
-from gateway.config.gateway import NO_MODEL, Deployments, Settings, taken_names
-from gateway.config.model import template_path
-from gateway.config.problems import Problem
+from gateway.config.deployment_settings import (
+    NAME_PATTERN,
+    REFERENCE_PATTERN,
+    DeploymentSettings,
+)
+from gateway.config.gateway_settings import NO_MODEL, Deployments, Settings, taken_names
+from gateway.config.model_settings import template_path
+from gateway.config.yaml_file import Document, Keys, Problem, dotted
 
 _SHAPES = {
     "tuple_type": "must be a list",
@@ -40,6 +42,10 @@ _PATTERNS = {
 _GROUPED = {
     "participant_ids": "Write [[1]]: the ranks of each instance.",
     "gpu_ids": "Write [[0]]: the GPUs of each instance.",
+}
+_NAME_FIXES = {
+    "models": "Each name and each alias must be given once.",
+    "deployments": "Each deployment must have a name of its own.",
 }
 _ALTERNATIVES = ("constrained-", "literal[", "bool")  # how pydantic's names for the members of a union begin
 
@@ -72,8 +78,10 @@ def validate(
         # The checks over all models run only when all else is right, and end at the first: they are made anew.
         found = [item for item in error.errors() if item["type"] not in ("name_taken", "no_model")]
         problems += [_problem(item, document, sources) for item in _own_mistakes(found)]
-        problems += _taken(data["models"], document)
-        problems += _taken_deployments(data.get("deployments"), document)
+        problems += [
+            *_taken("models", data["models"], document),
+            *_taken("deployments", data.get("deployments"), document),
+        ]
     problems.sort(key=lambda problem: problem.line or 0)
     return (None if problems else settings), problems
 
@@ -97,16 +105,9 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
         found = Deployments.model_validate({"deployments": data}).deployments
     except ValidationError as error:
         problems += [_problem(item, document, {}) for item in _own_mistakes(error.errors())]
-    problems += _taken_deployments(data, document)
+    problems += _taken("deployments", data, document)
     problems.sort(key=lambda problem: problem.line or 0)
     return (() if problems else found), problems
-
-
-def _taken_deployments(data: Any, document: Document) -> list[Problem]:
-    return [
-        Problem(f"{dotted(keys)}: {sentence}.", "Each deployment must have a name of its own.", document.line(keys))
-        for keys, sentence in taken_deployment_names(data if isinstance(data, list) else ())
-    ]
 
 
 def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -134,17 +135,16 @@ def _absolute(section: dict[str, Any], keys: tuple[str, ...], folder: Path) -> d
     return {key: str(folder / Path(section[key]).expanduser()) for key in keys if isinstance(section.get(key), str)}
 
 
-def _taken(models: Any, document: Document) -> list[Problem]:
-    if not isinstance(models, list):
-        return []
-    named: list[tuple[Any, Any]] = []
-    for model in models:
-        entry = model if isinstance(model, dict) else {}
-        aliases = entry.get("aliases")
-        named.append((entry.get("name"), aliases if isinstance(aliases, list) else ()))
+def _taken(section: str, data: Any, document: Document) -> list[Problem]:
+    entries = [item if isinstance(item, dict) else {} for item in (data if isinstance(data, list) else ())]
+    aliases = [entry.get("aliases") if section == "models" else None for entry in entries]
+    named = [
+        (entry.get("name"), given if isinstance(given, list) else ())
+        for entry, given in zip(entries, aliases, strict=True)
+    ]
     return [
-        Problem(f"{dotted(keys)}: {sentence}.", "Each name and each alias must be given once.", document.line(keys))
-        for keys, sentence in taken_names(named)
+        Problem(f"{dotted(keys)}: {sentence}.", _NAME_FIXES[section], document.line(keys))
+        for keys, sentence in taken_names(section, named)
     ]
 
 

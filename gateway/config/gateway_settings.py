@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from gateway.config.deployment import DeploymentSettings, taken_deployment_names
-from gateway.config.model import ModelSettings
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.model_settings import ModelSettings
 from gateway.config.section import Seconds, Section, split_commas
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -156,12 +156,14 @@ class Settings(Section):
     def _names_differ(self) -> Settings:
         if not self.models:
             raise PydanticCustomError("no_model", NO_MODEL)
-        for keys, sentence in [
-            *taken_names([(model.name, model.aliases) for model in self.models]),
-            *taken_deployment_names(self.deployments),
-        ]:
-            values = {"section": keys[0], "index": keys[1], "sentence": sentence}
-            raise PydanticCustomError("name_taken", "{section}[{index}]: {sentence}", values)
+        named: dict[str, list[tuple[Any, Sequence[Any]]]] = {
+            "models": [(model.name, model.aliases) for model in self.models],
+            "deployments": [(deployment.name, ()) for deployment in self.deployments],
+        }
+        for section, entries in named.items():
+            for keys, sentence in taken_names(section, entries):
+                values = {"section": section, "index": keys[1], "sentence": sentence}
+                raise PydanticCustomError("name_taken", "{section}[{index}]: {sentence}", values)
         return self
 
 
@@ -171,23 +173,24 @@ class Deployments(Section):
     deployments: tuple[DeploymentSettings, ...] = Field(min_length=1)
 
 
-def taken_names(models: Sequence[tuple[Any, Sequence[Any]]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find names and aliases that are given twice; a client could not tell whom it reaches.
+def taken_names(
+    section: str, entries: Sequence[tuple[Any, Sequence[Any]]]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find names and aliases that are given twice, so that a client could not tell which model it reaches.
 
     Args:
-        models: name and aliases of each model; what is not text is passed over.
+        section: ``models`` or ``deployments``.
+        entries: name and aliases of each of its items; values that are no text are passed over.
 
     Yields:
-        The key path of the second one, and one sentence.
+        The key path of the second use, and one sentence.
     """
     first: dict[str, str] = {}
-    for index, (name, aliases) in enumerate(models):
-        entries: list[tuple[tuple[str | int, ...], Any]] = [(("models", index, "name"), name)]
-        entries += [(("models", index, "aliases", place), alias) for place, alias in enumerate(aliases)]
-        for keys, value in entries:
-            if not isinstance(value, str):
-                continue
-            where = f"models[{index}].{keys[2]}"
-            if value in first:
-                yield keys, f"the name {value!r} is already taken by {first[value]}"
-            first.setdefault(value, where)
+    for index, (name, aliases) in enumerate(entries):
+        values: list[tuple[tuple[str | int, ...], Any]] = [((section, index, "name"), name)]
+        values += [((section, index, "aliases", place), alias) for place, alias in enumerate(aliases)]
+        for keys, value in values:
+            if isinstance(value, str):
+                if value in first:
+                    yield keys, f"the name {value!r} is already taken by {first[value]}"
+                first.setdefault(value, f"{section}[{index}].{keys[2]}")

@@ -87,7 +87,7 @@ class SamplingDefaults(Section):
     generation_config: bool = False
 
 
-class LoraSettings(Section):
+class AdapterSettings(Section):
     """The adapter that every request of a served model carries.
 
     Attributes:
@@ -196,7 +196,7 @@ class ModelSettings(Section):
     reasoning_output: Literal["reasoning_content", "reasoning", "both"] = "reasoning_content"
     tool_call_streaming: Literal["whole", "eager"] = "whole"
     structured_output_without_guidance: Literal["refuse", "validate"] = "refuse"
-    lora: LoraSettings | None = None
+    lora: AdapterSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)
     speculative: DraftSettings = DraftSettings()
     policies: PolicySettings = PolicySettings()
