@@ -21,8 +21,8 @@ from gateway_ops.checking.repository_tokenizers import check_tokenizers
 from gateway_ops.checking.repository_triton import check_configuration
 from gateway_ops.checking.repository_values import check_values
 from gateway_ops.checking.repository_versions import check_versions
-from gateway_ops.repository.reading import ModelFolder, Placeholder, read_repository
-from gateway_ops.repository.vocabulary import BY_NAME
+from gateway_ops.repository.model_folders import ModelFolder, Placeholder, read_repository
+from gateway_ops.repository.template_variables import BY_NAME
 
 _PARSE_ERROR = re.compile(r"^(\d+):(\d+) : (.*)$", re.DOTALL)
 _KNOWN_BACKENDS = ("python", "tensorrtllm")

@@ -21,7 +21,7 @@ from gateway_ops.checking.repository_models import (
 )
 from gateway_ops.checking.repository_tables import allowed_types, known_tensors
 from gateway_ops.repository.difference import datatype_name
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import ENGINE_NAMES
 
 _BLS = "tensorrt_llm_bls"

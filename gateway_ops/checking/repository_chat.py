@@ -19,7 +19,7 @@ from gateway_ops.checking.repository_models import (
     tensors,
     warning,
 )
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 # Parameters that only what runs an engine has; a model that calls engines has their tensors as well.
 _OF_ENGINES = ("gpt_model_path", "gpt_model_type", "engine", "engine_dir")

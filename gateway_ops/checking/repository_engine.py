@@ -17,7 +17,7 @@ from gateway_ops.checking.repository_models import (
     tensors,
     warning,
 )
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 _STRATEGIES = ("inflight_fused_batching", "inflight_batching", "V1", "v1")
 _POLICIES = ("guaranteed_no_evict", "max_utilization")

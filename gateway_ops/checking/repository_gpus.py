@@ -19,7 +19,7 @@ from gateway_ops.checking.repository_models import (
     warning,
 )
 from gateway_ops.checking.repository_values import is_share
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 _STEPS = ("preprocessing", "postprocessing", "tensorrt_llm_bls")
 

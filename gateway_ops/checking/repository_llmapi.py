@@ -12,7 +12,7 @@ import yaml
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import LLMAPI, Models, error, of_kind
 from gateway_ops.checking.repository_versions import loaded_versions
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 _FILE = "model.yaml"
 _HELPERS = re.compile(r"^(from|import)\s+helpers\b", re.MULTILINE)

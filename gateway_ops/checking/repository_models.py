@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.contract import ModelSpec
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import MODELS
 
 Models = Mapping[str, ModelFolder]

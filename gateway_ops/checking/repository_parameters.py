@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gateway_ops.checking.findings import Finding
 from gateway_ops.checking.repository_models import LLMAPI, Models, filled, stock_model, warning
 from gateway_ops.repository.engine_keys import PARAMETERS
-from gateway_ops.repository.vocabulary import ENGINE_PARAMETERS
+from gateway_ops.repository.template_variables import ENGINE_PARAMETERS
 
 _NATIVE = frozenset(
     {

@@ -13,7 +13,7 @@ from gateway_ops.checking.repository_models import Models, at_tensor
 from gateway_ops.checking.repository_tables import fits, is_whole
 from gateway_ops.checking.repository_versions import loaded_versions
 from gateway_ops.repository.difference import datatype_name
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gateway.contract import TensorSpec
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import Models, at_tensor, stock_model, tensors
 from gateway_ops.repository.difference import datatype_name
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import MODELS
 
 # Without these no request is answered, or no client finds the answer: inputs, outputs.

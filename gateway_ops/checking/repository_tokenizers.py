@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import Models, at, error, filled, is_native, stock_model, text_steps
 from gateway_ops.checking.repository_versions import loaded_versions
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 _KEY = "tokenizer_dir"
 # What transformers makes a tokenizer from; this project's steps and the gateway read the first one.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import at_tensor, error
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 _REFUSES = "Triton refuses"
 

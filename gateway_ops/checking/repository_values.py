@@ -9,8 +9,8 @@ from typing import get_args
 from gateway.config.deployment_settings import EngineKind
 from gateway_ops.checking.findings import Finding
 from gateway_ops.checking.repository_models import Models, engines, error, filled, is_native
-from gateway_ops.repository.reading import ModelFolder
-from gateway_ops.repository.value_rules import TREE
+from gateway_ops.repository.contradictions import TREE
+from gateway_ops.repository.model_folders import ModelFolder
 
 _FLAGS = (
     *("enable_kv_cache_reuse", "enable_chunked_context", "exclude_input_in_output", "normalize_log_probs"),

@@ -10,7 +10,7 @@ from gateway.config.deployment_settings import EngineKind
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository_models import at, filled
 from gateway_ops.checking.repository_python import check_python
-from gateway_ops.repository.reading import ModelFolder
+from gateway_ops.repository.model_folders import ModelFolder
 
 _NEEDS_FILE = {"python": "model.py"}
 _CANONICAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)

@@ -11,8 +11,8 @@ from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
     from gateway.config.deployment_settings import DeploymentSettings
-    from gateway_ops.repository.reading import ModelFolder
-    from gateway_ops.repository.rendering import Rendering
+    from gateway_ops.repository.model_folders import ModelFolder
+    from gateway_ops.repository.rendered_files import Rendering
 
 app = typer.Typer(help="Render Triton model repositories.", no_args_is_help=True)
 
@@ -48,7 +48,7 @@ def build(
     # Imported here: the other commands need none of it.
     from gateway_ops.local_stack.errors import DeploymentError  # noqa: PLC0415
     from gateway_ops.local_stack.stack import find_repository  # noqa: PLC0415
-    from gateway_ops.repository.rendering import RenderError, render, write  # noqa: PLC0415
+    from gateway_ops.repository.rendered_files import RenderError, render, write  # noqa: PLC0415
 
     if output is None and diff is None:
         raise fail("Say where to: -o DIR, or --diff to compare.", 2)
@@ -129,7 +129,7 @@ def _tell_of_drafts(
 def _show_differences(rendering: Rendering, other: str) -> bool:
     """Whether there are any."""
     from gateway_ops.repository.difference import differences  # noqa: PLC0415
-    from gateway_ops.repository.files import file_differences  # noqa: PLC0415
+    from gateway_ops.repository.rendered_files import file_differences  # noqa: PLC0415
 
     address = other.removeprefix("grpc://")
     folder = None if address != other else Path(other)
@@ -151,7 +151,7 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
 
 def _models_of(folder: Path) -> dict[str, ModelFolder]:
     """The models of a folder that have a configuration."""
-    from gateway_ops.repository.reading import read_repository  # noqa: PLC0415
+    from gateway_ops.repository.model_folders import read_repository  # noqa: PLC0415
 
     try:
         models = read_repository(folder)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.converters import CONVERTERS, family_of, options
-from gateway_ops.repository.limit_rules import step_bound
+from gateway_ops.repository.engine_rules import step_bound
 from gateway_ops.repository.model_shape import shape_of, text_config_of
 
 _HEAD = "#!/bin/sh\n# Written by `gateway repo build`; {what}\nset -eu\n"

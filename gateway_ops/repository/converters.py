@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.repository.keys import Found
+from gateway_ops.repository.key_paths import Found
 from gateway_ops.repository.model_shape import text_config_of
 
 
@@ -93,7 +93,7 @@ def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
     return told
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
+def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions of a deployment with the converter that makes its checkpoint."""
     family = family_of(deployment)
     if family is None:

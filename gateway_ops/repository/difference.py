@@ -1,4 +1,4 @@
-"""Two sets of configurations compared: what a rendering would change."""
+"""Two sets of configurations compared by what they mean: what a rendering would change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from gateway_ops.repository.flat import flat_fields
+from gateway_ops.repository.pbtxt import is_repeated
 
 _TYPES = model_config_pb2.DataType
 _NOT_FILLED_IN = "not filled in"
@@ -181,3 +181,46 @@ def _others(config: Any) -> dict[str, str]:
 def _unfilled(value: str) -> bool:
     """Whether a value is a template's variable; those of this project's repository are in capitals."""
     return value.startswith("${") and value.endswith("}") and not value[2:-1].isupper()
+
+
+def flat_fields(message: Any, path: str, but: Collection[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    """The fields of a message that are set, by their names from the outside in, each with its value as text.
+
+    Args:
+        message: of protobuf.
+        path: in front of the names, with a blank behind it where it is not empty.
+        but: names of fields of this message that do not count.
+    """
+    for field, value in message.ListFields():
+        if field.name in but:
+            continue
+        where = f"{path}{field.name}"
+        if field.message_type is None:
+            yield where, _field_text(field, value)
+        elif field.message_type.GetOptions().map_entry:
+            for key in sorted(value):
+                yield from _entry(f"{where} {key}", value[key])
+        elif is_repeated(field):
+            for number, item in enumerate(value, 1):
+                yield from _entry(f"{where} {number}", item)
+        else:
+            yield from _entry(where, value)
+
+
+def _entry(where: str, value: Any) -> Iterator[tuple[str, str]]:
+    """A message, or a plain value of a map; a message without fields is there all the same."""
+    if not hasattr(value, "ListFields"):
+        yield where, str(value)
+        return
+    yield from list(flat_fields(value, f"{where} ")) or [(where, "there")]
+
+
+def _field_text(field: Any, value: Any) -> str:
+    values = [_one(field, one) for one in value] if is_repeated(field) else _one(field, value)
+    return values if isinstance(values, str) else f"[{', '.join(values)}]"
+
+
+def _one(field: Any, value: Any) -> str:
+    if field.enum_type is not None:
+        return str(field.enum_type.values_by_number[value].name)
+    return str(value).lower() if isinstance(value, bool) else str(value)

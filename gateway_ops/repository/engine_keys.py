@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.repository.keys import Found, given_keys, value_at
+from gateway_ops.repository.key_paths import Found, given_keys, value_at
 
 LLMAPI, TRANSFORMERS, REFERENCE = "llmapi", "transformers", "reference"
 ENGINES = (LLMAPI, TRANSFORMERS, REFERENCE)
@@ -104,7 +104,7 @@ def surest(engines: tuple[str, ...]) -> str:
     return engines[0] if len(engines) == 1 else REFERENCE
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
+def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
     """Keys that are given although no engine of this project's that the deployment may run on reads them."""
     if deployment.engine == "tensorrt":
         return

@@ -7,9 +7,9 @@ from typing import Any
 
 from gateway.config.deployment_settings import DeploymentSettings, GuidedDecodingSettings
 from gateway_ops.repository.engine_keys import LLMAPI, PARAMETERS, REFERENCE, TRANSFORMERS, engines_of, surest
-from gateway_ops.repository.keys import is_given, value_at
+from gateway_ops.repository.key_paths import is_given, value_at
 from gateway_ops.repository.model_shape import shape_of
-from gateway_ops.repository.vocabulary import ENGINE_PARAMETERS
+from gateway_ops.repository.template_variables import ENGINE_PARAMETERS
 
 LLM_ARGUMENTS_FILE = "llm_args.json"
 """Beside ``model.py``: what ``tensorrt_llm.LLM`` is told beyond the engine's own settings."""

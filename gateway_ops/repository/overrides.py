@@ -11,7 +11,7 @@ import yaml
 
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.settings_validation import all_keys
-from gateway_ops.repository.vocabulary import BY_NAME, BY_SPELLING
+from gateway_ops.repository.template_variables import BY_NAME, BY_SPELLING
 
 
 class OverrideError(ValueError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.commands import draft_length
-from gateway_ops.repository.keys import Found
+from gateway_ops.repository.key_paths import Found, Shared
 
 _BELONGS = {
     "draft": "draft_target",
@@ -19,7 +19,7 @@ _BELONGS = {
 _EAGLE_BATCH, _EAGLE_DRAFT = 512, 256
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
+def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
     """Contradictions within one deployment's way to guess."""
     speculative = deployment.speculative
     if speculative is None:
@@ -70,9 +70,6 @@ def _lengths(deployment: DeploymentSettings, speculative: SpeculativeSettings) -
                 f"EAGLE guesses {_EAGLE_DRAFT} tokens at most",
                 f"Take {_EAGLE_DRAFT}.",
             )
-
-
-Shared = tuple[int, str, str, str]
 
 
 def find_draft(deployment: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> DeploymentSettings | None:

@@ -28,9 +28,9 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import differences
-from gateway_ops.repository.reading import read_repository
-from gateway_ops.repository.rendering import render, write
-from gateway_ops.repository.text import to_text
+from gateway_ops.repository.model_folders import read_repository
+from gateway_ops.repository.pbtxt import to_text
+from gateway_ops.repository.rendered_files import render, write
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 PROMPT = {"text_input": "hello there", "max_tokens": 12}

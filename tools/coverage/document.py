@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gateway.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
-from gateway_ops.repository.vocabulary import VARIABLES, Variable
+from gateway_ops.repository.template_variables import VARIABLES, Variable
 from tools.coverage.clients import CLIENTS
 from tools.coverage.inputs import INPUTS
 from tools.coverage.launcher import LAUNCHER

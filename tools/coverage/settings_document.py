@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.repository.vocabulary import VARIABLES, Variable
+from gateway_ops.repository.template_variables import VARIABLES, Variable
 
 _HEAD = """\
 # Options of a deployment

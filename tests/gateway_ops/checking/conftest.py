@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
-from gateway_ops.repository.rendering import render, write
+from gateway_ops.repository.rendered_files import render, write
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 

@@ -11,7 +11,7 @@ import pytest
 from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.checking.repository_python import OWN_GENERIC_MODULES, OWN_MODULES
-from gateway_ops.repository.text import to_text
+from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.checking.planted import PLANTED
 from tests.gateway_ops.checking.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
 from tests.gateway_ops.repository.stock import filled_by_hand

@@ -11,7 +11,7 @@ import pytest
 
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository import check_repository
-from gateway_ops.repository.text import to_text
+from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.checking.planting import BACK, BLS, BLS_FIRST, ENGINE, TEXT, added, bad, edit
 from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 

@@ -17,7 +17,7 @@ from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.repository.contradictions import contradictions
-from gateway_ops.repository.rendering import render, write
+from gateway_ops.repository.rendered_files import render, write
 
 BEAMS = {"limits": {"max_beam_width": 4}}
 CHUNKED = {"scheduler": {"chunked_context": True}}

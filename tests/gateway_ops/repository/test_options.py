@@ -12,7 +12,7 @@ from gateway.config.yaml_file import Document
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import settings_of
 from gateway_ops.repository.overrides import apply_overrides
-from gateway_ops.repository.vocabulary import VARIABLES
+from gateway_ops.repository.template_variables import VARIABLES
 from tests.gateway_ops.repository.conftest import SMALL
 
 ENCODER = {"encoder": {"engine_dir": "/engines/encoder"}}

@@ -11,7 +11,7 @@ from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import settings_of
 from gateway_ops.repository.overrides import OverrideError, apply_overrides
-from gateway_ops.repository.vocabulary import BY_NAME, VARIABLES
+from gateway_ops.repository.template_variables import BY_NAME, VARIABLES
 from tests.gateway_ops.repository.conftest import SMALL
 from tests.gateway_ops.repository.stock import UPSTREAM
 

@@ -17,8 +17,8 @@ from gateway_ops.checking.repository import check_repository
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import differences, settings_of
-from gateway_ops.repository.reading import read_repository
-from gateway_ops.repository.rendering import RenderError, render, stock_name, write
+from gateway_ops.repository.model_folders import read_repository
+from gateway_ops.repository.rendered_files import RenderError, render, stock_name, write
 from gateway_ops.repository.stock_models import MODELS, WIRED
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, is_image

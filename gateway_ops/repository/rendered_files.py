@@ -1,4 +1,4 @@
-"""From deployments to the files of a model repository."""
+"""The files of a model repository: rendered from deployments, written, and compared with those of a folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.repository.about import about_model
 from gateway_ops.repository.commands import build_script, launch_script
-from gateway_ops.repository.configs import Configs, configurations
+from gateway_ops.repository.configs import Configs, about_model, configurations
 from gateway_ops.repository.engine_parameters import LLM_ARGUMENTS_FILE, llm_arguments
+from gateway_ops.repository.pbtxt import to_text
 from gateway_ops.repository.speculative_rules import find_draft, hands_logits_over
-from gateway_ops.repository.text import to_text
 
 
 class RenderError(Exception):
@@ -122,3 +121,19 @@ def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:
                 (folder / path).chmod(0o755)
     except OSError as error:
         raise RenderError(f"{folder} cannot be written ({error.strerror}: {error.filename}).") from None
+
+
+def file_differences(rendering: Rendering, folder: Path) -> list[str]:
+    """Files of rendered models that a folder has otherwise, lacks, or has beside them; a line each."""
+    lines = []
+    for path, content in rendering.files.items():
+        if len(path.parts) == 1 or path.name in ("config.pbtxt", ".gitkeep"):  # scripts are no part of a model
+            continue
+        if not (folder / path).is_file():
+            lines.append(f"{path}: only rendered")
+        elif (folder / path).read_bytes() != content:
+            lines.append(f"{path}: differs")
+    for name in rendering.configs:
+        there = sorted(path.relative_to(folder) for path in (folder / name).rglob("*.py"))
+        lines += [f"{path}: only there" for path in there if path not in rendering.files]
+    return lines

@@ -11,8 +11,8 @@ from typing import Any
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from gateway_ops.repository.difference import unfilled_settings
-from gateway_ops.repository.text import from_text
-from gateway_ops.repository.vocabulary import BY_NAME
+from gateway_ops.repository.pbtxt import from_text
+from gateway_ops.repository.template_variables import BY_NAME
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 # What stands in for a value that nobody filled in: by the variable's kind, once so and once so.

@@ -44,7 +44,7 @@ def _field_lines(field: Any, value: Any) -> list[str]:
             else:
                 inner[key].CopyFrom(value[key])
             entries.append(one)
-    elif field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
+    elif is_repeated(field):
         entries = []
         for item in value:
             one = parent()
@@ -70,3 +70,8 @@ def from_text(text: str) -> Any:
         return text_format.Parse(text, model_config_pb2.ModelConfig())
     except ValueError as error:  # of some numbers that do not fit, which the parser has no words of its own for
         raise text_format.ParseError(str(error)) from None
+
+
+def is_repeated(field: Any) -> bool:
+    """Whether a field of a message is a list; protobuf before 6.31 has no name of its own for it."""
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)

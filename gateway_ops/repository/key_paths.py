@@ -11,6 +11,8 @@ from gateway.config.deployment_settings import DeploymentSettings
 
 Found = tuple[str, str, str]
 """A contradiction: key path within the deployment, reason, fix."""
+Shared = tuple[int, str, str, str]
+"""A contradiction between deployments: index of one of them, and the same."""
 
 
 def value_at(deployment: DeploymentSettings, key: str) -> Any:

@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from gateway.config.deployment_settings import DeploymentSettings
-
-Shared = tuple[int, str, str, str]
+from gateway_ops.repository.key_paths import Shared
 
 
 def shared_placement(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
