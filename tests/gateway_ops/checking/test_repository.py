@@ -10,7 +10,7 @@ import pytest
 
 from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
-from gateway_ops.checking.repository_python import OWN_GENERIC_MODULES, OWN_MODULES
+from gateway_ops.checking.repository.version_folders import OWN_GENERIC_MODULES, OWN_MODULES
 from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.checking.planted import PLANTED
 from tests.gateway_ops.checking.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter

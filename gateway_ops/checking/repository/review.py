@@ -1,4 +1,4 @@
-"""A review of a Triton model repository before it is deployed."""
+"""All checks of a model repository, and those of each folder by itself: its name, backend and unfilled values."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository_callers import check_callers
-from gateway_ops.checking.repository_chat import check_chat
-from gateway_ops.checking.repository_engine import check_engines
-from gateway_ops.checking.repository_gpus import check_gpus
-from gateway_ops.checking.repository_llmapi import check_llmapi
-from gateway_ops.checking.repository_models import OTHER_BACKENDS, stock_model
-from gateway_ops.checking.repository_parameters import check_parameters
-from gateway_ops.checking.repository_steps import check_ensemble
-from gateway_ops.checking.repository_tables import check_tables
-from gateway_ops.checking.repository_tokenizers import check_tokenizers
-from gateway_ops.checking.repository_triton import check_configuration
-from gateway_ops.checking.repository_values import check_values
-from gateway_ops.checking.repository_versions import check_versions
+from gateway_ops.checking.repository.chat import check_chat
+from gateway_ops.checking.repository.engines import check_engines, check_gpus
+from gateway_ops.checking.repository.llmapi import check_llmapi
+from gateway_ops.checking.repository.models import OTHER_BACKENDS, stock_model
+from gateway_ops.checking.repository.parameters import check_parameters, check_tokenizers, check_values
+from gateway_ops.checking.repository.tensors import check_tables
+from gateway_ops.checking.repository.triton_refusals import check_configuration
+from gateway_ops.checking.repository.version_folders import check_versions
+from gateway_ops.checking.repository.wiring import check_callers, check_ensemble
 from gateway_ops.repository.model_folders import ModelFolder, Placeholder, read_repository
 from gateway_ops.repository.template_variables import BY_NAME
 

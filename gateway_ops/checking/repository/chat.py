@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository_models import (
+from gateway_ops.checking.repository.models import (
     FALSE_WORDS,
     Models,
     at,

@@ -1,4 +1,4 @@
-"""Each model held against the contract's tables: names, types and dims of its tensors, and those it cannot do without.
+"""The tensors of each model against the contract's tables: names, types and dims, and those that it cannot do without.
 
 An ensemble's maps only show where two models disagree. The gateway calls the engine itself, by the names and types of
 wire contract 1.1 to 1.6, so a repository may agree with itself and still be of no use to it.
@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.contract import TensorSpec
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository_models import Models, at_tensor, stock_model, tensors
+from gateway_ops.checking.repository.models import Models, at_tensor, stock_model, tensors
 from gateway_ops.repository.difference import datatype_name
 from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import MODELS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository_models import at_tensor, error
+from gateway_ops.checking.repository.models import at_tensor, error
 from gateway_ops.repository.model_folders import ModelFolder
 
 _REFUSES = "Triton refuses"

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository_models import LLMAPI, Models, error, of_kind
-from gateway_ops.checking.repository_versions import loaded_versions
+from gateway_ops.checking.repository.models import LLMAPI, Models, error, of_kind
+from gateway_ops.checking.repository.version_folders import loaded_versions
 from gateway_ops.repository.model_folders import ModelFolder
 
 _FILE = "model.yaml"
