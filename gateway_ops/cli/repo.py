@@ -46,7 +46,7 @@ def build(
     With --diff, exit 1 on differences and 2 when nothing could be compared.
     """
     # Imported here: the other commands need none of it.
-    from gateway_ops.local_stack.errors import DeploymentError  # noqa: PLC0415
+    from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
     from gateway_ops.local_stack.stack import find_repository  # noqa: PLC0415
     from gateway_ops.repository.rendered_files import RenderError, render, write  # noqa: PLC0415
 
@@ -62,7 +62,7 @@ def build(
             write(rendering, output, replace=force)
             typer.echo(f"{output}: {', '.join(rendering.configs)}")
             _tell_of_drafts(deployments, every, output)
-    except (RenderError, DeploymentError) as error:
+    except (RenderError, LocalStackError) as error:
         raise fail(error) from None
     if diff is not None and _show_differences(rendering, diff):
         raise typer.Exit(1)

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.cache import cache_dir
-from gateway_ops.local_stack.errors import DeploymentError
 
 _POLL_S: Final = 0.05
 _START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted after the command name (proc(5): field 22)
@@ -91,14 +91,14 @@ class RunFolder:
         """Hold this port's deployment for as long as the block runs; the kernel gives it back when we die.
 
         Raises:
-            DeploymentError: another ``gateway up`` holds it.
+            LocalStackError: another ``gateway up`` holds it.
         """
         self._make()
         with (self.path / "lock").open("a") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DeploymentError(
+                raise LocalStackError(
                     f"A gateway is already up on port {self.port}: "
                     f"stop it with: gateway down --port {self.port}; or choose another port with --port."
                 ) from None
@@ -146,7 +146,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DeploymentError(
+            raise LocalStackError(
                 f"Cannot write to {self.path} ({error.strerror}): set GATEWAY_CACHE_DIR to choose another place."
             ) from error
 

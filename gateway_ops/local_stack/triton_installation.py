@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.cache import cache_dir, made_once
-from gateway_ops.local_stack.errors import DeploymentError
 
 _DISTRIBUTION = "nvidia-pytriton"
 
 
-class TritonStartError(DeploymentError):
+class TritonStartError(LocalStackError):
     """The server cannot be started or did not become ready.
 
     Attributes:

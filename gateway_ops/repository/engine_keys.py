@@ -13,7 +13,7 @@ ENGINES = (LLMAPI, TRANSFORMERS, REFERENCE)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class EngineParameter:
     """A parameter of the engine model that comes from a key.
 
     Attributes:
@@ -28,24 +28,24 @@ class Parameter:
     readers: tuple[str, ...]
 
 
-PARAMETERS: tuple[Parameter, ...] = (
-    Parameter("max_seq_len", "limits.max_seq_len", ENGINES),
-    Parameter("exclude_input_in_output", "decoding.exclude_input_in_output", ENGINES),
-    Parameter("enable_kv_cache_reuse", "kv_cache.reuse", ENGINES),
-    Parameter("cancellation_check_period_ms", "runtime.cancellation_check_period_ms", ENGINES),
-    Parameter("tokens_per_block", "kv_cache.tokens_per_block", (LLMAPI, REFERENCE)),
-    Parameter("dtype", "model.dtype", (LLMAPI, TRANSFORMERS)),
-    Parameter("max_batch_size", "limits.max_batch_size", (LLMAPI, TRANSFORMERS)),
-    Parameter("max_queue_size", "triton.max_queue_size", (LLMAPI, TRANSFORMERS)),
-    Parameter("kv_cache_free_gpu_mem_fraction", "kv_cache.free_gpu_mem_fraction", (LLMAPI, TRANSFORMERS)),
-    Parameter("tensor_parallel_size", "parallelism.tp", (LLMAPI,)),
-    Parameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI,)),
-    Parameter("max_beam_width", "limits.max_beam_width", (LLMAPI,)),
-    Parameter("guided_decoding_backend", "guided_decoding.backend", (LLMAPI,)),
-    Parameter("lora_prefetch_dir", "lora.prefetch_dir", (LLMAPI,)),
-    Parameter("normalize_log_probs", "decoding.normalize_log_probs", (REFERENCE,)),
-    Parameter("gather_logits", "logits.context", (LLMAPI, REFERENCE)),
-    Parameter("lora_cache_host_memory_bytes", "lora.host_memory_bytes", (REFERENCE,)),
+PARAMETERS: tuple[EngineParameter, ...] = (
+    EngineParameter("max_seq_len", "limits.max_seq_len", ENGINES),
+    EngineParameter("exclude_input_in_output", "decoding.exclude_input_in_output", ENGINES),
+    EngineParameter("enable_kv_cache_reuse", "kv_cache.reuse", ENGINES),
+    EngineParameter("cancellation_check_period_ms", "runtime.cancellation_check_period_ms", ENGINES),
+    EngineParameter("tokens_per_block", "kv_cache.tokens_per_block", (LLMAPI, REFERENCE)),
+    EngineParameter("dtype", "model.dtype", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("max_batch_size", "limits.max_batch_size", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("max_queue_size", "triton.max_queue_size", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("kv_cache_free_gpu_mem_fraction", "kv_cache.free_gpu_mem_fraction", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("tensor_parallel_size", "parallelism.tp", (LLMAPI,)),
+    EngineParameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI,)),
+    EngineParameter("max_beam_width", "limits.max_beam_width", (LLMAPI,)),
+    EngineParameter("guided_decoding_backend", "guided_decoding.backend", (LLMAPI,)),
+    EngineParameter("lora_prefetch_dir", "lora.prefetch_dir", (LLMAPI,)),
+    EngineParameter("normalize_log_probs", "decoding.normalize_log_probs", (REFERENCE,)),
+    EngineParameter("gather_logits", "logits.context", (LLMAPI, REFERENCE)),
+    EngineParameter("lora_cache_host_memory_bytes", "lora.host_memory_bytes", (REFERENCE,)),
 )
 """What is read of ``config.pbtxt``."""
 

@@ -12,17 +12,11 @@ from pathlib import Path
 
 from gateway.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
 from gateway_ops.repository.template_variables import VARIABLES, Variable
-from tools.coverage.clients import CLIENTS
-from tools.coverage.inputs import INPUTS
-from tools.coverage.launcher import LAUNCHER
+from tools.coverage.features import METRICS, MODES, STEPS
 from tools.coverage.llmapi import LLMAPI
-from tools.coverage.metrics import METRICS
-from tools.coverage.modes import MODES
-from tools.coverage.older import OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS
-from tools.coverage.outputs import OUTPUTS
 from tools.coverage.row import Entry, Row
-from tools.coverage.steps import STEPS
-from tools.coverage.tools import TOOLS
+from tools.coverage.scripts import CLIENTS, LAUNCHER, TOOLS
+from tools.coverage.tensors import INPUTS, OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS, OUTPUTS
 
 _TESTS = Path("tests")
 _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)

@@ -1,8 +1,4 @@
-"""Arguments of upstream's client scripts of 0.19 and before: the request of the API that does the same.
-
-The scripts are ``inflight_batcher_llm_client.py``, ``end_to_end_grpc_client.py`` and
-``e2e_grpc_speculative_decoding_client.py``.
-"""
+"""Upstream's scripts, argument by argument: its clients, its launcher, and the tools that make engines."""
 
 from __future__ import annotations
 
@@ -99,4 +95,72 @@ CLIENTS = (
     Row("--expected-outputs", _SELF_TEST, status="documented"),
     Row("--output-tokens-csv", _SELF_TEST, status="documented"),
     Row("--correctness-threshold", _SELF_TEST, status="documented"),
+)  # fmt: skip
+
+
+_SCRIPTS = "tools/coverage/test_readme_scripts.py::test_the_launcher_is_told_of_ranks_models_and_mode"
+_SLURM = "gateway_ops/repository/test_rendering.py::test_slurm_starts_a_server_for_each_rank"
+_WORKERS = "gateway_ops/repository/test_build_commands.py::test_workers_with_ranks_start_with_the_orchestrator"
+_MORE = (
+    "write it after `launch.sh`, which hands on what follows it (to `tritonserver` itself where there is no launcher)"
+)
+
+LAUNCHER = (
+    Row("--world_size", "`parallelism.tp` times `parallelism.pp`; 1 with an orchestrator", _SCRIPTS, "rendered"),
+    Row("--model_repo", "the folder of `launch.sh` itself", _SCRIPTS, "rendered"),
+    Row("--tensorrt_llm_model_name", "the engines of the repository, by their names", _SCRIPTS, "rendered"),
+    Row("--multi-model", "`triton.executor: orchestrator`", "tools/coverage/test_readme_scripts.py::test_the_launcher_is_told_of_ranks_models_and_mode", "rendered"),
+    Row("--disable-spawn-processes", "`triton.participant_ids`", _WORKERS, "rendered"),
+    Row("--trtllm_llmapi_launch", "`engine: llmapi` over several nodes is started by `trtllm-llmapi-launch`", "tools/coverage/test_readme_scripts.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
+    Row("--no-mpi", "`engine: llmapi` on one node is started without MPI", "tools/coverage/test_readme_scripts.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
+    Row("--oversubscribe", _MORE, status="documented"),
+    Row("--grpc_port", _MORE, status="documented"),
+    Row("--http_port", _MORE, status="documented"),
+    Row("--metrics_port", _MORE, status="documented"),
+    Row("--tritonserver", _MORE, status="documented"),
+    Row("--force", _MORE, status="documented"),
+    Row("--log", _MORE, status="documented"),
+    Row("--log-file", _MORE, status="documented"),
+    Row("--exit_timeout", _MORE, status="documented"),
+    Row("--multimodal_gpu0_cuda_mem_pool_bytes", "for images, of which there are none here; else pass it to `launch.sh`", status="documented"),
+    Row("--disable-auto-complete-config", "as the launcher has it", _SLURM, "rendered"),
+    Row("--backend-config=python,shm-region-prefix-name", "one for each rank under Slurm", _SLURM, "rendered"),
+)  # fmt: skip
+
+
+_TUTORIAL = "tools/coverage/test_readme_scripts.py::test_the_flags_of_the_tutorial_are_in_the_script"
+_FLAGS = "tools/coverage/test_readme_scripts.py::test_the_flags_of_the_readme_s_example_are_in_the_script"
+_GONE = "TensorRT-LLM 0.5; gone since 0.8"
+_OLD_TOOLS = f"{_GONE}: `convert_checkpoint.py` and `trtllm-build` are rendered instead"
+
+
+def _flag(name: str, where: str) -> Row:
+    return Row(name, where, _FLAGS, "rendered")
+
+
+TOOLS = (
+    Row("convert_checkpoint.py", "by the family of the model", _FLAGS, "rendered"),
+    Row("quantize.py", "where `model.quantization` wants it", _TUTORIAL, "rendered"),
+    Row("trtllm-build", "with the limits of the deployment", _FLAGS, "rendered"),
+    _flag("--model_dir", "`model.folder`"),
+    _flag("--dtype", "`model.dtype`"),
+    _flag("--tp_size", "`parallelism.tp`"),
+    _flag("--output_dir", "the checkpoint's folder; `engine_dir`"),
+    _flag("--checkpoint_dir", "the checkpoint's folder"),
+    Row("--qformat", "`model.quantization`", _TUTORIAL, "rendered"),
+    Row("--awq_block_size", "`build.awq_block_size`", _TUTORIAL, "rendered"),
+    _flag("--gpt_attention_plugin", "`build.attention_plugin`"),
+    _flag("--gemm_plugin", "`build.gemm_plugin`"),
+    _flag("--remove_input_padding", "`build.remove_input_padding`"),
+    Row("--paged_kv_cache", "`build.paged_kv_cache`; today's `trtllm-build` calls it `--kv_cache_type`", _FLAGS, "rendered"),
+    _flag("--gather_context_logits", "`logits.context`"),
+    _flag("--gather_generation_logits", "`logits.generation`"),
+    Row("--gather_all_token_logits", "both of the former", _FLAGS, "rendered"),
+    Row("--batch_size", "of the calibration of `quantize.py`; its own default", status="missing"),
+    Row("--engine_dir", "of `run.py`, which tries an engine before Triton does; here `/v1/completions` does", status="documented"),
+    Row("--max_output_len", "of `run.py`, likewise", status="documented"),
+    Row("--tokenizer_dir", "of `run.py`, likewise", status="documented"),
+    Row("--input_text", "of `run.py`, likewise", status="documented"),
+    Row("hf_gpt_convert.py", _OLD_TOOLS, status="documented"),
+    Row("build.py of examples/gpt", _OLD_TOOLS, status="documented"),
 )  # fmt: skip

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gateway_ops.local_stack.usage import curl_line, python_snippet
+from gateway_ops.cli.up import curl_line, python_snippet
 
 URL = "http://127.0.0.1:9000"
 
