@@ -98,12 +98,12 @@ class SpeculativeSettings(Section):
     draft: str | None = Field(None, description="draft_target: the deployment of this file that guesses.")
     max_draft_tokens: Count | None = Field(
         None,
-        description="Guessed tokens at most, fixed when the engine is built; draft_target needs it, lookahead's sizes "
-        "make it, and else none is the checkpoint's own.",
+        description="Guessed tokens at most, as built; draft_target needs it; none: lookahead's sizes, or the "
+        "checkpoint's.",
     )
     fast_logits: bool = Field(
         False,
-        description="draft_target: hand logits over directly, not through Triton; goes for the draft as well.",
+        description="draft_target: hand logits over directly, not through Triton; for the draft too.",
     )
     medusa_choices: str | None = Field(None, description="Medusa's tree, as {0}, {0, 1}; none: mc_sim_7b_63.")
     eagle_choices: str | None = Field(None, description="EAGLE's tree, likewise.")
@@ -124,7 +124,7 @@ class GuidedDecodingSettings(Section):
     )
     guide_types: tuple[GuideType, ...] = Field(
         ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag"),
-        description="Kinds that a Python engine of this project takes, as it tells the gateway.",
+        description="Kinds that a Python engine of this project takes.",
     )
 
 

@@ -30,10 +30,11 @@ _HEAD = """\
 
 <!-- Written by `python -m tools.coverage.document`: change tools/coverage/ instead. -->
 
-The READMEs and the configuration page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend)
-(0.5 to 0.19) and of TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input,
-output, mode, metric and argument of the client scripts, the launcher and the tools that make engines; where it is here,
-and the test that shows it. `tests/tools/coverage/` holds the names that those pages have, and asks for a row for each.
+For operators who know TensorRT-LLM's Triton backend and look for something of it here. The READMEs and the configuration
+page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend) (0.5 to 0.19) and of
+TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input, output, mode, metric,
+argument of the client scripts and flag of the tools that make engines; how it is done here, and the number of
+[the test](#tests) that shows it. `tests/tools/coverage/` holds the names that those pages use, and asks for a row for each.
 
 - **served**: it works here, in the real Triton with this project's engines, or in the gateway.
 - **relayed**: it is passed on as it comes; no engine here makes it, and what makes it was not run.
@@ -62,13 +63,16 @@ def render(tests: Path) -> str:
     if wrong:
         raise LookupError(f"rows without their test: {', '.join(f'{row.name} ({row.test})' for row in wrong)}")
     parts = [_HEAD, *_summary(rows)]
+    tests = {test: number for number, test in enumerate(dict.fromkeys(row.test for row in rows if row.test), 1)}
     for title, section in sections.items():
-        parts += [f"## {title}\n", *_table(section)]
+        parts += [f"## {title}\n", *_table(section, tests)]
     parts += ["## Not there yet\n"]
     for title, section in sections.items():
         parts += [
             f"- {row.name} ({title[0].lower()}{title[1:]}): {row.where}" for row in section if row.status == "missing"
         ]
+    parts += ["", "## Tests\n", "Below `tests/`, by the numbers of the tables.\n"]
+    parts += [f"{number}. `{test}`" for test, number in tests.items()]
     return "\n".join([*parts, ""])
 
 
@@ -102,12 +106,11 @@ def _summary(rows: list[Row]) -> Iterator[str]:
     yield f"{len(rows)} rows: {', '.join(counts)}.\n"
 
 
-def _table(rows: Iterable[Row]) -> Iterator[str]:
-    yield "| upstream | here | | shown by |"
+def _table(rows: Iterable[Row], tests: Mapping[str, int]) -> Iterator[str]:
+    yield "| upstream | here | | test |"
     yield "|---|---|---|---|"
     for row in rows:
-        test = f"`{row.test}`" if row.test else ""
-        yield f"| {_code(row.name)} | {row.where} | {row.status} | {test} |"
+        yield f"| {_code(row.name)} | {row.where} | {row.status} | {tests.get(row.test, '')} |"
     yield ""
 
 

@@ -14,7 +14,7 @@ _SLURM = f"{_RENDERING}test_slurm_starts_a_server_for_each_rank"
 
 STEPS = (
     Row("Run the pre-built container (NGC)", "`launch.sh` runs inside it; it was not run", _SCRIPTS, "rendered"),
-    Row("Build the container with build.py of the server", "upstream's own build, unchanged: nothing of this project goes into the image but the rendered repository", status="documented"),
+    Row("Build the container with build.py of the server", "upstream's own build, unchanged; the image only gets the rendered repository", status="documented"),
     Row("Build the container with Docker", "likewise", status="documented"),
     Row("Download the weights", "`hf download` in `build_engines.sh`, where `model.source` is an id", f"{_README}test_the_flags_of_the_readme_s_example_are_in_the_script", "rendered"),
     Row("Prepare TensorRT-LLM engines", "`build_engines.sh` of a rendered repository", _SCRIPTS, "rendered"),
@@ -53,7 +53,7 @@ MODES = (
     Row("BLS (tensorrt_llm_bls)", "rendered, and called where a served model names it", _SERVER),
     Row("BLS: as many instances as requests", "not needed: many requests share one instance, up to `max_concurrent_requests`", "integration/test_triton_repo_text.py::test_two_streams_on_one_bls_instance_run_side_by_side"),
     Row("BLS: accumulate_tokens", "`bls.accumulate_tokens`", "integration/test_triton_repo_parameters.py::test_accumulate_tokens_gives_the_text_so_far"),
-    Row("BLS: speculative decoding with a draft model", "`speculative` of a served model whose `triton.model` it is, by ids or by logits, streamed too; both engines are rendered", "integration/test_drafts.py::test_a_chat_is_drafted_for_and_stays_the_targets_own"),
+    Row("BLS: speculative decoding with a draft model", "`speculative` of a served model at `tensorrt_llm_bls`, by ids or logits, streamed too", "integration/test_drafts.py::test_a_chat_is_drafted_for_and_stays_the_targets_own"),
     Row("Decoupled mode", "`triton.decoupled`, on by default", "integration/test_triton_repo_text.py::test_streamed_text_is_the_whole_text"),
     Row("Leader mode", "`triton.executor: leader`", _LAUNCHER, "rendered"),
     Row("Orchestrator mode (--multi-model)", "`triton.executor: orchestrator`", _LAUNCHER, "rendered"),
@@ -66,7 +66,7 @@ MODES = (
     Row("Scheduling policies", "`scheduler.policy`", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
     Row("KV cache and its reuse", "`kv_cache`; the reference engine reuses blocks as well", "engine/test_engine_kv_reuse.py::test_whole_blocks_of_a_known_prefix_are_reused"),
     Row("Top-k, top-p, top-k top-p", "the reference engine, and `decoding.mode: auto`", "engine/test_engine_contract.py::test_top_p_keeps_the_shortest_nucleus"),
-    Row("Beam search", "`use_beam_search`, never streamed, on a deployment with `limits.max_beam_width` and `decoding.mode: beam_search`; the reference engine searches no beams, the LLM API's does", f"{_RULES}test_a_deployment_for_beam_search_is_one_that_the_gateway_serves", "rendered"),
+    Row("Beam search", "`use_beam_search` on a deployment with `decoding.mode: beam_search`, not on the reference engine", f"{_RULES}test_a_deployment_for_beam_search_is_one_that_the_gateway_serves", "rendered"),
     Row("Medusa", "`speculative.method: medusa`", _SPECULATIVE, "rendered"),
     Row("ReDrafter", "`speculative.method: redrafter`", _SPECULATIVE, "rendered"),
     Row("Lookahead", "`speculative.method: lookahead`", _SPECULATIVE, "rendered"),
@@ -80,7 +80,7 @@ MODES = (
     Row("Guided decoding", "`guided_decoding`; the reference engine has it", "integration/test_guided.py::test_answers_keep_to_their_guides"),
     Row("P-tuning", "`models[].prompt_tables`, `prompt_table` of a request", "integration/test_additions.py::test_a_table_of_a_text_acts_like_the_text"),
     Row("LLM API", "`engine: llmapi` behind the same five models", "llmapi/test_llmapi_server.py::test_tokens_are_those_of_the_reference_engine"),
-    Row("Encoder-decoder models", "`encoder` of a deployment; `preprocessing` tokenizes `decoder_text_input`. This project's engines refuse it, and the gateway never sends it", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
+    Row("Encoder-decoder models", "`encoder` of a deployment; this project's engines refuse it", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
     Row("Multimodal models, Whisper", "text only", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "refused"),
     Row("Disaggregated serving", "no place in a deployment, and `context_phase_params` is refused", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "refused"),
 )  # fmt: skip

@@ -21,10 +21,10 @@ _HEAD = """\
 
 <!-- Written by `python -m tools.coverage.settings_document`: change gateway/config/deployment_settings.py instead. -->
 
-Every key below `deployments[]` in the settings file; [deployments.md](deployments.md) tells how they are used. *Upstream*
-is the variable of TensorRT-LLM's templates that `fill_template.py` fills, which `gateway repo build --set NAME:VALUE`
-takes as well; a default that is not in code is its own, where nothing is written. `gateway check --schema` prints the JSON
-schema.
+For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](deployments.md)
+tells how they are used. *Upstream* is the variable of TensorRT-LLM's templates that `fill_template.py` fills;
+`gateway repo build --set NAME:VALUE` takes these names as well. A default that is not in code is upstream's own, which holds
+where nothing is written. `gateway check --schema` prints the JSON schema.
 """
 
 
