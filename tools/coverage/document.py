@@ -63,16 +63,16 @@ def render(tests: Path) -> str:
     if wrong:
         raise LookupError(f"rows without their test: {', '.join(f'{row.name} ({row.test})' for row in wrong)}")
     parts = [_HEAD, *_summary(rows)]
-    tests = {test: number for number, test in enumerate(dict.fromkeys(row.test for row in rows if row.test), 1)}
+    numbers = {test: number for number, test in enumerate(dict.fromkeys(row.test for row in rows if row.test), 1)}
     for title, section in sections.items():
-        parts += [f"## {title}\n", *_table(section, tests)]
+        parts += [f"## {title}\n", *_table(section, numbers)]
     parts += ["## Not there yet\n"]
     for title, section in sections.items():
         parts += [
             f"- {row.name} ({title[0].lower()}{title[1:]}): {row.where}" for row in section if row.status == "missing"
         ]
     parts += ["", "## Tests\n", "Below `tests/`, by the numbers of the tables.\n"]
-    parts += [f"{number}. `{test}`" for test, number in tests.items()]
+    parts += [f"{number}. `{test}`" for test, number in numbers.items()]
     return "\n".join([*parts, ""])
 
 
