@@ -27,7 +27,7 @@ def response(number: int, padding: int = 0) -> Any:
     return message
 
 
-class Server(service_pb2_grpc.GRPCInferenceServiceServicer):
+class Server(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # it has no types
     """The model's name says what to do, the request's id how many responses to give.
 
     Attributes:

@@ -139,7 +139,7 @@ async def _load(server: TritonServer, path: str, prompts: list[Prompt], load: tu
     cpu = {name: _cpu_s(pid) for name, pid in processes.items()}
     begun = time.perf_counter()
     async with grpc.aio.insecure_channel(server.grpc_url) as channel:
-        call = channel.unary_stream(_METHOD)
+        call: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(_METHOD)
         await asyncio.gather(*(_stream(call, requests[index::streams], tokens) for index in range(streams)))
     wall = time.perf_counter() - begun
     count = streams * tokens * answers

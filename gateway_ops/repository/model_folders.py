@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format  # type: ignore[import-untyped]
+from google.protobuf import text_format
 
 from gateway_ops.repository.difference import unfilled_settings
 from gateway_ops.repository.pbtxt import from_text
