@@ -43,7 +43,7 @@ class KvCacheSettings(Section):
 
 
 class SchedulerSettings(Section):
-    """Which requests are computed together."""
+    """The choice of requests that are computed together."""
 
     batching: Literal["inflight_fused_batching", "V1"] = Field(
         "inflight_fused_batching", description="In-flight batching, or V1 without it."
@@ -63,7 +63,7 @@ DecodingMode = Literal[
 
 
 class DecodingSettings(Section):
-    """How tokens are chosen, and what is told of them."""
+    """The choice of tokens, and the log-probs and text that answers carry."""
 
     mode: DecodingMode = Field(
         "auto",
@@ -142,7 +142,7 @@ GemmPluginType = Literal["auto", "float16", "float32", "bfloat16", "int32", "fp8
 
 
 class BuildSettings(Section):
-    """What ``trtllm-build`` is told beside the limits; TensorRT engines only."""
+    """Options of ``trtllm-build`` beside the limits; TensorRT engines only."""
 
     attention_plugin: PluginType = Field("auto", description="gpt_attention_plugin: a type, auto or disable.")
     gemm_plugin: GemmPluginType = Field("auto", description="gemm_plugin: a type, auto or disable.")
@@ -179,7 +179,7 @@ class RuntimeSettings(Section):
 
 
 EngineKind = Literal["tensorrt", "llmapi", "transformers", "reference"]
-NAME_PATTERN = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"  # it becomes a folder: none may be hidden, or lead out of another
+NAME_PATTERN = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"  # it becomes a folder, which may not be hidden or lie outside
 Identifier = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=128)]
 Quantization = Literal["none", "fp8", "int8_sq", "int8_wo", "int4_wo", "int4_awq", "w4a8_awq", "nvfp4"]
 Group = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
@@ -187,7 +187,7 @@ Group = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
 
 class ModelSource(Section):
-    """The model itself. What is not said of it is read from ``config.json`` where the folder can be read here."""
+    """The model itself. Missing values come from its ``config.json``, where the folder can be read here."""
 
     source: str = Field(min_length=1, description="Hugging Face id, or a folder in its format.")
     folder: str | None = Field(
@@ -206,7 +206,7 @@ class ModelSource(Section):
 
 
 class ParallelismSettings(Section):
-    """Over how many GPUs one instance is spread."""
+    """The GPUs that one instance is spread over."""
 
     tp: Count = Field(1, description="Tensor parallelism.")
     pp: Count = Field(1, description="Pipeline parallelism.")
@@ -234,7 +234,7 @@ class EngineLimits(Section):
 
 
 class InstanceSettings(Section):
-    """How many copies of the models run."""
+    """The number of copies of each model."""
 
     preprocessing: Count = Field(1, description="Of preprocessing.")
     postprocessing: Count = Field(1, description="Of postprocessing; one, or streamed pieces may overtake each other.")
@@ -242,7 +242,7 @@ class InstanceSettings(Section):
 
 
 class TritonModelSettings(Section):
-    """What Triton does in front of the engine."""
+    """Triton's part in front of the engine: batching, queues and placement."""
 
     max_batch_size: Count = Field(64, description="triton_max_batch_size of all models.")
     decoupled: bool = Field(True, description="Several responses to a request: streaming. Upstream's default is false.")
@@ -288,7 +288,7 @@ class EncoderSettings(Section):
 
 
 class DeploymentSettings(Section):
-    """One model to be deployed: five Triton models, or the one of a draft."""
+    """One model to be deployed: five Triton models, or the single one of a draft."""
 
     name: Annotated[Identifier, Field(min_length=1)] = Field(description="What messages and other keys call it.")
     engine: EngineKind | EnvironmentReference = Field(
@@ -333,7 +333,7 @@ class DeploymentSettings(Section):
 
     @property
     def folder(self) -> str:
-        """Where the server finds tokenizer and, without an engine of its own, weights."""
+        """The folder where the server finds the tokenizer and, without a built engine, the weights."""
         if self.model.folder is not None:
             return self.model.folder
         is_path = self.model.source.startswith(("/", "~", "${"))

@@ -18,7 +18,7 @@ NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL
 
 
 class CorsSettings(Section):
-    """Which web pages may read the gateway's answers (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
+    """Web pages that may read the gateway's answers (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
 
     Attributes:
         origins: of those pages, such as ``https://app.example``, or ``*`` for all; empty: none.
@@ -46,13 +46,13 @@ def _origin(text: str) -> str:
     found = _ORIGIN.fullmatch(text.lower())
     if found is None:
         raise ValueError(
-            f"{text!r} is no origin; write scheme://host or scheme://host:port, with nothing behind it, or *"
+            f"{text!r} is not an origin; write scheme://host or scheme://host:port, with nothing behind it, or *"
         )
     return found[0].removesuffix(found[2]) if (found[1], found[2]) in _DEFAULT_PORTS else found[0]
 
 
 class ServerSettings(Section):
-    """Where the gateway listens and who may ask.
+    """The address that the gateway listens on, and the clients that it serves.
 
     Attributes:
         host: address to listen on.
@@ -92,7 +92,7 @@ class ServerSettings(Section):
     def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name != "*" and not _HOST_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no host name; write it without a scheme, a port or a path")
+                raise ValueError(f"{name!r} is not a host name; write it without a scheme, a port or a path")
         return value
 
     @field_validator("api_keys")
@@ -118,7 +118,7 @@ class LimitSettings(Section):
 
 
 class TimeoutSettings(Section):
-    """How long things may take, in seconds.
+    """Bounds on the time that things take, in seconds.
 
     Attributes:
         request_head_s: from the first byte of a request, or from the connection, to the end of its headers; later is
@@ -144,7 +144,7 @@ class TimeoutSettings(Section):
 
 
 class Settings(Section):
-    """Everything the gateway is told. Build one by ``load_settings``, or directly in code."""
+    """All settings of the gateway. Build one by ``load_settings``, or directly in code."""
 
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
@@ -168,7 +168,7 @@ class Settings(Section):
 
 
 class Deployments(Section):
-    """The section ``deployments`` alone, for a file that says nothing of served models."""
+    """The section ``deployments`` alone, for a file without served models."""
 
     deployments: tuple[DeploymentSettings, ...] = Field(min_length=1)
 
@@ -180,7 +180,7 @@ def taken_names(
 
     Args:
         section: ``models`` or ``deployments``.
-        entries: name and aliases of each of its items; values that are no text are passed over.
+        entries: name and aliases of each of its items; values that are not text are skipped.
 
     Yields:
         The key path of the second use, and one sentence.

@@ -18,13 +18,12 @@ _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link 
 
 
 class TritonSettings(Section):
-    """Where a model is served.
+    """The Triton model behind a served model.
 
     Attributes:
         url: host:port of Triton's gRPC endpoint.
-        model: the Triton model, normally the ensemble.
-        metrics_url: where it gives its metrics, such as ``http://triton:8002/metrics``; they are relayed by the
-            gateway's own. None relays none.
+        model: its name, normally the ensemble.
+        metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
         transport: what carries the requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
             and a model that is gone do it at once.
@@ -46,13 +45,13 @@ class TritonSettings(Section):
 
 
 class PolicySettings(Section):
-    """What becomes of parameters that have no effect: ``strict`` refuses the request (400), ``warn`` serves it, names
+    """The treatment of parameters that have no effect: ``strict`` refuses the request (400), ``warn`` serves it, names
     them in the header ``x-ignored-parameters`` and counts them, ``ignore`` only counts them.
 
     Attributes:
         impossible: parameters of the API that this engine cannot serve.
-        hints: those of them that an answer is as good without, such as ``verbosity``, which agents send unasked.
-        unknown: fields that are no parameters of the API.
+        hints: those of them that hardly change an answer, such as ``verbosity``, which agents send unasked.
+        unknown: fields that are not parameters of the API.
     """  # noqa: D205 - one sentence needs two lines
 
     impossible: Policy = "strict"
@@ -68,9 +67,9 @@ class SamplingDefaults(Section):
         top_p: nucleus sampling.
         top_k: 0 considers all tokens.
         min_p: smallest probability relative to the best token, where the engine has it.
-        repetition_penalty: 1 is none.
-        presence_penalty: 0 is none.
-        frequency_penalty: 0 is none.
+        repetition_penalty: 1 has no effect.
+        presence_penalty: 0 has no effect.
+        frequency_penalty: 0 has no effect.
         max_tokens: tokens of an answer at most; None leaves what the context has room for.
         generation_config: whether ``generation_config.json`` of the tokenizer's folder gives temperature, top_p, top_k
             and repetition_penalty where this section is silent.
@@ -106,10 +105,10 @@ class DraftSettings(Section):
     Attributes:
         num_draft_tokens: tokens that the draft model of a BLS model guesses at a time, for requests that do not say and
             that go with it; None: only requests that ask for it.
-        use_draft_logits: whether guesses are accepted by the probabilities that both models give them; it wants a draft
-            model that gathers its logits.
-        max_draft_tokens: tokens that the engine takes as a draft at most, as it was built. Engines of TensorRT-LLM are
-            given a ``prediction`` only where it is set; they keep so many tokens of the context free in every request.
+        use_draft_logits: whether guesses are accepted by the probabilities that both models give them; the draft model
+            must gather its logits.
+        max_draft_tokens: tokens of the longest draft that the engine was built for. Engines of TensorRT-LLM get a
+            ``prediction`` only where it is set, and keep that many tokens of the context free in every request.
     """
 
     num_draft_tokens: int | None = Field(default=None, ge=1, le=MOST_DRAFT_TOKENS)
@@ -124,7 +123,7 @@ class DraftSettings(Section):
 
 
 def template_path(given: Path, folder: Path) -> Path:
-    """Where a template is: in a folder, else among those that come with the gateway, if it is named as these are.
+    """Find a template: in a folder, else among those that come with the gateway, if the path names one of these.
 
     Args:
         given: the path as the settings have it.
@@ -149,7 +148,7 @@ class ModelSettings(Section):
         vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
         tokens_per_block: tokens in a block of the engine's KV cache; None takes what Triton's own configuration says.
         template: file with a Jinja chat template, relative to the settings file; ``chat_templates/NAME.jinja`` is
-            one of those that come with the gateway, where no such file is there. None takes the tokenizer folder's.
+            one that comes with the gateway, unless the file exists. None takes the tokenizer folder's.
         escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
             a control token.
         allow_request_template: whether a request may bring a chat template of its own.
@@ -157,7 +156,7 @@ class ModelSettings(Section):
         max_parallel_generations: generations of one request (``n``, ``best_of``, several prompts) that run together;
             the others wait for their turn, so that one request does not fill the engine's queue.
         max_top_logprobs: alternatives per token a request may ask for, where the engine has as many.
-        max_tokens_policy: what becomes of a ``max_tokens`` beyond the context: ``clamp`` it, or ``refuse`` the request.
+        max_tokens_policy: ``clamp`` a ``max_tokens`` beyond the context, or ``refuse`` the request.
         logits_for_logprobs: whether log-probs may be computed from the engine's logits where it has no log-probs.
             Logits are as wide as the vocabulary: megabytes for each request.
         max_logits_tokens: longest prompt whose log-probs may be computed from logits.
@@ -165,13 +164,13 @@ class ModelSettings(Section):
         reasoning_output: the fields in which answers have the reasoning: ``reasoning_content``, ``reasoning``, or both.
         tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
             while it forms (``eager``), when it may turn out to be broken.
-        structured_output_without_guidance: what becomes of a wanted structure where the engine has no guided decoding:
-            ``refuse`` the request, or ``validate`` the finished answer, which fails when it does not fit.
+        structured_output_without_guidance: ``refuse`` a request for a structure where the engine has no guided
+            decoding, or ``validate`` the finished answer, which fails when it does not fit.
         lora: the adapter that every request carries; None is the model as it is.
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
             by the name under which requests put them before their prompts (``prompt_table``).
         speculative: how drafts are used, where the engine takes them.
-        policies: what becomes of parameters without effect.
+        policies: the treatment of parameters without effect.
         defaults: values for what requests leave out.
     """
 

@@ -21,7 +21,7 @@ class SettingsSource:
     """A settings file, or none, under the environment.
 
     Attributes:
-        path: the file; None when the environment alone speaks.
+        path: the file; None when there is only the environment.
         environment: variables that win over the file.
     """
 
@@ -30,7 +30,7 @@ class SettingsSource:
 
     @staticmethod
     def find(path: Path | None = None, environment: Mapping[str, str] | None = None) -> SettingsSource:
-        """The file that counts: ``path``, else ``GATEWAY_CONFIG``, else ``gateway.yaml`` in the working folder.
+        """Find the file to read: ``path``, else ``GATEWAY_CONFIG``, else ``gateway.yaml`` in the working folder.
 
         Args:
             path: the YAML file, when the caller knows it.
@@ -57,7 +57,7 @@ class SettingsSource:
         return settings
 
     def stamp(self) -> Stamp | None:
-        """What changes when the file does: its time, size and identity; None while there is no regular file."""
+        """Time, size and identity of the file, which change when it does; None while there is no regular file."""
         try:
             found = self.path.stat() if self.path and self.path.is_file() else None
         except OSError:

@@ -1,4 +1,4 @@
-"""From plain values to settings, or to problems in words."""
+"""The way from plain values to settings, or to problems in words."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def validate(
 
     Args:
         document: the file's content, with the environment already laid over its data.
-        sources: which variable a dotted key path came from; such a path has no line.
-        folder: what relative paths in the file are relative to.
+        sources: the variable behind each dotted key path that came from one; it has no line.
+        folder: that relative paths in the file begin at.
 
     Returns:
         The settings, None when there are problems; and all problems in the order of the file.
@@ -75,7 +75,7 @@ def validate(
             data if folder is None or "models[0].name" in sources else with_absolute_paths(data, folder)
         )
     except ValidationError as error:
-        # The checks over all models run only when all else is right, and end at the first: they are made anew.
+        # Pydantic checks names only when all else is right, and stops at the first: they are checked anew.
         found = [item for item in error.errors() if item["type"] not in ("name_taken", "no_model")]
         problems += [_problem(item, document, sources) for item in _own_mistakes(found)]
         problems += [
@@ -87,7 +87,7 @@ def validate(
 
 
 def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, ...], list[Problem]]:
-    """Turn the section ``deployments`` of a document into settings, whatever else the document holds.
+    """Turn the section ``deployments`` of a document into settings, and ignore its other sections.
 
     Args:
         document: the file's content.
@@ -98,7 +98,7 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
     problems = [item for item in document.problems if item.what.startswith("deployments")]
     data = document.data.get("deployments")
     if not data:
-        problems.append(Problem("deployments: none is there.", "Add one; examples/deployments has seven.", 1))
+        problems.append(Problem("deployments: the section is empty.", "Add one; examples/deployments has seven.", 1))
         return (), problems
     found: tuple[DeploymentSettings, ...] = ()
     try:
@@ -111,7 +111,7 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
 
 
 def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The data with the paths of its models made relative to the folder of the file."""
+    """Make the paths of the models relative to the folder of the file."""
     if not isinstance(data["models"], list):
         return data
     return {**data, "models": [_with_absolute_paths(model, folder) for model in data["models"]]}
@@ -131,7 +131,7 @@ def _with_absolute_paths(model: Any, folder: Path) -> Any:
 
 
 def _absolute(section: dict[str, Any], keys: tuple[str, ...], folder: Path) -> dict[str, str]:
-    """Those of the keys that hold a path, with the path made absolute."""
+    """Return the keys that hold a path, each with the path made absolute."""
     return {key: str(folder / Path(section[key]).expanduser()) for key in keys if isinstance(section.get(key), str)}
 
 
@@ -149,7 +149,7 @@ def _taken(section: str, data: Any, document: Document) -> list[Problem]:
 
 
 def _own_mistakes(errors: Sequence[Any]) -> list[Any]:
-    """Without what only follows from other mistakes: a list that lacks its broken items, a union's second member."""
+    """Drop errors that only follow from others: a list that lacks its broken items, a union's second member."""
     kept: dict[tuple[Keys, str], Any] = {}
     for error in errors:
         keys: Keys = tuple(error["loc"])
@@ -163,7 +163,7 @@ def _own_mistakes(errors: Sequence[Any]) -> list[Any]:
 
 
 def _problem(error: Any, document: Document, sources: Mapping[str, str]) -> Problem:
-    """One finding of pydantic in our words, with the variable's name where the environment set it."""
+    """Word one error of pydantic, with the variable's name where the environment set the value."""
     keys: Keys = tuple(error["loc"])
     path = dotted(keys)
     line = None if path in sources or (keys[0] == "models" and "models[0].name" in sources) else document.line(keys)
@@ -177,14 +177,14 @@ def _problem(error: Any, document: Document, sources: Mapping[str, str]) -> Prob
 
 
 def _suggestion(keys: Keys) -> str:
-    """What an unknown key may have been meant to be."""
+    """Suggest the key that an unknown one was probably meant to be."""
     name = str(keys[-1])
     known = _known_keys(Settings, keys[:-1])
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if near:
         return f"Did you mean {near[0]!r}?"
     elsewhere = [path for path in all_keys(Settings) if path.rpartition(".")[2] == name]
-    if keys[0] == "deployments":  # what is a key of models elsewhere means something else there
+    if keys[0] == "deployments":  # a key of models means something else there
         elsewhere = [path for path in elsewhere if path.startswith("deployments[].")]
     if elsewhere:
         return f"Did you mean {elsewhere[0]!r}?"
@@ -199,7 +199,7 @@ def _known_keys(section: type[BaseModel], keys: Keys) -> list[str]:
 
 
 def _section_of(section: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """The section under a key, of a list of sections the one of its items; None for a plain value."""
+    """Return the section under a key, or of the items of a list under it; None for a plain value."""
     annotation = section.model_fields[key].annotation
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):

@@ -18,8 +18,8 @@ class Problem:
 
     Attributes:
         what: one sentence, which begins with the path of the key where there is one.
-        fix: what to do about it, one sentence; empty where the mistake says it all.
-        line: where it stands in the file, from 1; None for what comes from the environment.
+        fix: the remedy in one sentence; empty where the mistake suggests it.
+        line: in the file, from 1; None where the value comes from the environment.
     """
 
     what: str
@@ -31,7 +31,7 @@ class ConfigError(Exception):
     """Settings that cannot be used; the message has one line for each problem, with its key path.
 
     Attributes:
-        problems: all that were found.
+        problems: all of them.
     """
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
@@ -56,7 +56,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a settings file holds.
+    """The content of a settings file.
 
     Attributes:
         data: its mapping.
@@ -112,7 +112,7 @@ def read_document(path: Path) -> Document:
 
 
 class _Walk:
-    """Lines and doubled keys of a node tree, before merge keys are resolved."""
+    """A walk over a node tree that collects lines and repeated keys, before merge keys are resolved."""
 
     def __init__(self) -> None:
         self.lines: dict[Keys, int] = {}
@@ -142,7 +142,7 @@ class _Walk:
                 what = f"{dotted(inner)}: this key is written twice, first in line {seen[name]}."
                 self.problems.append(Problem(what, "Keep one of the two.", line))
             seen.setdefault(name, line)
-            if name == "<<":  # what it brings in has its lines where it is defined, and gives way to the mapping's own
+            if name == "<<":  # merged keys have their lines where they are defined, and give way to the mapping's own
                 for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                     before = dict(self.lines)
                     self.visit(merged, keys)

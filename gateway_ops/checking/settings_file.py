@@ -28,11 +28,11 @@ from gateway_ops.repository.contradictions import contradictions, draft_contradi
 
 
 async def check_file(path: Path, *, offline: bool) -> Outcome:
-    """Look at a settings file, at the files it names, and at its Tritons; the environment is left aside.
+    """Check a settings file, the files that it names, and its Tritons; the environment is ignored.
 
     Args:
         path: the file.
-        offline: whether to leave the Tritons alone.
+        offline: whether to skip the Tritons.
     """
     try:
         document = await anyio.to_thread.run_sync(read_document, path)
@@ -70,7 +70,7 @@ Checked = tuple[int, ModelSettings, bool]
 
 
 def _located(path: Path, document: Document, keys: Keys, finding: Finding) -> tuple[int, Finding]:
-    """A finding at the line of a key; one that knows a better place, such as a template's line, keeps it."""
+    """Place a finding at the line of a key, unless it knows a better place, such as a template's line."""
     line = document.line(keys)
     where = finding.where or _at(path, line)
     return line or 0, Finding(finding.severity, where, finding.what, finding.fix)
@@ -85,7 +85,7 @@ def _without(path: Path, what: str) -> str:
 
 
 def _check_gateway(settings: Settings) -> Iterator[Located]:
-    """What is allowed but probably not meant."""
+    """Find settings that are allowed but probably not meant."""
     if not settings.server.api_keys and not _is_loopback(settings.server.host):
         what = f"Everyone who reaches {settings.server.host} may use this gateway: there are no API keys."
         fix = "Set GATEWAY_API_KEYS in the environment."
@@ -96,7 +96,7 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
 
 
 def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:
-    """What contradicts itself, of deployments without mistakes, and what of the models contradicts them."""
+    """Find contradictions within deployments without mistakes, and between them and the models."""
     deployments = validate_deployments(document)[0] if document.data.get("deployments") else ()
     known = [(index, model) for index, model, _ in models]
     for found in (*contradictions(deployments), *draft_contradictions(known, deployments)):
@@ -111,7 +111,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _models(document: Document, folder: Path) -> Iterator[Checked]:
-    """Index and settings of each model, and whether it is right; of one that is not, what can be looked at."""
+    """Yield index and settings of each model, and whether they are valid; else those that can still be checked."""
     data: Any = with_absolute_paths(document.data, folder) if document.data.get("models") else {}
     models = data.get("models")
     for index, model in enumerate(models if isinstance(models, list) else ()):
@@ -156,7 +156,7 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
 
 
 def check_files(settings: ModelSettings) -> Iterator[Located]:
-    """Find what is wrong with the tokenizer's folder and the template, whether they fit or not.
+    """Find mistakes in the tokenizer's folder and in the template, each by itself.
 
     Args:
         settings: of the model.
@@ -166,7 +166,7 @@ def check_files(settings: ModelSettings) -> Iterator[Located]:
     """
     folder = settings.tokenizer
     if folder is not None and not folder.is_dir():
-        what = f"The folder {folder} does not exist." if not folder.exists() else f"{folder} is no folder."
+        what = f"The folder {folder} does not exist." if not folder.exists() else f"{folder} is not a folder."
         yield ("tokenizer",), Finding(Severity.ERROR, "", what, "Name the model's folder, which has tokenizer.json.")
     elif folder is not None and not (folder / "tokenizer.json").is_file():
         what = f"The folder {folder} has no tokenizer.json."
@@ -187,11 +187,11 @@ def _check_template(path: Path) -> Iterator[Located]:
 
 
 def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Iterator[Located]:
-    """Load tokenizer and template as the gateway does at its start, and compare what they say with the settings.
+    """Load tokenizer and template as the gateway does at its start, and compare them with the settings.
 
     Args:
         settings: of the model, without errors so far.
-        features: what was discovered; None while Triton is away.
+        features: as discovered; None while Triton is away.
 
     Yields:
         Key path within the model, and finding.

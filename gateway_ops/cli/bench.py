@@ -35,19 +35,19 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
     ] = None,
     streams: Annotated[int | None, typer.Option(min=1, max=20000, help="Requests at the same time [8].")] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.01, max=10000, help="Requests a second, at random (Poisson), not streams.")
+        float | None, typer.Option(min=0.01, max=10000, help="Requests a second at random times, not streams.")
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Requests in all, instead of a duration.")] = None,
     duration: Annotated[
         float | None, typer.Option(min=0.1, max=86400, help="Seconds in which requests are sent [30].")
     ] = None,
     warm_up: Annotated[float, typer.Option(min=0, max=600, help="Seconds at the beginning that do not count.")] = 2.0,
-    prompt_tokens: Annotated[str, typer.Option(help="Tokens of a prompt, about: 200, or a range as 100-500.")] = "200",
+    prompt_tokens: Annotated[str, typer.Option(help="Tokens of a prompt, about; 200, or a range as 100-500.")] = "200",
     max_tokens: Annotated[str, typer.Option(help="Tokens of an answer at most: 128, or a range.")] = "128",
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Let answers go on to their limit.")] = False,
     in_flight: Annotated[int, typer.Option(min=1, max=20000, help="With a rate: requests at once, at most.")] = 1000,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a request may take.")] = 300.0,
-    seed: Annotated[int, typer.Option(help="Of prompts, lengths and arrivals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of prompts, lengths and arrivals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
@@ -85,7 +85,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
 async def _run(
     plan: Plan, url: str, model: str | None, api_key: str | None, *, live: bool
 ) -> tuple[dict[str, Any], bool]:
-    """Run a plan; the summary, and whether it was ended early by Ctrl-C."""
+    """Run a plan; return the summary, and whether Ctrl-C ended it early."""
     from gateway_ops.bench.exchange import first_model  # noqa: PLC0415
     from gateway_ops.bench.load import Load, open_session  # noqa: PLC0415
 
@@ -96,7 +96,7 @@ async def _run(
         interrupted = False
         try:
             await (watch(load, running) if live else running)
-        except asyncio.CancelledError:  # asyncio.run's way to tell of Ctrl-C
+        except asyncio.CancelledError:  # Ctrl-C, from asyncio.run
             interrupted = True
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -113,7 +113,7 @@ _TIMES = (
 
 
 async def watch(load: Load, running: asyncio.Task[None]) -> None:
-    """Wait for a load, and show how it goes where standard error is a terminal.
+    """Wait for a load, and show its progress where standard error is a terminal.
 
     Args:
         load: that runs.

@@ -33,12 +33,12 @@ def build(
         typer.Option("--set", help="[deployment/]key:value, as for fill_template.py, or a key of a deployment."),
     ] = None,
     diff: Annotated[
-        str | None, typer.Option(help="Compare with a folder or grpc://host:port, and write nothing without -o.")
+        str | None, typer.Option(help="Compare with a folder or grpc://host:port; write nothing unless -o is given.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all without.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all when not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace models of the same names in the folder.")] = False,
     repository: Annotated[
-        Path | None, typer.Option(help="Where the Python models are; triton_repo of this clone when not given.")
+        Path | None, typer.Option(help="Folder of the Python models; triton_repo of this clone when not given.")
     ] = None,
 ) -> None:
     """Render a model repository; refuse contradictions with the key, the reason and the fix.
@@ -69,7 +69,7 @@ def build(
 
 
 def _address_mistake(other: str) -> str | None:
-    """Why what is to be compared with is neither a folder nor the address of a Triton; None when it is one."""
+    """Explain why the argument of --diff is neither a folder nor the address of a Triton; None when it is."""
     address = other.removeprefix("grpc://")
     host, _, port = address.rpartition(":")
     right = bool(host) and "/" not in address and port.isdigit() and 0 < int(port) <= 65535
@@ -78,7 +78,7 @@ def _address_mistake(other: str) -> str | None:
     if address != other:
         return None if right else "write grpc://host:port of Triton's gRPC endpoint, such as grpc://127.0.0.1:8001."
     if "://" in other or (right and not Path(other).exists()):
-        return "it is no folder; for a running Triton write grpc://host:port of its gRPC endpoint."
+        return "it is not a folder; for a running Triton write grpc://host:port of its gRPC endpoint."
     return None
 
 
@@ -113,7 +113,7 @@ def _chosen(file: Path, deployments: tuple[DeploymentSettings, ...], only: list[
 def _tell_of_drafts(
     deployments: tuple[DeploymentSettings, ...], every: tuple[DeploymentSettings, ...], folder: Path
 ) -> None:
-    """Name the drafts that rendered models call and that are not in the repository."""
+    """Name drafts that rendered models call and that the repository lacks."""
     from gateway_ops.repository.speculative_rules import find_draft  # noqa: PLC0415
 
     for deployment in deployments:

@@ -1,4 +1,4 @@
-"""The command line: its commands, and what belongs to none of them."""
+"""The command line: its commands and common options."""
 
 from __future__ import annotations
 

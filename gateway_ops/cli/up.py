@@ -28,7 +28,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class PathChoice(str, Enum):
-    """How the gateway reaches the engine."""
+    """The path from the gateway to the engine."""
 
     AUTO = "auto"
     TOKENS = "tokens"
@@ -36,7 +36,7 @@ class PathChoice(str, Enum):
 
 
 class EngineChoice(str, Enum):
-    """What runs behind the Triton model ``tensorrt_llm``."""
+    """The engine behind the Triton model ``tensorrt_llm``."""
 
     REFERENCE = "reference"
     TRANSFORMERS = "transformers"
@@ -58,7 +58,7 @@ def up(
         PathChoice, typer.Option(help="Token ids straight to the engine (tokens), or text through the ensemble.")
     ] = PathChoice.AUTO,
     engine: Annotated[
-        EngineChoice, typer.Option(help="What runs behind the Triton model tensorrt_llm.")
+        EngineChoice, typer.Option(help="Engine behind the Triton model tensorrt_llm.")
     ] = EngineChoice.REFERENCE,
     repository: Annotated[
         Path | None, typer.Option(help="Triton model repository; triton_repo of this clone when not given.")
@@ -79,7 +79,7 @@ def up(
             _check(None if triton_only else host, port)
             triton_repo = (repository or find_repository()).resolve()
             if triton_only:
-                models_of(triton_repo)  # a folder that is none is said before anything is started
+                models_of(triton_repo)  # a wrong folder is reported before anything starts
             # A repository of one's own names its models itself, unless it reads MODEL_DIR.
             needs_model = not triton_only or repository is None or model is not None
             found = _find_model(model, progress) if needs_model else None

@@ -2,4 +2,4 @@
 
 
 class LocalStackError(Exception):
-    """Something this machine lacks or refuses; the message is one sentence that says what to do, fit to be shown."""
+    """A lack or a refusal of this machine; the message is one sentence for the user that says what to do."""

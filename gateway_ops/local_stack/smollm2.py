@@ -121,4 +121,4 @@ def _download(place: Path) -> bytes:
 
 
 def _silent(_message: str) -> None:
-    """Tell nobody."""
+    """Ignore the message."""

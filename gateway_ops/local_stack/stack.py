@@ -47,9 +47,9 @@ class HuggingFaceFolder:
         """
         for file in ("config.json", "tokenizer.json"):
             if not (folder / file).is_file():
-                raise LocalStackError(f"{folder} is no model folder: it has no {file}.")
+                raise LocalStackError(f"{folder} is not a model folder: it has no {file}.")
         if not any(folder.glob("*.safetensors")):
-            raise LocalStackError(f"{folder} is no model folder: it has no weights (*.safetensors).")
+            raise LocalStackError(f"{folder} is not a model folder: it has no weights (*.safetensors).")
         try:
             positions = json.loads((folder / "config.json").read_text(encoding="utf-8"))["max_position_embeddings"]
             return HuggingFaceFolder(folder, name, int(positions))
@@ -59,13 +59,13 @@ class HuggingFaceFolder:
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What to start.
+    """The choices for a stack.
 
     Attributes:
         host: address for the gateway to listen on.
         port: its port.
         model: what is served; None where the repository names its own models, which goes without a gateway only.
-        engine: what runs behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
+        engine: behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
         path: how the gateway reaches the engine: auto, tokens or ensemble.
         repository: Triton's model repository.
         triton_only: leave the gateway out.
@@ -81,7 +81,7 @@ class StackOptions:
 
     @property
     def what(self) -> str:
-        """What is loaded, in a word."""
+        """The name of the model or of the repository."""
         return self.model.name if self.model is not None else str(self.repository)
 
 
@@ -111,12 +111,12 @@ def models_of(repository: Path) -> list[str]:
     except OSError as error:
         raise LocalStackError(f"{repository} cannot be read ({error.strerror}).") from None
     if not found:
-        raise LocalStackError(f"{repository} is no model repository: no folder in it has a config.pbtxt.")
+        raise LocalStackError(f"{repository} is not a model repository: no folder in it has a config.pbtxt.")
     return found
 
 
 class Stack:
-    """A tritonserver and, unless left out, a gateway in front; a context manager that stops both, however it is left.
+    """A tritonserver and, unless left out, a gateway in front of it; a context manager that always stops both.
 
     Args:
         options: what to start.

@@ -1,4 +1,4 @@
-"""Which deployments run on this machine: one folder for each gateway port, with a lock, a state file and logs."""
+"""The stacks that run on this machine: a folder for each gateway port, with a lock, a state file and logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted after the command na
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that can be told from a later one with the same id.
+    """A process, distinguishable from a later one with the same id.
 
     Attributes:
         pid: process id.
@@ -37,7 +37,7 @@ class Process:
         """Identify a running process.
 
         Raises:
-            ProcessLookupError: there is none with this id.
+            ProcessLookupError: no process has this id.
         """
         started = _started(pid)
         if started is None:
@@ -52,7 +52,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What the state file says.
+    """The content of the state file.
 
     Attributes:
         supervisor: the process that ``gateway up`` is; it stops all others when it gets SIGTERM.
@@ -115,7 +115,7 @@ class RunFolder:
         fresh.replace(self._state_file)
 
     def read(self) -> RunState | None:
-        """Return the state of the deployment that runs here; None when none does, whatever an old file says."""
+        """Return the state of the stack that runs here; None without one, even if an old file is left."""
         try:
             fields = json.loads(self._state_file.read_text(encoding="utf-8"))
             state = RunState(**{**fields, "supervisor": Process(**fields["supervisor"])})

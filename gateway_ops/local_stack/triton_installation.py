@@ -35,7 +35,7 @@ class TritonStartError(LocalStackError):
 
 @dataclass(frozen=True, slots=True)
 class TritonInstallation:
-    """Where the parts of nvidia-pytriton lie.
+    """The paths of the parts of nvidia-pytriton.
 
     Attributes:
         binary: the ``tritonserver`` executable.

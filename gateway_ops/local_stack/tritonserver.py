@@ -154,7 +154,7 @@ class TritonServer:
 
     @property
     def ending(self) -> str:
-        """How the process ended, to follow its name in a sentence; empty while it runs or was never started."""
+        """The end of the process, worded to follow its name in a sentence; empty while it runs or before a start."""
         status = self._process.poll() if self._process is not None else None
         if status is None:
             return ""

@@ -174,7 +174,7 @@ def spec_of(deployment: DeploymentSettings, model: str) -> ModelSpec:
 
 
 def _served(tensors: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Without what only this project's engines have; mere wiring stays."""
+    """Drop tensors that only this project's engines have; mere wiring stays."""
     return tuple(tensor for tensor in tensors if not tensor.extension or tensor.name in WIRED)
 
 
@@ -191,7 +191,7 @@ def add_tensors(config: Any, deployment: DeploymentSettings, model: str) -> None
     ragged = _raggedness(model, native=native)
     for tensor in spec.inputs:
         entry = config.input.add(name=tensor.name, data_type=_datatype(tensor, deployment), dims=tensor.dims)
-        # Triton counts required inputs and leaves a request without one unanswered; the Python steps say what is wrong.
+        # Triton leaves a request without a required input unanswered; the Python steps answer with an error.
         entry.optional = tensor.optional or model in _TEXT_FRONT
         entry.allow_ragged_batch = ragged(tensor)
         if native and engine_scalar(tensor):
@@ -264,7 +264,7 @@ which is a load error for engine and gpt_model_path. Clients that read this conf
 
 
 def about_model(stock: str, deployment: DeploymentSettings) -> str:
-    """What the configuration of a model says of itself.
+    """Make the comment at the top of a model's configuration.
 
     Args:
         stock: the model's stock name.

@@ -23,7 +23,7 @@ from gateway_ops.repository.stock_models import GONE, OLDEST, parse_version
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Why a deployment is refused.
+    """A reason to refuse a deployment.
 
     Attributes:
         keys: the key path within the settings file.
@@ -81,7 +81,7 @@ _STEPS = ("preprocessing", "postprocessing", "ensemble")
 
 
 def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """Triton models of one repository must have names of their own."""
+    """Find Triton models of one repository that share a name."""
     first: dict[str, str] = {}
     for index, deployment in enumerate(deployments):
         names = [deployment.engine_name, *_step_names(deployment)]
@@ -100,7 +100,7 @@ def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
 
 
 def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """An engine may be loaded by several deployments, but is built once."""
+    """Find different engines that would be built into one folder."""
     first: dict[str, DeploymentSettings] = {}
     for index, deployment in enumerate(deployments):
         folder = (deployment.engine_dir or "").rstrip("/")
@@ -115,7 +115,7 @@ def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Share
 def draft_contradictions(
     models: Iterable[tuple[int, ModelSettings]], deployments: Sequence[DeploymentSettings]
 ) -> Iterator[Contradiction]:
-    """Find served models of a file that want longer drafts than its deployment of their Triton model takes.
+    """Find served models that want longer drafts than the deployment of their Triton model takes.
 
     Args:
         models: of one file, with their places in it.
@@ -135,7 +135,7 @@ def draft_contradictions(
 
 
 def _step_names(deployment: DeploymentSettings) -> tuple[str, ...]:
-    """Names of its Triton models but the engine's; a draft has no others."""
+    """The names of a deployment's Triton models without the engine; a draft has none."""
     if deployment.role != "chat":
         return ()
     return tuple(f"{deployment.prefix}{step}" for step in (*_STEPS, *(("tensorrt_llm_bls",) * deployment.bls.enabled)))
@@ -152,7 +152,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _values(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Values of one deployment that are wrong by themselves."""
+    """Find values of one deployment that are wrong by themselves."""
     yield from _texts(deployment, "")
     yield from _paths(deployment)
     unknown = [module for module in deployment.lora.modules if module not in _LORA_MODULES] if deployment.lora else []
@@ -162,11 +162,11 @@ def _values(deployment: DeploymentSettings) -> Iterator[Found]:
     for key in ("medusa_choices", "eagle_choices"):
         tree = getattr(deployment.speculative, key) if deployment.speculative is not None else None
         if tree and not TREE.fullmatch(tree):
-            yield f"speculative.{key}", f"{tree!r} is no tree of choices", "Write it as {0}, {0, 0}, {1}."
+            yield f"speculative.{key}", f"{tree!r} is not a tree of choices", "Write it as {0}, {0, 0}, {1}."
 
 
 def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Folders are the server's, which is started elsewhere; a source may be a Hugging Face id as well."""
+    """Find relative folders: the server is started elsewhere. A source may be a Hugging Face id as well."""
     for key in ("model.source", "model.folder", "engine_dir", "lora.prefetch_dir", "encoder.engine_dir"):
         path = value_at(deployment, key)
         if not isinstance(path, str) or not path:
@@ -178,7 +178,7 @@ def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _texts(section: BaseModel, path: str) -> Iterator[Found]:
-    """Texts that would break a line of a script or configuration, and empty ones."""
+    """Find texts that would break a line of a script or configuration, and empty ones."""
     for name in section.model_fields_set:
         value = getattr(section, name)
         if isinstance(value, BaseModel):

@@ -1,4 +1,4 @@
-"""Which keys of a deployment this project's Python engines read, and what they do where they do not."""
+"""The keys of a deployment that each of this project's Python engines reads."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ PARAMETERS: tuple[EngineParameter, ...] = (
     EngineParameter("gather_logits", "logits.context", (LLMAPI, REFERENCE)),
     EngineParameter("lora_cache_host_memory_bytes", "lora.host_memory_bytes", (REFERENCE,)),
 )
-"""What is read of ``config.pbtxt``."""
+"""All parameters that are read of ``config.pbtxt``."""
 
-# What `tensorrt_llm.LLM` is told by a file of its own, or launch.sh by the number of machines.
+# Arguments of `tensorrt_llm.LLM` in a file of its own; launch.sh uses the number of machines.
 _LLM_ARGUMENTS = (
     *("parallelism.pp", "parallelism.nodes", "parallelism.moe_tp", "parallelism.moe_ep"),
     *("limits.max_input_len", "limits.max_num_tokens", "scheduler.policy", "scheduler.chunked_context"),
@@ -57,7 +57,7 @@ _LLM_ARGUMENTS = (
     *("kv_cache.max_attention_window", "kv_cache.sink_tokens"),
     *("lora.optimal_adapter_size", "lora.max_adapter_size", "lora.gpu_memory_fraction", "lora.host_memory_bytes"),
 )
-# What is no engine's matter: Triton, the steps around it, the gateway or the contradictions themselves use it.
+# Keys that concern no engine: Triton, its steps, the gateway or the contradictions use them.
 _OF_OTHERS = (
     *("name", "engine", "role", "prefix", "engine_model", "trtllm", "text", "bls"),
     *("model.source", "model.folder", "model.heads", "model.kv_heads", "model.layers", "model.vocab_size"),
@@ -69,7 +69,7 @@ _MORE = {
     TRANSFORMERS: (),
     REFERENCE: (*_GATHERED_AND_GUIDED, "speculative.method", "speculative.draft"),
 }
-# What an engine does whatever it is told: saying so is no contradiction, saying otherwise is one.
+# Fixed behaviour of engines: writing another value is a contradiction.
 _ALWAYS: dict[str, tuple[object, tuple[str, ...]]] = {
     "scheduler.batching": ("inflight_fused_batching", ENGINES),
     "decoding.normalize_log_probs": (False, (LLMAPI, TRANSFORMERS)),
@@ -77,7 +77,7 @@ _ALWAYS: dict[str, tuple[object, tuple[str, ...]]] = {
 }
 
 _SIMPLER = (TRANSFORMERS, REFERENCE)
-# What is so whatever is said: this value changes nothing, and another the engine has no use for.
+# Values that change nothing; engines have no use for any other value.
 _HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
     "logits.context": (False, (TRANSFORMERS,)),
     "logits.generation": (False, (TRANSFORMERS,)),
@@ -95,17 +95,17 @@ _HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
 
 
 def engines_of(deployment: DeploymentSettings) -> tuple[str, ...]:
-    """The engines of this project's that a deployment may come to run on: any, where a variable names it."""
+    """The engines of this project that a deployment may run on: all of them where a variable names it."""
     return (deployment.engine,) if deployment.engine in ENGINES else ENGINES
 
 
 def surest(engines: tuple[str, ...]) -> str:
-    """The engine whose needs count where several may run: the one that refuses to load where the others do not."""
+    """The engine whose needs count where several may run: the strictest at loading."""
     return engines[0] if len(engines) == 1 else REFERENCE
 
 
 def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Keys that are given although no engine of this project's that the deployment may run on reads them."""
+    """Find keys that are given although no engine reads them that the deployment may run on."""
     if deployment.engine == "tensorrt":
         return
     engines = engines_of(deployment)
@@ -113,7 +113,7 @@ def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
     always = {key: value for key, (value, by) in _ALWAYS.items() if one in by}
     read = {parameter.key for parameter in PARAMETERS if set(engines) & set(parameter.readers)}
     harmless = {key: value for key, (value, by) in _HARMLESS.items() if one in by}
-    # Drafts are refused as a whole by a rule of their own, where an engine takes none.
+    # Where an engine takes no drafts, another rule refuses them as a whole.
     used = (*read, *_MORE[one], *always, *_OF_OTHERS, *(("speculative",) if one != REFERENCE else ()))
     several = f"none of the engines that {deployment.engine} may name has a use for it"
     reason = f"the engine {one} has no use for it" if len(engines) == 1 else several

@@ -18,7 +18,7 @@ _FP8_ATTENTION = ("fp8", "w4a8_awq", "nvfp4")
 
 
 def engine_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions within the settings of one deployment's engine."""
+    """Find contradictions within the settings of one deployment's engine."""
     yield from _lengths(deployment)
     yield from _streaming(deployment)
     yield from _decoding(deployment)
@@ -83,7 +83,7 @@ def _kv_cache(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _paged_context(deployment: DeploymentSettings) -> Iterator[Found]:
-    """What needs paged context attention, and what turns it off (TensorRT-LLM's ``builder.py``)."""
+    """Find settings that need paged context attention where others turn it off (TensorRT-LLM's ``builder.py``)."""
     cache = deployment.kv_cache
     because, fix = "", "Set build.paged_context_fmha: true, or this to false."
     if not deployment.build.paged_context_fmha:
@@ -105,7 +105,7 @@ def _lora(deployment: DeploymentSettings) -> Iterator[Found]:
         reason = "the engine is built without the LoRA plugin (build.lora_plugin: disable)"
         yield "lora", reason, "Leave build.lora_plugin out, or leave out `lora`."
     if lora is None and plugin not in (None, "disable"):
-        yield "build.lora_plugin", "there is no section `lora` that says what it is for", "Add `lora`, or leave it out."
+        yield "build.lora_plugin", "there is no section `lora`, which it is for", "Add `lora`, or leave it out."
     if lora is not None and lora.optimal_adapter_size > lora.max_adapter_size:
         reason = f"it is {lora.optimal_adapter_size}, above max_adapter_size {lora.max_adapter_size}"
         yield "lora.optimal_adapter_size", reason, "Make it at most max_adapter_size."
@@ -151,12 +151,12 @@ def _rest(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 MAX_NUM_TOKENS = 8192
-"""What trtllm-build makes of a step where it is told nothing (``BuildConfig``)."""
+"""The default of trtllm-build for the tokens of a step (``BuildConfig``)."""
 _MORE = ", or a larger max_seq_len."
 
 
 def _lengths(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions of one deployment's lengths."""
+    """Find contradictions between one deployment's lengths."""
     yield from _prompts(deployment)
     yield from _steps(deployment)
     yield from _cache(deployment)
@@ -190,7 +190,7 @@ def _steps(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def step_bound(deployment: DeploymentSettings) -> int | None:
-    """Tokens of a step, beyond which a TensorRT engine takes no prompt; None where one is computed in pieces."""
+    """The tokens of a step, which bound prompts of a TensorRT engine; None where prompts are computed in pieces."""
     if deployment.engine != "tensorrt" or deployment.scheduler.chunked_context:
         return None
     packed = MAX_NUM_TOKENS if deployment.build.remove_input_padding else None
@@ -212,5 +212,5 @@ def _cache(deployment: DeploymentSettings) -> Iterator[Found]:
         yield "kv_cache.sink_tokens", reason, "Lower it, or widen max_attention_window."
     if block is not None and block & (block - 1):
         near = 1 << (block.bit_length() - 1)
-        reason = f"{block} is no power of two, as TensorRT-LLM's blocks are"
+        reason = f"{block} is not a power of two, as TensorRT-LLM's blocks are"
         yield "kv_cache.tokens_per_block", reason, f"Take {near} or {2 * near}."

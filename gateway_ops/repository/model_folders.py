@@ -1,4 +1,4 @@
-"""A model repository as it lies in a folder."""
+"""The models of a repository in a folder, as far as they can be read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway_ops.repository.pbtxt import from_text
 from gateway_ops.repository.template_variables import BY_NAME
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
-# What stands in for a value that nobody filled in: by the variable's kind, once so and once so.
+# Two stand-ins for a placeholder, by the variable's kind: fields that differ between them are unfilled.
 _STAND_INS = {"flag": ("false", "true"), "datatype": ("TYPE_FP32", "TYPE_FP16"), "number": ("1", "0")}
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A value ``${name}`` that nobody filled in.
+    """A value ``${name}`` that was not filled in.
 
     Attributes:
         name: of the variable.
@@ -42,10 +42,10 @@ class ModelFolder:
         path: its folder.
         config: its ModelConfig; None when it has none that parses.
         error: why it does not parse, with the line in front; empty when it does.
-        placeholders: what nobody filled in.
+        placeholders: all that are left.
         versions: names of its version folders.
         lines: of its configuration.
-        unfilled: fields of its configuration, and tensors, that hold a value that nobody filled in.
+        unfilled: fields of its configuration, and tensors, that hold a placeholder.
         unfilled_settings: the same, as `gateway_ops.repository.difference` words settings.
     """
 
@@ -88,7 +88,7 @@ def _read_model(path: Path) -> ModelFolder:
     if not any(_code(line).strip() for line in lines):
         return ModelFolder(path, None, "1:1 : there is nothing in it", placeholders, versions, lines)
     try:
-        # What is not filled in must not hide the rest: outside of quotes something stands in for it.
+        # A placeholder must not hide the rest: outside quotes a stand-in takes its place.
         config, other = (from_text(_with_stand_ins(text, which)) for which in (0, 1))
     except text_format.ParseError as error:
         return ModelFolder(path, None, str(error), placeholders, versions, lines)
@@ -97,7 +97,7 @@ def _read_model(path: Path) -> ModelFolder:
 
 
 def _differing(config: Any, other: Any) -> Iterator[str]:
-    """Fields that differ by what stands in for values, and tensors of inputs and outputs."""
+    """Yield fields, and names of inputs and outputs, that differ between the stand-ins."""
     for field in config.DESCRIPTOR.fields_by_name:
         one, two = getattr(config, field), getattr(other, field)
         if one != two:

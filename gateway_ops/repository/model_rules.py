@@ -12,7 +12,7 @@ from gateway_ops.repository.model_shape import config_of, shape_of, text_config_
 
 
 def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions of one deployment with its model and its kind of engine."""
+    """Find contradictions of one deployment with its model, its kind of engine and the tools that make it."""
     yield from _shape(deployment)
     yield from _encoder(deployment)
     if deployment.engine == "tensorrt":
@@ -24,7 +24,7 @@ def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
 
 def _encoder(deployment: DeploymentSettings) -> Iterator[Found]:
     config = config_of(deployment.model)
-    # Models that read images name their encoder's configuration; those with an encoder for text say so.
+    # Models that read images have vision_config; encoder-decoder models have is_encoder_decoder.
     if deployment.encoder is None or not config or config.get("is_encoder_decoder") or "vision_config" in config:
         return
     reason = f"the model has no encoder: its config.json ({config.get('model_type', 'no model_type')}) is a decoder's"
@@ -56,7 +56,7 @@ def _shape(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _references(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Variables of the environment, which only this project's engines read."""
+    """Find variables of the environment, which only this project's engines read."""
     logits = ("logits.context", "logits.generation")
     for key in ("model.source", "model.folder", "limits.max_seq_len", *logits, "decoding.exclude_input_in_output"):
         value = value_at(deployment, key)
@@ -67,7 +67,7 @@ def _references(deployment: DeploymentSettings) -> Iterator[Found]:
 # Names of the number of experts in config.json: Mixtral's, Qwen's and DeepSeek's.
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _MOE = ("parallelism.moe_tp", "parallelism.moe_ep")
-# What a tool is not told, and what to do.
+# Keys that a tool has no option for, the reason and the fix.
 _UNTOLD = {
     "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
     "another": (
@@ -84,7 +84,7 @@ _SAYS_NOTHING = (None, "auto", "none")
 
 
 def _tools(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions of one deployment with the tools that make its engine, and with its model's experts."""
+    """Find contradictions with the tools that make the engine, and with the model's experts."""
     yield from _experts(deployment)
     if deployment.engine == "tensorrt":
         tool = checkpoint_tool(deployment)
@@ -101,7 +101,7 @@ def _tools(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _experts(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Each GPU of a stage holds a part of the experts, a part of each of them, or both (TensorRT-LLM's mapping.py)."""
+    """Check that experts can be shared: by groups of GPUs, each of them by several, or both (mapping.py)."""
     tp, moe_tp, moe_ep = (getattr(deployment.parallelism, name) for name in ("tp", "moe_tp", "moe_ep"))
     if moe_tp is None and moe_ep is None:
         return

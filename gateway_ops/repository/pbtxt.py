@@ -64,11 +64,11 @@ def from_text(text: str) -> Any:
     """The configuration of a ``config.pbtxt``.
 
     Raises:
-        google.protobuf.text_format.ParseError: it is none.
+        google.protobuf.text_format.ParseError: the text is not one.
     """
     try:
         return text_format.Parse(text, model_config_pb2.ModelConfig())
-    except ValueError as error:  # of some numbers that do not fit, which the parser has no words of its own for
+    except ValueError as error:  # numbers that do not fit raise it bare
         raise text_format.ParseError(str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""Contradictions in where engines run: GPUs, ranks, leader and orchestrator mode (wire contract 6.3)."""
+"""Contradictions in the placement of engines: GPUs, ranks, leader and orchestrator mode (wire contract 6.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway_ops.repository.key_paths import Shared
 
 
 def shared_placement(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """Contradictions of deployments with their GPUs and ranks, and with each other; index, key, reason and fix."""
+    """Find contradictions of deployments with their GPUs and ranks, and with each other."""
     yield from _shared_gpus(deployments)
     yield from _shared_ranks(deployments)
 
@@ -42,7 +42,7 @@ def _shared_gpus(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
 
 
 def _shared_ranks(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """Workers that start with the orchestrator, which has rank 0: each has a rank, and each rank from 1 a worker."""
+    """Check ranks of workers that start with the orchestrator, which has rank 0: they count from 1 without a gap."""
     key, taken = "triton.participant_ids", {0: ""}
     natives = [(index, one) for index, one in enumerate(deployments) if one.engine == "tensorrt"]
     first = next((one.name for _, one in natives if one.triton.participant_ids), None)
@@ -88,12 +88,12 @@ def _groups(index: int, deployment: DeploymentSettings) -> Iterator[Shared]:
 
 
 def _draft_pair(deployment: DeploymentSettings, other: str, deployments: Sequence[DeploymentSettings]) -> bool:
-    """Whether two deployments are draft and target, which may share a GPU by what their caches take of it."""
+    """Whether two deployments are draft and target with caches that fit on one GPU."""
     pair = {deployment.name, other}
     for target in deployments:
         draft = target.speculative.draft if target.speculative is not None else None
         if draft is not None and pair == {target.name, draft}:
-            # What max_tokens bounds takes no share.
+            # A cache bounded by max_tokens takes no share.
             caches = [one.kv_cache for one in deployments if one.name in pair]
             return sum(cache.free_gpu_mem_fraction for cache in caches if cache.max_tokens is None) <= 1
     return False

@@ -90,7 +90,7 @@ def _model_files(deployment: DeploymentSettings, name: str, stock: str, python_m
 
 
 def _is_left(name: str) -> bool:
-    """Whether a file or folder is what tools leave behind."""
+    """Whether a file or folder is left over from tools."""
     return name.startswith(".") or name == "__pycache__"
 
 
@@ -124,7 +124,7 @@ def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:
 
 
 def file_differences(rendering: Rendering, folder: Path) -> list[str]:
-    """Files of rendered models that a folder has otherwise, lacks, or has beside them; a line each."""
+    """List files of rendered models that differ in a folder, are missing or are extra; a line each."""
     lines = []
     for path, content in rendering.files.items():
         if len(path.parts) == 1 or path.name in ("config.pbtxt", ".gitkeep"):  # scripts are no part of a model

@@ -1,4 +1,4 @@
-"""The variables of TensorRT-LLM's templates, as ``fill_template.py`` knows them, and where each is set here.
+"""The variables of TensorRT-LLM's templates, which ``fill_template.py`` fills, and the key that sets each here.
 
 Sources: TensorRT-LLM ``triton_backend/all_models/inflight_batcher_llm/*/config.pbtxt`` and ``tools/fill_template.py``,
 tensorrtllm_backend ``docs/model_config.md``, and the READMEs of 2023 and 2024 for what is gone.
@@ -120,6 +120,6 @@ VARIABLES: tuple[Variable, ...] = (
 BY_NAME = {variable.name: variable for variable in VARIABLES}
 _SPELLINGS = {variable.parameter: variable for variable in VARIABLES if variable.parameter}
 BY_SPELLING = {**_SPELLINGS, "decoupled": BY_NAME["decoupled_mode"], **BY_NAME}
-"""By every name that upstream's READMEs have for one: the variable's, its parameter's, its field's."""
+"""The variables by every name in upstream's READMEs: of the variable, its parameter or its field."""
 ENGINE_PARAMETERS = tuple(variable for variable in VARIABLES if variable.parameter)
 """Those that fill parameters of the C++ backend's model, in its order."""

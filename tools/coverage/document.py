@@ -1,4 +1,4 @@
-"""Writes docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
+"""The writer of docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
 
 Run ``python -m tools.coverage.document [FILE]`` in the root of the repository.
 """

@@ -1,4 +1,4 @@
-"""Writes docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
+"""The writer of docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
 
 Run ``python -m tools.coverage.settings_document [FILE]`` in the root of the repository.
 """

@@ -21,7 +21,7 @@ from gateway_ops.checking.repository.models import (
 )
 from gateway_ops.repository.model_folders import ModelFolder
 
-# Parameters that only what runs an engine has; a model that calls engines has their tensors as well.
+# Parameters of models that run an engine; one that calls engines has the same tensors.
 _OF_ENGINES = ("gpt_model_path", "gpt_model_type", "engine", "engine_dir")
 
 
@@ -78,7 +78,7 @@ def _check_engine(model: ModelFolder) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, at(model, "normalize_log_probs"), what, fix)
     echo = filled(model, "exclude_input_in_output").lower()
     if echo != "true":
-        # Said on purpose it is no mistake: the gateway streams, and an answer that is streamed has no echo.
+        # Written on purpose it is no mistake: the gateway streams, and a streamed answer has no echo.
         severity = Severity.INFO if echo else Severity.WARNING
         what = "Answers that are not streamed begin with the prompt."
         yield Finding(severity, at(model, "exclude_input_in_output"), what, "Set exclude_input_in_output to true.")
@@ -98,7 +98,7 @@ def _check_postprocessing(model: ModelFolder, *, recent: bool) -> Iterator[Findi
         what = f"{count} instances let streamed pieces overtake each other."
         yield error(model, "instance_group", what, "Set count: 1.")
     if config.HasField("dynamic_batching") and not config.dynamic_batching.preserve_ordering:
-        # Of one instance Triton keeps the order, but with dynamic batching it no longer does since 25.07 (core #438).
+        # One instance keeps the order, but with dynamic batching no longer since Triton 25.07 (core #438).
         severity = Severity.WARNING if recent else Severity.INFO
         what = "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other."
         fix = "Write dynamic_batching { preserve_ordering: true }, or remove dynamic_batching."
@@ -123,7 +123,7 @@ def _check_bls(model: ModelFolder) -> Iterator[Finding]:
 
 
 def _check_cancel(models: Models) -> Iterator[Finding]:
-    """A cancel of a call stays with the ensemble; only a `stop` request reaches its engine (wire contract 3.6)."""
+    """Check for the input `stop`: a cancelled call ends at the ensemble, not at its engine (wire contract 3.6)."""
     steps = {step.model_name for model in models.values() for step in model.config.ensemble_scheduling.step}
     for name, model in engines(models).items():
         if name in steps and not any(tensor.name == "stop" for tensor in model.config.input):

@@ -26,7 +26,7 @@ from gateway_ops.repository.model_folders import ModelFolder
 
 _STRATEGIES = ("inflight_fused_batching", "inflight_batching", "V1", "v1")
 _POLICIES = ("guaranteed_no_evict", "max_utilization")
-# Read without a default as soon as there is guided decoding (model_instance_state.cc, 0.19 to 1.2); empty is none.
+# Read without a default when there is guided decoding (model_instance_state.cc, 0.19 to 1.2); empty means none.
 _LOOKED_FOR = ("tokenizer_dir", "guided_decoding_backend", "xgrammar_tokenizer_info_path")
 _LOOKAHEAD = ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size")
 _MODES = (*("auto", "top_k", "top_p", "top_k_top_p", "beam_search", "medusa", "redrafter", "lookahead", "eagle"),)
@@ -73,7 +73,7 @@ def _check_guided(model: ModelFolder) -> Iterator[Finding]:
     if "guided_decoding_guide" in tensors(model, "input"):
         for name in _LOOKED_FOR:
             if name not in model.config.parameters:
-                what = f"There is no parameter {name}: the C++ backend does not load without, wanted or not."
+                what = f"There is no parameter {name}: the C++ backend does not load without it, used or not."
                 yield error(
                     model, "parameters", what, f'Add parameters {{ key: "{name}" value {{ string_value: "" }} }}.'
                 )
@@ -141,14 +141,14 @@ def _gpus(model: ModelFolder) -> set[str]:
 
 
 def _share_memory(one: ModelFolder, other: ModelFolder) -> bool:
-    # What is bounded by a number of tokens takes no share; what is no share at all is named elsewhere.
+    # A cache bounded by tokens takes no share; a value that is no share is reported elsewhere.
     by_share = [model for model in (one, other) if not is_count(filled(model, "max_tokens_in_paged_kv_cache"))]
     shares = [filled(model, "kv_cache_free_gpu_mem_fraction") or "0.9" for model in by_share]
     return sum(float(share) for share in shares if is_share(share)) <= 1
 
 
 def _check_instances(model: ModelFolder) -> Iterator[Finding]:
-    """How an engine's instances come to their GPUs."""
+    """Check the placement of an engine's instances on GPUs."""
     placed, groups = filled(model, "gpu_device_ids"), model.config.instance_group
     count = instance_count(model)
     if count > 1 and not placed:

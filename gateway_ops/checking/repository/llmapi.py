@@ -1,4 +1,4 @@
-"""Upstream's model of the LLM API family, whose own file says half of what Triton must know (wire contract 1.7)."""
+"""Upstream's model of the LLM API family, which has settings in a file of its own (wire contract 1.7)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
         what = f"{folder.name}/ has no helpers.py, which {entry.name} imports."
         yield Finding(Severity.ERROR, str(model.path), what, f"{_COPY}.")
     if _FILE not in source:
-        return  # no model of upstream's, which reads it
+        return  # it is not upstream's model, which reads that file
     file = folder / _FILE
     if not file.is_file():
         what = f"{folder.name}/ has no {_FILE}, which {entry.name} reads unless LLM_CONFIG_PATH names another file."
@@ -48,8 +48,8 @@ def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         mark = getattr(problem, "problem_mark", None)
         where = f"{file}:{mark.line + 1 if mark else 1}"
-        what = f"It is no YAML: {getattr(problem, 'problem', None) or 'it cannot be read'}."
-        yield Finding(Severity.ERROR, where, what, "Mend the line.")
+        what = f"It is not valid YAML: {getattr(problem, 'problem', None) or 'it cannot be read'}."
+        yield Finding(Severity.ERROR, where, what, "Correct the line.")
         return
     yield from _check_settings(model, file, settings)
 

@@ -1,4 +1,4 @@
-"""Which of the stock models each model of a repository is, and how findings point at its lines."""
+"""The recognition of stock models in a repository, and findings at lines of a model's configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Models = Mapping[str, ModelFolder]
 
 FALSE_WORDS = ("false", "0", "no", "f", "n", "off")
 LLMAPI = "llmapi"
-"""What `stock_model` calls upstream's model of the LLM API family, which is called ``tensorrt_llm`` as well."""
+"""The name by which `stock_model` tells upstream's LLM API model from the other ``tensorrt_llm``."""
 
 # Triton's other backends, each a repository of github.com/triton-inference-server; none of these models run on them.
 OTHER_BACKENDS = (
@@ -32,11 +32,11 @@ _SIGNS = {
     "skip_special_tokens": "postprocessing",
 }
 _LONGEST_COUNT = 20
-_LEAST = 3  # tensors in common before they say anything
+_LEAST = 3  # tensors in common, fewer of which mean nothing
 
 
 def stock_model(model: ModelFolder) -> str | None:
-    """The stock model that one is, by its backend or by most of its tensors' names, else by a parameter and a tensor.
+    """Recognise a stock model by its backend or most of its tensors' names, else by a parameter and a tensor.
 
     Args:
         model: whose configuration parses.
@@ -70,7 +70,7 @@ def _known(name: str) -> set[tuple[str, str]]:
 
 
 def of_kind(models: Models, *stock: str) -> dict[str, ModelFolder]:
-    """The models that are one of some stock ones."""
+    """The models that are one of the given stock models."""
     return {name: model for name, model in models.items() if stock_model(model) in stock}
 
 
@@ -90,7 +90,7 @@ def text_steps(models: Models) -> dict[str, ModelFolder]:
 
 
 def filled(model: ModelFolder, name: str) -> str:
-    """A parameter's value; empty when it is absent or nobody filled it in."""
+    """The value of a parameter; empty when it is absent or a placeholder."""
     value = model.config.parameters[name].string_value if name in model.config.parameters else ""
     return "" if value.startswith("${") else str(value).strip()
 
@@ -101,7 +101,7 @@ def is_count(text: str) -> bool:
 
 
 def instance_count(model: ModelFolder) -> int:
-    """How many instances are made, on every GPU where they are placed by Triton."""
+    """The number of instances, on every GPU where Triton places them."""
     return sum(group.count or 1 for group in model.config.instance_group)
 
 
@@ -126,10 +126,10 @@ def at_tensor(model: ModelFolder, name: str) -> str:
 
 
 def error(model: ModelFolder, text: str, what: str, fix: str) -> Finding:
-    """What cannot be served like this, at the line of a parameter or text."""
+    """Make an error at the line of a parameter or text."""
     return Finding(Severity.ERROR, at(model, text), what, fix)
 
 
 def warning(model: ModelFolder, text: str, what: str, fix: str) -> Finding:
-    """What is served, but not as one may expect, at the line of a parameter or text."""
+    """Make a warning at the line of a parameter or text."""
     return Finding(Severity.WARNING, at(model, text), what, fix)

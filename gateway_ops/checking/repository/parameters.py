@@ -1,4 +1,4 @@
-"""Parameters of models: values that nothing can read, misspelt names, and the folders that ``tokenizer_dir`` names."""
+"""Checks of parameters: unreadable values, misspelt names, and the folders that ``tokenizer_dir`` names."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_values(models: Models) -> Iterator[Finding]:
         yield from _check_values_of(model)
         platform = model.config.platform
         if platform not in ("", "ensemble"):
-            what = f"The platform is {platform!r}; Triton has no such one for these models."
+            what = f"The platform is {platform!r}; Triton has no such platform for these models."
             yield error(model, "platform", what, 'Write platform: "ensemble", or a backend instead.')
     for model in engines(models).values():
         path = "gpt_model_path"
@@ -152,11 +152,11 @@ KNOWN_PARAMETERS = {
 
 
 def check_parameters(models: Models) -> Iterator[Finding]:
-    """Find misspelt parameters: they are passed over in silence, and the default holds."""
+    """Find misspelt parameters, which are ignored in silence so that the default holds."""
     for model in models.values():
         stock = stock_model(model)
         known = KNOWN_PARAMETERS.get(stock or LLMAPI, frozenset())
-        # One that is set as well is not what a misspelt one was meant to set.
+        # A misspelt parameter was not meant to be one that is set as well.
         absent = {name.lower(): name for name in known if not filled(model, name)}
         for name in sorted(set(model.config.parameters) - known):
             close = difflib.get_close_matches(name.lower(), absent, n=1, cutoff=0.85)
@@ -166,7 +166,7 @@ def check_parameters(models: Models) -> Iterator[Finding]:
 
 
 _TOKENIZER = "tokenizer_dir"
-# What transformers makes a tokenizer from; this project's steps and the gateway read the first one.
+# Files of a tokenizer for transformers; this project's steps and the gateway read the first one.
 _TOKENIZER_FILE = "tokenizer.json"
 _TOKENIZER_FILES = (
     _TOKENIZER_FILE,
@@ -215,7 +215,7 @@ def _check_tokenizer(model: ModelFolder, folder: str) -> Iterator[Finding]:
 
 
 def _check_same(ensemble: ModelFolder, models: Models) -> Iterator[Finding]:
-    """The steps of one ensemble must speak of the same tokens."""
+    """Check that the steps of one ensemble have the same tokenizer."""
     named: dict[str, str] = {}
     for step in ensemble.config.ensemble_scheduling.step:
         model = models.get(step.model_name)

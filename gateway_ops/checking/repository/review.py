@@ -79,8 +79,8 @@ def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
     if model.config is None:
         match = _PARSE_ERROR.match(model.error)
         where = f"{model.file}:{match[1]}" if match else str(model.file)
-        what = f"It is no model configuration: {match[3] if match else model.error}"
-        yield Finding(Severity.ERROR, where, what.rstrip(".") + ".", "Render it anew, or mend the line.")
+        what = f"It is not a model configuration: {match[3] if match else model.error}"
+        yield Finding(Severity.ERROR, where, what.rstrip(".") + ".", "Render it anew, or correct the line.")
         return
     config = model.config
     if config.name and config.name != name:
@@ -111,7 +111,7 @@ def _check_backend(model: ModelFolder) -> Iterator[Finding]:
         what = f"There is no backend {backend!r} that these models run on."
         yield Finding(Severity.ERROR, where, what, f"Did you mean {meant[0]!r}?" if meant else f"{fix}.")
     else:
-        what = f"The backend {backend!r} is none that these models run on."
+        what = f"The backend {backend!r} is not one that these models run on."
         yield Finding(Severity.WARNING, where, what, f"{fix}.")
 
 

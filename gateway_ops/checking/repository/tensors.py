@@ -17,7 +17,7 @@ from gateway_ops.repository.difference import datatype_name
 from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import MODELS
 
-# Without these no request is answered, or no client finds the answer: inputs, outputs.
+# Inputs without which no request is answered, and outputs without which no client finds the answer.
 _NEEDED = {
     "tensorrt_llm": ({"input_ids", "input_lengths", "request_output_len"}, {"output_ids", "sequence_length"}),
     "tensorrt_llm_bls": ({"text_input", "max_tokens"}, {"text_output"}),
@@ -26,7 +26,7 @@ _NEEDED = {
     "postprocessing": ({"TOKENS_BATCH", "SEQUENCE_LENGTH"}, {"OUTPUT"}),
 }
 _STREAMING = {"tensorrt_llm": "streaming", "tensorrt_llm_bls": "stream", "ensemble": "stream"}
-# What the gateway sends with every request, beside the needed ones: a model may require it.
+# Inputs that the gateway sends with every request beside the needed ones: a model may require them.
 _ALWAYS_SENT = frozenset({"end_id", "pad_id", "exclude_input_in_output", "seed", "random_seed", "streaming", "stream"})
 # Deployers choose these by template variables, or by the type that the engine was built with.
 _FLOATS = ("FP16", "FP32", "BF16")
@@ -36,7 +36,7 @@ _KINDS = ("input", "output")
 
 
 def check_tables(models: Models) -> Iterator[Finding]:
-    """Compare every model that resembles a stock one with that one's tensors of all known versions."""
+    """Compare every model that resembles a stock model with the tensors of that model in all known versions."""
     for name, model in models.items():
         stock = stock_model(model)
         if stock in MODELS:
@@ -56,23 +56,23 @@ def allowed_types(spec: TensorSpec) -> tuple[str, ...]:
 
 
 def fits(left: list[int], right: list[int]) -> bool:
-    """Triton wants the same number of dimensions, and equal sizes but where one of them varies."""
+    """Whether Triton takes one shape for another: as many dimensions, of equal sizes unless one varies."""
     return len(left) == len(right) and all(a == b or -1 in (a, b) for a, b in zip(left, right, strict=True))
 
 
 def is_whole(tensor: Any) -> bool:
-    """Whether a tensor has a type, and dims that there can be; Triton refuses any other."""
+    """Whether a tensor has a type and possible dims; Triton refuses any other."""
     return bool(tensor.data_type and tensor.dims) and all(size > 0 or size == -1 for size in tensor.dims)
 
 
 def known_tensors(stock: str, kind: str) -> dict[str, TensorSpec]:
-    """A stock model's inputs or outputs by every name that they have had."""
+    """The inputs or outputs of a stock model by all their names, old ones too."""
     spec = MODELS[stock]
     return {name: tensor for tensor in (spec.inputs if kind == "input" else spec.outputs) for name in tensor.names}
 
 
 def _mapped(models: Models, name: str) -> dict[str, set[str]]:
-    """Inputs and outputs of a model that ensembles map: whether they are there is said where the maps are looked at."""
+    """The inputs and outputs of a model that ensembles map; `wiring` reports those that are missing."""
     steps = [
         step for model in models.values() for step in model.config.ensemble_scheduling.step if step.model_name == name
     ]
@@ -92,11 +92,11 @@ def _check_kind(model: ModelFolder, stock: str, kind: str, mapped: Set[str]) -> 
             yield from _check_tensor(model, stock, kind, known[name], tensor)
         elif (near := _near(name, absent)) and near not in mapped:
             meant.add(near)
-            what = f"The {kind} {name!r} is none of {stock}'s."
+            what = f"The {kind} {name!r} is not one of {stock}'s."
             severity = Severity.ERROR if near in needed else Severity.WARNING
             yield Finding(severity, at_tensor(model, name), what, f"Did you mean {near!r}?")
     for name in sorted(needed & absent.keys() - meant - mapped):
-        what = f"It has no {kind} {name!r}, without which {stock} serves nobody."
+        what = f"It has no {kind} {name!r}, without which {stock} serves no request."
         yield Finding(Severity.ERROR, at_tensor(model, kind), what, declaration(kind, known[name]))
 
 
@@ -124,7 +124,7 @@ def _check_streaming(model: ModelFolder, stock: str) -> Iterator[Finding]:
 
 
 def _check_required(model: ModelFolder, stock: str) -> Iterator[Finding]:
-    """No step of an ensemble, so clients call it: what it requires they must send."""
+    """Check the required inputs of a model that clients call, since it is no step of an ensemble."""
     sent = _NEEDED[stock][0] | _ALWAYS_SENT
     known, declared = known_tensors(stock, "input"), tensors(model, "input")
     absent = {name: spec for name, spec in known.items() if name not in declared}
@@ -135,7 +135,7 @@ def _check_required(model: ModelFolder, stock: str) -> Iterator[Finding]:
 
 
 def declaration(kind: str, spec: TensorSpec) -> str:
-    """The sentence that tells how a tensor is declared."""
+    """Word the declaration of a tensor."""
     dims, optional = list(spec.dims), " optional: true" if kind == "input" and spec.optional else ""
     return f'Declare {kind} {{ name: "{spec.name}" data_type: {_type_name(spec)} dims: {dims}{optional} }}.'
 
@@ -150,7 +150,7 @@ def _type_name(spec: TensorSpec) -> str:
 
 
 def _near(name: str, absent: Mapping[str, TensorSpec]) -> str | None:
-    """The tensor that an unknown name was meant to be; None where there is no such one, or it is there as well."""
+    """Find the absent tensor that an unknown name was meant to be."""
     by_lower = {known.lower(): known for known in absent}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.85)
     return by_lower[close[0]] if close else None

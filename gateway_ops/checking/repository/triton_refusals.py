@@ -1,4 +1,4 @@
-"""Faults for which Triton itself refuses a configuration, whatever model it is of.
+"""Faults for which Triton itself refuses the configuration of any model.
 
 Source: triton-inference-server/core, ``src/model_config_utils.cc`` (ValidateModelConfig, ValidateInstanceGroup,
 ValidateIOShape, ValidateEnsembleSchedulingConfig); each refusal was seen in tritonserver 2.51.

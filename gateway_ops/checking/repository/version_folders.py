@@ -19,14 +19,14 @@ from gateway_ops.repository.model_folders import ModelFolder
 
 _NEEDS_FILE = {"python": "model.py"}
 _CANONICAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
-# Triton reads a folder's name as C's strtoll does: blanks, a sign, digits, and whatever comes behind them.
+# Triton reads a folder's name as C's strtoll does: blanks, a sign, digits, and any rest.
 _READ_AS = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 _MOST = 2**63 - 1
 _NO_VERSIONS = frozenset({"__pycache__", "warmup", "initial_state", "configs"})
 
 
 def check_versions(model: ModelFolder) -> Iterator[Finding]:
-    """Check that Triton finds a version to load, and what its backend runs in it.
+    """Check that Triton finds a version to load, and in it the files that its backend runs.
 
     Args:
         model: whose configuration parses.
@@ -53,7 +53,7 @@ def check_versions(model: ModelFolder) -> Iterator[Finding]:
 
 
 def version_numbers(model: ModelFolder) -> list[int]:
-    """Versions that there are, by their folders' names, in order."""
+    """The existing versions by their folders' names, in order."""
     numbers = [int(version) for version in model.versions if _CANONICAL.fullmatch(version)]
     return sorted(number for number in numbers if number <= _MOST)
 
@@ -71,21 +71,21 @@ def _how_to_make(model: ModelFolder) -> str:
 
 
 def _name_finding(model: ModelFolder, version: str, numbers: list[int]) -> Finding:
-    """A folder that is no version, or not the one that it seems to be."""
+    """Report a folder that is no version, or another version than it seems."""
     fix = "Name version folders by a number, or remove it."
     read = _READ_AS.match(version)
     if read is None or version.startswith("0"):
         zeros = " but a number with zeros in front" if read is not None else ""
-        what = f"The folder {version}/ is no version{zeros}: Triton passes it over."
+        what = f"The folder {version}/ is not a version{zeros}: Triton ignores it."
         return Finding(Severity.WARNING, str(model.path), what, fix)
     number = int(read[1])
-    what = f"The folder {version}/ is no version, but Triton takes it for {number}, and looks for that folder."
+    what = f"The folder {version}/ is not a version, but Triton takes it for {number}, and looks for that folder."
     severity = Severity.WARNING if number in numbers else Severity.ERROR
     return Finding(severity, str(model.path), what, fix)
 
 
 def _loaded_versions(model: ModelFolder, there: list[int]) -> tuple[list[int], list[int]]:
-    """Which versions Triton loads by the policy, and which it asks for in vain (ModelVersionPolicy)."""
+    """The versions that Triton loads by the policy, and those that it misses (ModelVersionPolicy)."""
     policy = model.config.version_policy
     if policy.WhichOneof("policy_choice") == "specific":
         asked = sorted(policy.specific.versions)
@@ -115,7 +115,7 @@ def _check_files(model: ModelFolder, loaded: list[int]) -> Iterator[Finding]:
 
 
 _CLASS = "TritonPythonModel"
-# Files of this project's models that nothing else is called like. Other modules may be installed where Triton runs.
+# Files of this project's models with names of their own. Other modules may be installed where Triton runs.
 _ENGINE_MODULES = frozenset(
     {
         *("wire_additions", "kept_arrays", "llm_adapter"),
@@ -123,13 +123,13 @@ _ENGINE_MODULES = frozenset(
     }
 )
 OWN_MODULES = _ENGINE_MODULES | {"text_to_tokens", "tokens_to_text", "speculation"}
-# And these of the engine's, where one of the former lies beside them.
+# Files of the engine with common names, which count where one of the former lies beside them.
 OWN_GENERIC_MODULES = frozenset({"adapter", "wire", "hf", "llmapi", "reference"})
 _FIX = "Copy the file anew, or render the model anew."
 
 
 def check_python(folder: Path, entry: str) -> Iterator[Finding]:
-    """Check that every file parses, that the entry has its class, and that what the model brings along is there.
+    """Check that every file parses, that the entry has its class, and that the model's own modules are there.
 
     Args:
         folder: of a version.
@@ -154,7 +154,7 @@ def check_python(folder: Path, entry: str) -> Iterator[Finding]:
 
 
 def _has_class(tree: ast.Module) -> bool:
-    """Whether a class of that name is made, imported or assigned; of a star nobody knows."""
+    """Whether a class of that name is defined, imported or assigned; a star import may bring it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == _CLASS:
             return True
@@ -189,7 +189,7 @@ def _is_importable(path: Path, folder: Path) -> bool:
 
 
 def _certain(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Imports that are made whatever comes; none that are tried, or that stand under a condition."""
+    """Yield imports that always run: none within a try, a condition or a function."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
@@ -198,7 +198,7 @@ def _certain(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _submodules(node: ast.ImportFrom, package: Path) -> list[str]:
-    """Names of ``from . import ...`` that only a module can be: where ``__init__.py`` may not define them."""
+    """The names of ``from . import ...`` that must be modules, because no ``__init__.py`` can define them."""
     return [] if (package / "__init__.py").is_file() else [alias.name for alias in node.names if alias.name != "*"]
 
 

@@ -33,11 +33,11 @@ from gateway_ops.repository.stock_models import ENGINE_NAMES
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor of the ensemble as whoever makes or takes it declares it."""
+    """A tensor of the ensemble, as the model that makes or takes it declares it."""
 
     maker: str
     spec: Any
-    filled: bool = True  # False: a value of it is a stand-in, and nothing can be compared with it
+    filled: bool = True  # False: a placeholder stands in it, so that it cannot be compared
 
 
 def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str]) -> Iterator[Finding]:
@@ -46,14 +46,14 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
     Args:
         ensemble: whose configuration has steps.
         models: all models of the repository whose configurations parse.
-        unreadable: names of the others; a step of such a one makes nobody knows what, so nothing is compared.
+        unreadable: names of the others; the outputs of their steps are unknown, so nothing is compared.
     """
     config = ensemble.config
     yield from _check_map(ensemble)
     if any(step.model_name in unreadable for step in config.ensemble_scheduling.step):
         return
     missing = [step.model_name for step in config.ensemble_scheduling.step if step.model_name not in models]
-    if missing:  # it would make nobody knows what
+    if missing:  # its outputs are unknown
         run = {step.model_name for step in config.ensemble_scheduling.step} | {ensemble.path.name}
         for name in missing:
             what = f"A step runs the model {name!r}, which is not in this repository."
@@ -80,7 +80,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
 
 
 def _check_map(ensemble: ModelFolder) -> Iterator[Finding]:
-    """What Triton asks of an ensemble's tensors, whatever its steps are: each is made once, and is for something."""
+    """Check that each tensor of an ensemble is made once and used, as Triton demands."""
     config = ensemble.config
     steps = config.ensemble_scheduling.step
     made = Counter(target for step in steps for target in step.output_map.values())
@@ -159,7 +159,7 @@ def _of(who: str, spec: Any, model: ModelFolder) -> _Tensor:
 def _compare(ensemble: ModelFolder, taker: _Tensor, name: str, source: _Tensor) -> Iterator[Finding]:
     spec = taker.spec
     if not (taker.filled and source.filled and is_whole(spec) and is_whole(source.spec)):
-        return  # it is named by itself
+        return  # the fault has a finding of its own
     if spec.data_type != source.spec.data_type:
         theirs, ours = datatype_name(source.spec), datatype_name(spec)
         what = f"{name!r} is {theirs} from {source.maker}, but {ours} for {taker.maker}."
@@ -184,7 +184,7 @@ def _near(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 _BLS = "tensorrt_llm_bls"
-# Parameter, stock model, and whether it is called by its stock name where nothing is said.
+# Parameter, stock model, and whether its stock name is the default.
 _CALLEES = (
     ("preprocessing_model_name", "preprocessing", True),
     ("tensorrt_llm_model_name", "tensorrt_llm", True),
@@ -210,7 +210,7 @@ def check_callers(models: Models, *, unreadable: Set[str]) -> Iterator[Finding]:
             if called and called not in models.keys() | unreadable:
                 yield _missing(models, model, parameter, called, written=bool(written))
             elif written in models and stock_model(models[written]) not in (stock, None):
-                what = f"{parameter} is {written!r}, which is no {stock}."
+                what = f"{parameter} is {written!r}, which is not a {stock} model."
                 yield error(model, parameter, what, _which(models, stock))
         if name in bls:
             yield from _check_types(model, models.get(filled(model, "tensorrt_llm_model_name") or "tensorrt_llm"))
@@ -234,7 +234,7 @@ def _which(models: Models, stock: str) -> str:
 
 
 def _check_types(model: ModelFolder, engine: ModelFolder | None) -> Iterator[Finding]:
-    """Logits, tables and adapters go through as they are: where deployers choose the type, both have the same."""
+    """Check that both models have the same type where deployers choose it: logits, tables and adapters."""
     if engine is None or stock_model(engine) != "tensorrt_llm":
         return
     for kind in ("input", "output"):
@@ -248,12 +248,12 @@ def _check_types(model: ModelFolder, engine: ModelFolder | None) -> Iterator[Fin
                 ours, its = datatype_name(tensor), datatype_name(other)
                 what = f"The {kind} {name!r} is {ours}, but {its} in {engine.path.name}, which it calls."
                 fix = "Declare the same data_type in both configurations."
-                if {ours, its} <= {*allowed}:  # else the tables say which is wrong
+                if {ours, its} <= {*allowed}:  # else the check of the tables names the wrong one
                     yield Finding(Severity.ERROR, at_tensor(model, name), what, fix)
 
 
 def _check_drafting(model: ModelFolder, models: Models) -> Iterator[Finding]:
-    """What a draft model needs beside itself: a request that asks for guesses, and a target that takes them."""
+    """Check what a draft model needs: an input that asks for guesses, and a target that takes them."""
     key = "tensorrt_llm_draft_model_name"
     drafting = f"{key} is set"
     draft, name = filled(model, key), filled(model, "tensorrt_llm_model_name") or "tensorrt_llm"

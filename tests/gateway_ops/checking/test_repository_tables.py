@@ -34,13 +34,13 @@ SPOILED = {
     "renamed answer": (
         r'name: "output_ids"',
         'name: "output_id"',
-        "The output 'output_id' is none of tensorrt_llm's.",
+        "The output 'output_id' is not one of tensorrt_llm's.",
         "Did you mean 'output_ids'?",
     ),
     "renamed prompt": (
         r'name: "input_ids"',
         'name: "input_id"',
-        "The input 'input_id' is none of tensorrt_llm's.",
+        "The input 'input_id' is not one of tensorrt_llm's.",
         "Did you mean 'input_ids'?",
     ),
     "no length": (
