@@ -1,4 +1,4 @@
-"""The gateway with one route more, which tells what was measured inside of it."""
+"""The gateway with one more route, which returns what was measured inside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load that goes on: several load generators at once, asked for their figures in the middle of it."""
+"""A continuous load: several load generators at once, which report figures while they run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTLE_S = 15
 
 @dataclass(frozen=True)
 class Carried:
-    """What the generators saw since they were last asked.
+    """The figures of the generators since their last report.
 
     Attributes:
         tokens: that came.
@@ -117,7 +117,7 @@ class SteadyLoad:
                 return
 
     def figures(self) -> Carried:
-        """What came since the last call.
+        """The figures since the last call.
 
         Raises:
             BenchmarkError: a stream ended.

@@ -1,4 +1,4 @@
-"""What is measured: the naive gateway, and this one on each dialect and transport."""
+"""The subjects of measurements: the naive gateway, and this one on each dialect and transport."""
 
 from __future__ import annotations
 
