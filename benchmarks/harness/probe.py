@@ -12,13 +12,7 @@ from gateway.config import load_settings
 
 
 async def serve(file: Path, path: str, answer: Callable[[], Awaitable[dict[str, float]]]) -> None:
-    """Serve until SIGTERM.
-
-    Args:
-        file: the gateway's settings.
-        path: of the route.
-        answer: its JSON object.
-    """
+    """Serve until SIGTERM."""
     settings = load_settings(file, {})
     app = create_app(settings)
     app.add_api_route(path, answer)

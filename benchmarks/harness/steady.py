@@ -64,12 +64,7 @@ class SteadyLoad:
             self.add(load.streams // generators)
 
     def add(self, streams: int, spread_us: int = _SPREAD_US) -> None:
-        """Start one more generator.
-
-        Args:
-            streams: of it.
-            spread_us: over which they start.
-        """
+        """Start one more generator."""
         command: list[str | Path] = [
             BUILT / "ssecli", str(self._gateway.port), str(streams), "1", "/v1/chat/completions", self._body,
         ]  # fmt: skip

@@ -89,9 +89,6 @@ def validate(
 def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, ...], list[Problem]]:
     """Turn the section ``deployments`` of a document into settings, and ignore its other sections.
 
-    Args:
-        document: the file's content.
-
     Returns:
         The deployments, none when there are problems; and all problems in the order of the file.
     """

@@ -93,11 +93,7 @@ class Plan:
             raise PlanError("give a number of requests or a duration: a load must end")
 
     def bodies(self, model: str) -> Iterator[dict[str, Any]]:
-        """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps.
-
-        Args:
-            model: the id to ask for.
-        """
+        """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps."""
         source = random.Random(self.seed)  # noqa: S311 - lengths and words
         while True:
             words = [source.choice(_WORDS) for _ in range(self.prompt.draw(source))]

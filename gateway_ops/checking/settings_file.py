@@ -28,12 +28,7 @@ from gateway_ops.repository.contradictions import contradictions, draft_contradi
 
 
 async def check_file(path: Path, *, offline: bool) -> Outcome:
-    """Check a settings file, the files that it names, and its Tritons; the environment is ignored.
-
-    Args:
-        path: the file.
-        offline: whether to skip the Tritons.
-    """
+    """Check a settings file, the files that it names, and its Tritons; the environment is ignored."""
     try:
         document = await anyio.to_thread.run_sync(read_document, path)
     except ConfigError as error:
@@ -157,9 +152,6 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
 
 def check_files(settings: ModelSettings) -> Iterator[Located]:
     """Find mistakes in the tokenizer's folder and in the template, each by itself.
-
-    Args:
-        settings: of the model.
 
     Yields:
         Key path within the model, and finding.

@@ -113,12 +113,7 @@ _TIMES = (
 
 
 async def watch(load: Load, running: asyncio.Task[None]) -> None:
-    """Wait for a load, and show its progress where standard error is a terminal.
-
-    Args:
-        load: that runs.
-        running: its task.
-    """
+    """Wait for a load, and show its progress where standard error is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         await running
@@ -155,13 +150,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
-    """Print a summary, and write it to a file where one is given.
-
-    Args:
-        found: the summary.
-        as_json: whether it is printed as JSON.
-        output: the file.
-    """
+    """Print a summary, and write it to a file where one is given."""
     text = json.dumps(found, indent=2)
     if output is not None:
         try:

@@ -35,11 +35,7 @@ class Progress:
             self._status.stop()
 
     def step(self, text: str) -> None:
-        """Begin the next step and end the one before.
-
-        Args:
-            text: a few words about the step.
-        """
+        """Begin the next step and end the one before."""
         if self._status is None:
             typer.echo(text, err=True)
             return

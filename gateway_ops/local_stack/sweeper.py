@@ -34,11 +34,7 @@ def new_server_name() -> str:
 
 
 def sweep(name: str) -> None:
-    """Kill what is left of a server, wait for its end, and unlink its regions.
-
-    Args:
-        name: made by ``new_server_name``.
-    """
+    """Kill what is left of a server, wait for its end, and unlink its regions."""
     while found := [pid for pid, command in _commands() if name in command]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):

@@ -161,12 +161,7 @@ _TEXT_FRONT = frozenset({"ensemble", "preprocessing"})
 
 
 def spec_of(deployment: DeploymentSettings, model: str) -> ModelSpec:
-    """A stock model's tensors for a deployment: of its version, with the extensions that its engine has.
-
-    Args:
-        deployment: decides version and engine.
-        model: the stock name, such as ``ensemble``.
-    """
+    """A stock model's tensors for a deployment: of its version, with the extensions that its engine has."""
     spec = of_version(MODELS[model], parse_version(deployment.trtllm))
     if deployment.engine != "tensorrt":
         return spec
@@ -179,13 +174,7 @@ def _served(tensors: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 def add_tensors(config: Any, deployment: DeploymentSettings, model: str) -> None:
-    """Declare a model's inputs and outputs.
-
-    Args:
-        config: the ModelConfig to add to.
-        deployment: decides version, engine and the types that are its choice.
-        model: the stock name.
-    """
+    """Declare the inputs and outputs of a stock model, by its stock name, in a ModelConfig."""
     spec = spec_of(deployment, model)
     native = deployment.engine == "tensorrt" and model == "tensorrt_llm"
     ragged = _raggedness(model, native=native)
@@ -264,12 +253,7 @@ which is a load error for engine and gpt_model_path. Clients that read this conf
 
 
 def about_model(stock: str, deployment: DeploymentSettings) -> str:
-    """Make the comment at the top of a model's configuration.
-
-    Args:
-        stock: the model's stock name.
-        deployment: that it is rendered from.
-    """
+    """Make the comment at the top of a model's configuration."""
     extensions = "" if deployment.engine == "tensorrt" else _EXTENSIONS.get(stock, "")
     source = (
         f"Tensors of TensorRT-LLM {deployment.trtllm}. Written by `gateway repo build`, deployment {deployment.name!r}."

@@ -37,11 +37,7 @@ class Contradiction:
 
 
 def contradictions(deployments: Sequence[DeploymentSettings]) -> Iterator[Contradiction]:
-    """Find every contradiction within deployments, and between those that share a repository.
-
-    Args:
-        deployments: of one file, in its order.
-    """
+    """Find every contradiction within deployments, and between those that share a repository."""
     for index, deployment in enumerate(deployments):
         for key, reason, fix in _of_one(deployment):
             yield Contradiction(("deployments", index, *key.split(".")), reason, fix)
@@ -115,12 +111,7 @@ def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Share
 def draft_contradictions(
     models: Iterable[tuple[int, ModelSettings]], deployments: Sequence[DeploymentSettings]
 ) -> Iterator[Contradiction]:
-    """Find served models that want longer drafts than the deployment of their Triton model takes.
-
-    Args:
-        models: of one file, with their places in it.
-        deployments: of the same file.
-    """
+    """Find served models that want longer drafts than the deployment of their Triton model takes."""
     for index, model in models:
         name, wanted = model.triton.model, model.speculative
         for deployment in deployments:

@@ -35,29 +35,10 @@ def _field_lines(field: Any, value: Any) -> list[str]:
     """One line for each element of a field, written by protobuf itself."""
     parent = field.containing_type._concrete_class  # noqa: SLF001 - protobuf's own way from a descriptor to its class
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        entries = []
-        for key in sorted(value):
-            one = parent()
-            inner = getattr(one, field.name)
-            if isinstance(value[key], str):
-                inner[key] = value[key]
-            else:
-                inner[key].CopyFrom(value[key])
-            entries.append(one)
-    elif is_repeated(field):
-        entries = []
-        for item in value:
-            one = parent()
-            getattr(one, field.name).append(item)
-            entries.append(one)
+        parts: list[Any] = [{key: value[key]} for key in sorted(value)]
     else:
-        one = parent()
-        if field.message_type is not None:
-            getattr(one, field.name).CopyFrom(value)
-        else:
-            setattr(one, field.name, value)
-        entries = [one]
-    return [text_format.MessageToString(entry, as_one_line=True) for entry in entries]
+        parts = [[item] for item in value] if is_repeated(field) else [value]
+    return [text_format.MessageToString(parent(**{field.name: part}), as_one_line=True) for part in parts]
 
 
 def from_text(text: str) -> Any:

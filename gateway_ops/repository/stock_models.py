@@ -166,12 +166,7 @@ def parse_version(text: str) -> Version:
 
 
 def of_version(spec: ModelSpec, version: Version) -> ModelSpec:
-    """A model's tensors as a version has them; extensions of this project are in every one.
-
-    Args:
-        spec: of the newest version.
-        version: at least ``OLDEST``.
-    """
+    """A model's tensors as a version has them; from `OLDEST` on; extensions of this project are in every one."""
     return replace(spec, inputs=_of_version(spec.inputs, version), outputs=_of_version(spec.outputs, version))
 
 

@@ -49,9 +49,6 @@ argument of the client scripts and flag of the tools that make engines; how it i
 def render(tests: Path) -> str:
     """The whole page.
 
-    Args:
-        tests: the project's folder of tests.
-
     Raises:
         LookupError: a row names a test that is not there, or a tensor has no row.
     """

@@ -38,9 +38,6 @@ _LEAST = 3  # tensors in common, fewer of which mean nothing
 def stock_model(model: ModelFolder) -> str | None:
     """Recognise a stock model by its backend or most of its tensors' names, else by a parameter and a tensor.
 
-    Args:
-        model: whose configuration parses.
-
     Returns:
         A name of `gateway_ops.repository.stock_models.MODELS`, or `LLMAPI`; None for a model of another kind.
     """

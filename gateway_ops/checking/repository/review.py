@@ -26,11 +26,7 @@ _OURS = frozenset({"QUERY", "TOKENS_BATCH", "input_ids", "text_input"})
 
 
 def check_repository(folder: Path) -> list[Finding]:
-    """Find what is wrong or doubtful in a model repository; nothing is loaded.
-
-    Args:
-        folder: with a folder for each model.
-    """
+    """Find what is wrong or doubtful in a model repository; nothing is loaded."""
     try:
         models = read_repository(folder)
     except OSError as error:

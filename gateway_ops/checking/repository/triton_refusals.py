@@ -16,11 +16,7 @@ _REFUSES = "Triton refuses"
 
 
 def check_configuration(model: ModelFolder) -> Iterator[Finding]:
-    """Find what keeps a model from being loaded.
-
-    Args:
-        model: whose configuration parses.
-    """
+    """Find what keeps a model from being loaded."""
     yield from _check_tensors(model)
     config = model.config
     if config.max_batch_size < 0:

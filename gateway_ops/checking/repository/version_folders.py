@@ -26,11 +26,7 @@ _NO_VERSIONS = frozenset({"__pycache__", "warmup", "initial_state", "configs"})
 
 
 def check_versions(model: ModelFolder) -> Iterator[Finding]:
-    """Check that Triton finds a version to load, and in it the files that its backend runs.
-
-    Args:
-        model: whose configuration parses.
-    """
+    """Check that Triton finds a version to load, and in it the files that its backend runs."""
     numbers = version_numbers(model)
     beyond = [version for version in model.versions if _CANONICAL.fullmatch(version) and int(version) > _MOST]
     if beyond:
