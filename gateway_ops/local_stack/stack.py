@@ -15,7 +15,8 @@ import gateway_ops
 from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.gateway_process import GatewayProcess
 from gateway_ops.local_stack.state import RunFolder
-from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, TritonStartError, decisive_log_lines
+from gateway_ops.local_stack.triton_installation import TritonStartError
+from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines
 
 _WATCH_S: Final = 0.2
 _CPU_ENGINE: Final = "reference"
