@@ -1,4 +1,4 @@
-"""``python -m benchmarks MODE``: measure, keep the results, say them; ``write`` puts them into README.md."""
+"""``python -m benchmarks MODE``: measure, store and print the results; ``write`` puts them into README.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .harness.processes import ROOT, BenchmarkError
 
 
 def main() -> int:
-    """Measure one mode, or write what was measured into README.md."""
+    """Measure one mode, or write stored results into README.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("mode", choices=[*modes.MODES, "write"], nargs="?", default="relay")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs, of which the median counts")

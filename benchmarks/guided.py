@@ -1,4 +1,4 @@
-"""What guided decoding costs the reference engine per token, beside what a token costs without it.
+"""The cost of guided decoding in the reference engine per token, beside the cost of a token without it.
 
     OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/guided.py [--tokens 96]
 
@@ -62,7 +62,7 @@ GUIDES = {
 
 
 def generate(engine: ReferenceEngine, prompt: list[int], tokens: int, guide: Guide | None) -> tuple[list[int], float]:
-    """An answer's tokens, and the CPU milliseconds of each, prompt left out."""
+    """Generate an answer; return its tokens and the CPU milliseconds of each, without the prompt."""
     engine.submit(
         Request("r", prompt, tokens, end_id=2, sampling=Sampling(0.8, top_p=1.0), streaming=True, guide=guide)
     )

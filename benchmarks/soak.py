@@ -45,7 +45,7 @@ _STATUS = ("RESOURCE_EXHAUSTED", "größer als 100%")
 
 
 class WrongError(Exception):
-    """An answer that is not what it should be."""
+    """An answer with wrong content."""
 
 
 def resident_mb() -> float:
@@ -209,7 +209,7 @@ class Client:
 
 
 def parsed(message: bytes | None) -> Any:
-    """A response; one that did not come is wrong."""
+    """Parse a response; a missing one is wrong."""
     if message is None:
         raise WrongError("the stream has ended")
     return service_pb2.ModelStreamInferResponse.FromString(message)
@@ -221,7 +221,7 @@ def number_of(message: Any) -> int:
 
 
 async def load(name: TransportName, url: str, seconds: float) -> dict[str, Any]:
-    """Put one transport under load, and look at what is left."""
+    """Put one transport under load, and count its leftovers."""
     channel = open_channel(url)
     transport = make_transport(name, url, channel)
     client = Client(transport, name, seconds)
@@ -262,7 +262,7 @@ async def load(name: TransportName, url: str, seconds: float) -> dict[str, Any]:
 
 
 async def _leftovers(client: Client) -> dict[str, int]:
-    """What is still there after the last request: in the server, as tasks, as streams of h2."""
+    """Leftovers after the last request: in the server, as tasks, as streams of h2."""
     running = await client.running()
     for _ in range(50):
         if not running:
@@ -277,7 +277,7 @@ async def _leftovers(client: Client) -> dict[str, int]:
 
 
 def start_server(port: int) -> subprocess.Popen[bytes]:
-    """Start the server; it is there a moment later."""
+    """Start the server, which listens a moment later."""
     return subprocess.Popen([sys.executable, Path(__file__).with_name("soak_server.py"), str(port)])
 
 

@@ -1,4 +1,4 @@
-"""The server of ``soak.py``: answers as each request says, well or badly, and sends connections away now and then.
+"""The server of ``soak.py``: it answers well or badly, as a request asks, and at times closes connections.
 
 python benchmarks/soak_server.py PORT
 """
@@ -27,8 +27,8 @@ def response(number: int, padding: int = 0) -> Any:
     return message
 
 
-class Server(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """The model's name says what to do, the request's id how many responses to give.
+class Server(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # it has no types
+    """A server that takes its behaviour from the model's name, and the number of responses from the request's id.
 
     Attributes:
         running: requests that are being answered, by client, which is the model version asked for.

@@ -27,7 +27,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker whole files, and all client tests to one: servers are started once for each worker."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there with pytest -n
 
-    class ByServers(LoadScopeScheduling):
+    class ByServers(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
             return "tests/clients" if file.startswith("tests/clients/") else file

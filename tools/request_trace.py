@@ -58,22 +58,22 @@ class Trace:
 
     @property
     def functions(self) -> int:
-        """Different functions."""
+        """The number of different functions."""
         return len(set(self.calls))
 
     @property
     def files(self) -> int:
-        """Different files."""
+        """The number of different files."""
         return len({file for file, _ in self.calls})
 
     @property
     def room_changes(self) -> int:
-        """Calls whose folder below ``gateway/`` is not that of the call before."""
+        """The number of calls into another folder below ``gateway/`` than the call before."""
         rooms = [file.split("/")[0] for file, _ in self.calls]
         return sum(first != second for first, second in itertools.pairwise(rooms))
 
     def on_event(self, frame: FrameType, event: str, _: Any) -> None:
-        """Take an event of ``sys.setprofile``."""
+        """Record an event of ``sys.setprofile``."""
         if event != "call":
             return
         path = frame.f_code.co_filename

@@ -19,7 +19,7 @@ _BLOCK = 32
 
 
 class Adapter(reference_adapter.Adapter):
-    """Serves a `FreeEngine`."""
+    """An adapter that serves a `FreeEngine`."""
 
     def __init__(self, args: dict[str, str], folder: Path) -> None:
         super().__init__(args, folder)
@@ -28,7 +28,7 @@ class Adapter(reference_adapter.Adapter):
 
 
 class FreeEngine:
-    """What the adapter uses of a `ReferenceEngine`."""
+    """The part of `ReferenceEngine` that the adapter uses."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class FreeEngine:
             self._stopped.add(request_id)
 
     def step(self) -> list[Response]:
-        """The next token of every request."""
+        """Make the next token of every request."""
         self._iteration += 1
         with self._lock:
             self._given.update(dict.fromkeys(self._waiting, 0))
@@ -74,7 +74,7 @@ class FreeEngine:
         return responses
 
     def abort(self) -> list[Request]:
-        """Forget every request; returns them."""
+        """Drop every request and return them."""
         with self._lock:
             requests = [*self._given, *self._waiting]
             self._given.clear()

@@ -28,7 +28,7 @@ _TOLERANCE = 0.1  # bf16: two ways of batching differ in the last bits of the lo
 
 
 class Bench:
-    """An engine and what it answered."""
+    """An engine and its answers."""
 
     def __init__(self, folder: Path, attention: str) -> None:
         environment = {"LLM_KV_CACHE_FREE_GPU_MEM_FRACTION": "0.2", "ENGINE_MAX_BATCH_SIZE": "64"}
@@ -51,18 +51,18 @@ class Bench:
         return request
 
     def wait(self, *requests: Request) -> list[list[int]]:
-        """The ids of each, when all have ended."""
+        """Wait for the end of all requests; return the ids of each."""
         left = set(requests)
         while left:
             left.discard(self._ended.get(timeout=_DEADLINE_S))
         return [self.ids(request) for request in requests]
 
     def ids(self, request: Request) -> list[int]:
-        """What came so far."""
+        """The ids so far."""
         return [index for response in self.answers.get(request, []) for index in response.ids]
 
     def finish(self, request: Request) -> str | None:
-        """Why it ended."""
+        """The reason of the end."""
         return self.answers[request][-1].finish
 
     def _take(self, response: Response) -> None:
@@ -76,13 +76,13 @@ class Bench:
 
 
 def prompts() -> list[list[int]]:
-    """Of 5, 40, 300 and 700 ids."""
+    """Prompts of 5, 40, 300 and 700 ids."""
     generator = torch.Generator().manual_seed(3)
     return [torch.randint(3, 40000, (length,), generator=generator).tolist() for length in (5, 40, 300, 700)]
 
 
 def check_tokens(bench: Bench, folder: Path) -> None:
-    """Greedy tokens are the most probable ones by plain transformers, and log-probs are its own."""
+    """Check that greedy tokens are the most probable ones by plain transformers, with its log-probs."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation="sdpa").to(
         "cuda"
     )
@@ -105,7 +105,7 @@ def check_tokens(bench: Bench, folder: Path) -> None:
 
 
 def check_seeds(bench: Bench, *, exact: bool) -> None:
-    """The same seed draws the same, alone and in company; others draw something else, and as often as they should.
+    """Check that a seed draws the same tokens in any batch, and that other seeds draw by the distribution.
 
     Args:
         bench: with its engine.
@@ -141,7 +141,7 @@ def check_seeds(bench: Bench, *, exact: bool) -> None:
 
 
 def check_ends(bench: Bench) -> None:
-    """A stop word ends an answer and stays in it; a cancel frees the slot."""
+    """Check that a stop word ends an answer and stays in it, and that a cancel frees the slot."""
     prompt = prompts()[1]
     ids = bench.wait(bench.ask(prompt, 5))[0]
     stopped = bench.ask(prompt, 50, stop_words=((ids[2],),))

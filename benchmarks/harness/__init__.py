@@ -1,1 +1,1 @@
-"""What the benchmarks are made of: processes, loads, measurements, tables and plots."""
+"""The parts of the benchmarks: processes, loads, measurements, tables and plots."""

@@ -26,7 +26,7 @@ _PROSE = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What the engine generates.
+    """An answer that the engine generates.
 
     Attributes:
         ids: of its tokens.
@@ -38,7 +38,7 @@ class Answer:
 
 
 Write = Callable[[Tokenizer, int], Answer]
-"""Makes an answer of so many tokens."""
+"""A function from a number of tokens to an answer of that length."""
 
 
 def prose(tokenizer: Tokenizer, tokens: int) -> Answer:
@@ -47,7 +47,7 @@ def prose(tokenizer: Tokenizer, tokens: int) -> Answer:
 
 
 def reasoning(tokenizer: Tokenizer, tokens: int) -> Answer:
-    """Half of it between think tags, then the answer proper."""
+    """An answer with its first half between think tags."""
     opening, closing = tokenizer.encode("<think>\n"), tokenizer.encode("\n</think>\n\n")
     text = tokens - len(opening) - len(closing)
     thought = text // 2
@@ -56,7 +56,7 @@ def reasoning(tokenizer: Tokenizer, tokens: int) -> Answer:
 
 
 def call(tokenizer: Tokenizer, tokens: int) -> Answer:
-    """Half of it text, then a call of ``TOOL`` with a long argument, which a client gets when it is whole."""
+    """An answer of half text, then a call of ``TOOL`` with a long argument, which clients get when it is whole."""
     opening = tokenizer.encode('\n<tool_call>\n{"name": "weather", "arguments": {"city": "')
     closing = tokenizer.encode('"}}\n</tool_call>')
     text = tokens // 2

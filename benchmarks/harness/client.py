@@ -11,7 +11,7 @@ _TIMEOUT_S = 60
 
 
 def call(child: Child, method: str, path: str, body: bytes | None = None) -> bytes:
-    """The body of the answer, streamed or not.
+    """Send a request; return the body of the answer, streamed or not.
 
     Raises:
         BenchmarkError: it is not 200; the message has its beginning.
@@ -23,7 +23,7 @@ def call(child: Child, method: str, path: str, body: bytes | None = None) -> byt
 
 
 def post(child: Child, path: str, body: bytes) -> int:
-    """The status of the answer, whatever it is."""
+    """Send a request; return any status of the answer."""
     return _asked(child, "POST", path, body)[0]
 
 

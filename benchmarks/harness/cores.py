@@ -1,4 +1,4 @@
-"""Which cores a measurement gives to the gateway, and which to all that loads it."""
+"""The division of the cores between the gateway and the processes that load it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CPU = Path("/sys/devices/system/cpu")
 
 
 def split() -> tuple[list[int], list[int]]:
-    """Half of the cores for the gateway, the others for load and synthetic Triton.
+    """Give half of the cores to the gateway, the others to load and synthetic Triton.
 
     The two threads of a physical core stay together. Both are the same where there is one core only.
     """
@@ -30,7 +30,7 @@ def _place(core: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def on(cores: Collection[int]) -> Iterator[None]:
-    """Processes that are started within run on these cores, and so does the calling thread."""
+    """Run the calling thread, and processes that are started within, on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

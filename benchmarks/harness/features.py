@@ -1,4 +1,4 @@
-"""What a feature costs: CPU per token with it beside that of a plain request, and long answers beside short ones."""
+"""The cost of features: CPU per token beside that of a plain request, for short and long answers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _fields(feature: Feature) -> dict[str, Any]:
 
 
 def _refusal(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, feature: Feature) -> str | None:
-    """What the gateway says when it refuses such a request; None when it serves it, and the feature shows."""
+    """The gateway's refusal of such a request; None when it serves it and the feature shows."""
     triton.pace(0)
     triton.answer(feature.write(tokenizer, _PACED.tokens).ids)
     try:

@@ -19,7 +19,7 @@ _DEFAULT_TOKENS = 16
 
 
 class Server:
-    """Answers every request with as many events as its ``max_tokens`` says.
+    """A server that answers every request with ``max_tokens`` events.
 
     Attributes:
         delay_s: between them.

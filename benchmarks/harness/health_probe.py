@@ -32,7 +32,7 @@ def main(port: int) -> None:
             connection.close()
         took.append((time.perf_counter() - begun) * 1000)
     took.sort()
-    figures = {"asked": len(took), "failed": failed}
+    figures: dict[str, float] = {"asked": len(took), "failed": failed}
     if took:
         figures |= {
             "median_ms": round(took[len(took) // 2], 2),

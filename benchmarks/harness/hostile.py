@@ -1,4 +1,4 @@
-"""Hostile inputs: what they take of the process that is asked, and how long others wait meanwhile."""
+"""Hostile inputs: the time and memory that they take, and the wait of other clients meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WARM_UP = {"model": "bench", "max_tokens": 1, "messages": [{"role": "user", "co
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
-    """A fresh gateway for each input, which it is sent ``rounds`` times, one after the other.
+    """Send each input ``rounds`` times in turn to a fresh gateway.
 
     Returns:
         Rows with what the process grew by at most since it was at rest, the most that its helpers had, and how long
@@ -82,7 +82,7 @@ def _cap(child: Child) -> None:
 
 @contextlib.contextmanager
 def _probed(child: Child) -> Iterator[dict[str, Any]]:
-    """A probe of ``/health/live`` while the context lasts; its figures are there afterwards."""
+    """Probe ``/health/live`` while the context lasts; its figures are there afterwards."""
     figures: dict[str, Any] = {}
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.harness.health_probe", str(child.port)],

@@ -1,4 +1,4 @@
-"""What a client may send to do harm, each input by its name."""
+"""Harmful inputs that a client may send, each by its name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SLOW_S = 5.0
 
 
 def inputs() -> Iterator[tuple[str, Attack]]:
-    """All of them; each body is made when its turn comes."""
+    """Make all inputs; each body is made when its turn comes."""
     for name, path, make in _BODIES:
         yield name, _sent(path, make)
     yield "many bodies at once: 8 chats of 6 MB", _at_once
@@ -64,7 +64,7 @@ def _fields(count: int) -> dict[str, int]:
 
 
 def _unlike(size: int) -> str:
-    """Characters of which hardly two make one token."""
+    """Characters of which two rarely make one token."""
     chance = random.Random(0)
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM0123456789+/!?#", k=size))
 

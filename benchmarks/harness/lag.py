@@ -1,4 +1,4 @@
-"""How long a prompt of 100,000 tokens holds up the event loop, and with it everybody else's tokens."""
+"""The time for which a prompt of 100,000 tokens blocks the event loop, and so the tokens of others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IDLE_S = 2.0
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
-    """The loop's lag while idle, and at each of ``rounds`` long prompts as text and as ids."""
+    """Measure the loop's lag while idle, and at each of ``rounds`` long prompts as text and as ids."""
     text = _text()
     requests = {
         "chat, text": (
@@ -68,7 +68,7 @@ def _rounds(child: Child, rounds: int, path: str, request: dict[str, Any]) -> di
 
 
 def _text() -> str:
-    """A text of 100,000 tokens, a little more or less."""
+    """A text of about 100,000 tokens."""
     tokenizer = Tokenizer.from_folder(tokenizer_folder())
     part = " ".join(_WORDS[index * index % len(_WORDS)] for index in range(1000))
     return " ".join([part] * max(1, _TOKENS // len(tokenizer.encode(part))))

@@ -18,7 +18,7 @@ _TICK_S = 0.001
 
 
 class Probe:
-    """Wakes every millisecond and notes how late it was."""
+    """A task that wakes every millisecond and notes its delay."""
 
     def __init__(self) -> None:
         self._worst = 0.0
@@ -31,7 +31,7 @@ class Probe:
             self._worst = max(self._worst, time.perf_counter() - due)
 
     async def answer(self) -> dict[str, float]:
-        """What was found, once."""
+        """Return the figures once."""
         worst, self._worst = self._worst, 0.0
         return {"worst_ms": round(worst * 1000, 2)}
 

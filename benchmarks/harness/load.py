@@ -1,4 +1,4 @@
-"""One run of a load generator against a process, and what it said."""
+"""One run of a load generator against a process, and its figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEFORE_REPEAT_S = 5.0
 
 @dataclass(frozen=True)
 class Load:
-    """How much is asked for.
+    """The size of a load.
 
     Attributes:
         name: in tables.
@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Result:
-    """What one run showed; times in microseconds, None where nothing was stamped or no process was watched.
+    """The result of one run; times in microseconds, None where nothing was stamped or no process was watched.
 
     Attributes:
         cpu_us: CPU of the process for each relayed token.

@@ -1,4 +1,4 @@
-"""Where and with what something was measured."""
+"""The description of the machine and the versions of a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory for each open stream: many streams at one token a second, looked at while all of them flow."""
+"""Memory for each open stream: many streams at one token a second, measured while all of them flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WARM_UP = Load("warm-up", 64, 0, 20)
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
-    """One process for each gateway, with streams added up to each number; all answers end whole.
+    """Measure one process of each gateway with streams added up to each number; all answers end whole.
 
     Args:
         rounds: not used: memory varies little, and ten thousand streams take their time.
@@ -70,7 +70,7 @@ def _grown(subject: Subject, triton: SyntheticTriton) -> Iterator[dict[str, Any]
 
 
 def _window(child: Child, steady: SteadyLoad, streams: int, idle: dict[str, int]) -> dict[str, Any]:
-    """What is held and carried while every stream gets its token each second."""
+    """Memory and throughput while every stream gets its token each second."""
     steady.figures()
     cpu_s, resident, private = child.cpu_s(), [], []
     for _ in range(_SAMPLES):

@@ -82,7 +82,7 @@ def _litellm(port: int, tell: Tell) -> Child:
 
 
 def _try_dynamo(tell: Tell) -> str:
-    """Install it; why it is not measured."""
+    """Try to install it; return the reason why it is not measured."""
     try:
         _install("dynamo", ["ai-dynamo"], tell)
     except BenchmarkError as error:

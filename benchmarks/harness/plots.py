@@ -13,7 +13,7 @@ _STREAMS = Axis("streams, one token every 20 ms", log=True)
 
 
 def write_plots() -> None:
-    """Draw what there are results for."""
+    """Draw the plots of stored results."""
     _FOLDER.mkdir(exist_ok=True)
     relay, memory = store.load("relay"), store.load("memory")
     if relay is not None:

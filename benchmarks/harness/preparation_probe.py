@@ -23,13 +23,13 @@ from .probe import serve
 
 
 class Clock:
-    """Adds up the CPU time of one function's calls."""
+    """A clock that adds up the CPU time of one function's calls."""
 
     def __init__(self) -> None:
         self._seconds, self._prompts, self._tokens = 0.0, 0, 0
 
     def around(self, build: Callable[..., Prompt]) -> Callable[..., Prompt]:
-        """The function, clocked."""
+        """Wrap the function with the clock."""
 
         def clocked(*args: object, **fields: object) -> Prompt:
             begun = time.thread_time()
@@ -42,7 +42,7 @@ class Clock:
         return clocked
 
     async def answer(self) -> dict[str, float]:
-        """What was found, once."""
+        """Return the figures once."""
         each_ms = self._seconds * 1000 / max(1, self._prompts)
         found = {"prompts": self._prompts, "tokens": self._tokens, "cpu_ms": round(each_ms, 4)}
         self._seconds, self._prompts = 0.0, 0

@@ -1,4 +1,4 @@
-"""The gateway with one route more, which tells what was measured inside of it."""
+"""The gateway with one more route, which returns what was measured inside it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from gateway.config import load_settings
 
 
 async def serve(file: Path, path: str, answer: Callable[[], Awaitable[dict[str, float]]]) -> None:
-    """Serve until SIGTERM.
-
-    Args:
-        file: the gateway's settings.
-        path: of the route.
-        answer: its JSON object.
-    """
+    """Serve until SIGTERM."""
     settings = load_settings(file, {})
     app = create_app(settings)
     app.add_api_route(path, answer)

@@ -22,11 +22,11 @@ Self = TypeVar("Self", bound="Child")
 
 
 class BenchmarkError(Exception):
-    """A measurement that cannot be made; the message says why."""
+    """A measurement that is impossible; the message says why."""
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on just now."""
+    """A free TCP port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -80,7 +80,7 @@ class Child:
         self.stop()
 
     def stop(self) -> None:
-        """SIGTERM, SIGKILL when that does not help."""
+        """Send SIGTERM, and SIGKILL when that does not help."""
         self.process.terminate()
         try:
             self.process.wait(_STOP_S)
@@ -89,7 +89,7 @@ class Child:
             self.process.wait()
 
     def wait_http(self, path: str, statuses: Sequence[int] = (200,)) -> float:
-        """Wait until it answers one of ``statuses``; seconds that took.
+        """Wait until it answers one of ``statuses``; return the seconds.
 
         Raises:
             BenchmarkError: it ended, or did not in a minute.
@@ -112,7 +112,7 @@ class Child:
             time.sleep(0.01)
 
     def wait_said(self, text: str) -> None:
-        """Wait until its output has a text.
+        """Wait until its output contains a text.
 
         Raises:
             BenchmarkError: it ended, or did not in a minute.
@@ -197,7 +197,7 @@ class Paced(Child):
     """A synthetic server whose pace is set through its standard input."""
 
     def pace(self, delay_us: int) -> None:
-        """From now on each request gets a token every ``delay_us``; 0 as fast as they are taken."""
+        """Send a token of each request every ``delay_us`` from now on; 0 for full speed."""
         self._say(str(delay_us))
 
     def _say(self, line: str) -> None:
@@ -229,9 +229,9 @@ class SyntheticTriton(Paced):
         self.wait_said("synthetic Triton on")
 
     def answer(self, ids: Sequence[int] = ()) -> None:
-        """From now on each request of the token dialect gets these ids, over and over; without any, its own again."""
+        """Answer requests of the token dialect with these ids, repeated; without any, with the default ones."""
         self._say(" ".join(["ids", *map(str, ids)]))
 
     def end_streams(self) -> None:
-        """The streams that run end with their next response."""
+        """End running streams with their next response."""
         self._say("end")

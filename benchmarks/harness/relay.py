@@ -25,7 +25,7 @@ Tell = Callable[[str], None]
 
 
 def subjects(tell: Tell) -> tuple[list[Subject], str]:
-    """All subjects, and the name of this gateway's default transport; says what is left out."""
+    """Choose all subjects and the name of this gateway's default transport; print those left out."""
     default, known = transports()
     if "h2" not in known:
         tell("skipped: transport h2, which the settings do not know")
@@ -94,5 +94,5 @@ def _ratio(load: dict[str, Any], transport: str) -> float:
 
 
 def last_line(values: dict[str, Any]) -> str:
-    """The one line that says it all."""
+    """Sum up the results in one line."""
     return "cpu_per_token_vs_naive " + " ".join(f"{name}={ratio:.2f}" for name, ratio in values["ratios"].items())

@@ -109,7 +109,7 @@ def requests(values: dict[str, Any]) -> str:
 
 
 def lag(values: dict[str, Any]) -> str:
-    """How late the event loop was."""
+    """Lag of the event loop."""
     rows = [
         [row["transport"], row["what"], row.get("prompt_tokens"), row.get("median_ms"), row["worst_ms"]]
         for row in values["rows"]
@@ -118,7 +118,7 @@ def lag(values: dict[str, Any]) -> str:
 
 
 def hostile(values: dict[str, Any]) -> str:
-    """What hostile inputs take, and how long others wait."""
+    """Cost of hostile inputs, and the wait of other clients."""
     rows = []
     for row in values["rows"]:
         idle, meanwhile = row["idle"]["worst_ms"], row["meanwhile"].get("worst_ms")

@@ -1,4 +1,4 @@
-"""What a request costs besides its tokens, how soon a process serves, and what it holds."""
+"""The cost of a request besides its tokens; start-up time and memory of a process."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _turn(children: Mapping[str, Child], probe: Child, index: int) -> Turn:
 
 
 def _probe(triton: SyntheticTriton) -> Child:
-    """A gateway with a clock in it; what it costs itself does not count."""
+    """A gateway with a clock in it, whose own cost does not count."""
     port = free_port()
     file = settings_file(Subject("gateway", "tokens", transports()[0]), triton, port, label="preparation")
     command: list[str | Path] = [sys.executable, "-m", "benchmarks.harness.preparation_probe", file]

@@ -1,4 +1,4 @@
-"""How fast the machine is just now: a piece of work that is always the same, clocked."""
+"""The present speed of the machine: the time of a fixed piece of work."""
 
 from __future__ import annotations
 

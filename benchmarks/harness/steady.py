@@ -1,4 +1,4 @@
-"""A load that goes on: several load generators at once, asked for their figures in the middle of it."""
+"""A continuous load: several load generators at once, which report figures while they run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTLE_S = 15
 
 @dataclass(frozen=True)
 class Carried:
-    """What the generators saw since they were last asked.
+    """The figures of the generators since their last report.
 
     Attributes:
         tokens: that came.
@@ -64,12 +64,7 @@ class SteadyLoad:
             self.add(load.streams // generators)
 
     def add(self, streams: int, spread_us: int = _SPREAD_US) -> None:
-        """Start one more generator.
-
-        Args:
-            streams: of it.
-            spread_us: over which they start.
-        """
+        """Start one more generator."""
         command: list[str | Path] = [
             BUILT / "ssecli", str(self._gateway.port), str(streams), "1", "/v1/chat/completions", self._body,
         ]  # fmt: skip
@@ -117,7 +112,7 @@ class SteadyLoad:
                 return
 
     def figures(self) -> Carried:
-        """What came since the last call.
+        """The figures since the last call.
 
         Raises:
             BenchmarkError: a stream ended.

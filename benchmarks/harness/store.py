@@ -12,7 +12,7 @@ FOLDER = BUILT / "results"
 
 
 def save(mode: str, command: str, values: dict[str, Any]) -> None:
-    """Keep the results of a mode, with where and how they were measured."""
+    """Store the results of a mode with machine, versions and command."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"mode": mode, "about": describe(command), **values}, indent=1)
     (FOLDER / f"{mode}.json").write_text(text + "\n")

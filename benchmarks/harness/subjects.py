@@ -1,4 +1,4 @@
-"""What is measured: the naive gateway, and this one on each dialect and transport."""
+"""The subjects of measurements: the naive gateway, and this one on each dialect and transport."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.model import TritonSettings
+from gateway.config.model_settings import TritonSettings
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 
 from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port

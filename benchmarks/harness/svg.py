@@ -29,14 +29,7 @@ class Axis:
 
 
 def chart(title: str, x: Axis, y: Axis, lines: Mapping[str, Points]) -> str:
-    """Draw lines.
-
-    Args:
-        title: of the chart.
-        x: the horizontal axis.
-        y: the vertical axis; a linear one begins at zero.
-        lines: points by the name of their line, at least one in all.
-    """
+    """Draw lines, at least one, by their names; a linear vertical axis begins at zero."""
     xs = [point[0] for points in lines.values() for point in points]
     ys = [point[1] for points in lines.values() for point in points]
     across = _Scale(x, xs, _LEFT, _WIDTH - _RIGHT)

@@ -27,7 +27,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def markdown(mode: str) -> str:
-    """The last results of a mode, with where and how they were measured."""
+    """The last results of a mode, with machine, versions and command."""
     values = store.load(mode)
     if values is None:
         return ""
@@ -52,7 +52,7 @@ class _Between:
 
 
 def write_readme() -> None:
-    """Put the results that are there between their marks in README.md, and draw the plots."""
+    """Put stored results between their marks in README.md, and draw the plots."""
     text = _README.read_text()
     for mode in store.modes():
         begin, end = f"<!-- results: {mode} -->", f"<!-- end: {mode} -->"

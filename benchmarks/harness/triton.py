@@ -1,4 +1,4 @@
-"""What Triton and our models cost for each response: CPU of tritonserver and of every stub, on an engine that is free.
+"""The cost of Triton and our models for each response: CPU of tritonserver and stubs, with a free engine.
 
 The environment variable BEFORE may name another model repository, which is then measured in the same interleaved runs:
 ``make bench MODE=triton BEFORE=/path/to/an/older/triton_repo``.
@@ -139,7 +139,7 @@ async def _load(server: TritonServer, path: str, prompts: list[Prompt], load: tu
     cpu = {name: _cpu_s(pid) for name, pid in processes.items()}
     begun = time.perf_counter()
     async with grpc.aio.insecure_channel(server.grpc_url) as channel:
-        call = channel.unary_stream(_METHOD)
+        call: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(_METHOD)
         await asyncio.gather(*(_stream(call, requests[index::streams], tokens) for index in range(streams)))
     wall = time.perf_counter() - begun
     count = streams * tokens * answers
@@ -159,7 +159,7 @@ async def _stream(infer: Any, requests: list[bytes], tokens: int) -> None:
 
 
 def _request(path: str, prompt: Prompt, tokens: int) -> service_pb2.ModelInferRequest:
-    """As the gateway asks."""
+    """Make a request like the gateway's."""
     model, outputs = PATHS[path]
     wire = service_pb2.ModelInferRequest(model_name=model, id=uuid.uuid4().hex)
     if path == "tokens":

@@ -1,4 +1,4 @@
-"""How far more worker processes carry: tokens per second and CPU, and what is full where they carry no more."""
+"""The scaling of worker processes: tokens per second, CPU, and the resource that limits them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _median(windows: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def _limit(row: dict[str, Any], gateway_cores: int, other_cores: int) -> str:
-    """What is fullest: the offer, the workers, the gateway's cores or what loads them; ``unclear`` if none is."""
+    """The limiting resource: the offer, the workers, the gateway's cores or the load's; ``unclear`` without one."""
     if row["tokens_s"] >= _CARRIED * row["offered_s"]:
         return "offer"
     full = {

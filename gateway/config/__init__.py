@@ -5,10 +5,10 @@ over the file. ``GATEWAY_MODEL`` (a served name) with ``GATEWAY_TRITON_URL`` and
 model and takes the place of the file's ``models``.
 """
 
-from gateway.config.gateway import LimitSettings, ServerSettings, Settings, TimeoutSettings
-from gateway.config.model import ModelSettings, PolicySettings, SamplingDefaults, TritonSettings
-from gateway.config.problems import ConfigError, Problem
-from gateway.config.source import SettingsSource, load_settings
+from gateway.config.gateway_settings import LimitSettings, ServerSettings, Settings, TimeoutSettings
+from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TritonSettings
+from gateway.config.settings_source import SettingsSource, load_settings
+from gateway.config.yaml_file import ConfigError, Problem
 
 __all__ = [
     "ConfigError",

@@ -14,7 +14,7 @@ class Section(BaseModel):
 
 
 def split_commas(value: object) -> object:
-    """A list that came as text separated by commas, as environment variables have it; anything else unchanged."""
+    """Split text at commas, as environment variables hold lists; return anything else unchanged."""
     if isinstance(value, str):
         return [part for part in (part.strip() for part in value.split(",")) if part]
     return value

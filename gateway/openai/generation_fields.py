@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic_core import PydanticCustomError
 
 from gateway.bad_request import BadRequestError
-from gateway.config.model import MOST_DRAFT_TOKENS, SamplingDefaults
+from gateway.config.model_settings import MOST_DRAFT_TOKENS, SamplingDefaults
 from gateway.generation import Capability, SamplingParams
 from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.formats import (

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gateway.config import ConfigError, ModelSettings
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 from gateway.families import Family
 from gateway.families.plain import PlainFamily
 from gateway.families.registry import ARGUMENTS, EXAMPLE, UnknownFamilyError, WrittenCall, choose

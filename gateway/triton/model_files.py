@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from google.protobuf import text_format  # type: ignore[import-untyped]
+from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from gateway.triton.model_view import ModelView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.errors import engine_error, no_final_response

@@ -1,1 +1,1 @@
-"""A load on a running deployment over HTTP, and what its clients would notice; any server with OpenAI's API will do."""
+"""The load generator of ``gateway bench``: it measures what clients of any server with OpenAI's API would notice."""

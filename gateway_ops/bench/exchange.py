@@ -17,12 +17,12 @@ _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_call
 
 
 class FailedError(Exception):
-    """A request without a whole answer; the message is a kind of failure, of which there are few."""
+    """A request without a whole answer; the message is one of a few kinds of failure."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What one answer showed; times are ``time.perf_counter()``.
+    """The observations of one answer; times are ``time.perf_counter()``.
 
     Attributes:
         events: when each event with text came.
@@ -36,7 +36,7 @@ class Exchange:
 
     @property
     def completion_tokens(self) -> int:
-        """By usage, else one for each event."""
+        """The tokens by usage, else one for each event."""
         counted = self.usage.get("completion_tokens")
         return len(self.events) if counted is None else int(counted)
 
@@ -114,7 +114,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _take(line: bytes, found: Exchange, seen: Callable[[], None]) -> bool:
-    """Take in a line of the stream; whether it ends it."""
+    """Record a line of the stream; return whether it ends the stream."""
     if not line.startswith(b"data:"):
         return False
     data = line[5:].strip()
@@ -123,7 +123,7 @@ def _take(line: bytes, found: Exchange, seen: Callable[[], None]) -> bool:
     try:
         event = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise FailedError("an event that is no JSON") from None
+        raise FailedError("an event that is not JSON") from None
     if "error" in event:
         raise FailedError(f"error event: {_code(event)}")
     found.usage = event.get("usage") or found.usage
@@ -136,7 +136,7 @@ def _take(line: bytes, found: Exchange, seen: Callable[[], None]) -> bool:
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> str:
-    """An answer's status and the code in its body: a kind, without what differs from request to request."""
+    """Status and error code of an answer, without the parts that differ between requests."""
     try:
         said = orjson.loads(await answer.read())
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Running a plan."""
+"""The run of a plan."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Load:
 
     @property
     def seconds(self) -> float:
-        """Of the measured time so far."""
+        """Seconds of the measured time so far."""
         return max(0.0, min(self._ended or time.perf_counter(), self._counting + self._longest) - self._counting)
 
     async def run(self) -> None:
-        """Send everything and wait for the answers; cancel it to end early, what was observed stays."""
+        """Send everything and wait for the answers; a cancel ends it early and keeps the observations."""
         self._begun = time.perf_counter()
         self._counting = self._begun + self._plan.warm_up_s
         tasks: set[asyncio.Task[None]] = set()

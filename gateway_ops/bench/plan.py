@@ -21,7 +21,7 @@ _WORDS = (
 
 
 class PlanError(ValueError):
-    """A load that cannot be made; the message says why."""
+    """A plan that cannot be run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Lengths:
         """
         first, dash, second = text.partition("-")
         if not first.isdigit() or (dash and not second.isdigit()):
-            raise PlanError(f"{text!r} is no length: give tokens as 200, or a range as 100-500")
+            raise PlanError(f"{text!r} is not a length: give tokens as 200, or a range as 100-500")
         lengths = Lengths(int(first), int(second or first))
         if not 1 <= lengths.least <= lengths.most:
-            raise PlanError(f"{text!r} is no length: it must be at least 1, and a range must not go down")
+            raise PlanError(f"{text!r} is not a length: it must be at least 1, and a range must not go down")
         return lengths
 
     def draw(self, source: random.Random) -> int:
-        """One of them."""
+        """Draw one of them."""
         return source.randint(self.least, self.most)
 
 
@@ -93,11 +93,7 @@ class Plan:
             raise PlanError("give a number of requests or a duration: a load must end")
 
     def bodies(self, model: str) -> Iterator[dict[str, Any]]:
-        """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps.
-
-        Args:
-            model: the id to ask for.
-        """
+        """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps."""
         source = random.Random(self.seed)  # noqa: S311 - lengths and words
         while True:
             words = [source.choice(_WORDS) for _ in range(self.prompt.draw(source))]

@@ -22,7 +22,7 @@ class Durations:
         self.longest = 0.0
 
     def add(self, seconds: float) -> None:
-        """Take one."""
+        """Add one duration."""
         self._buckets[int(math.log(max(seconds, _LEAST_S) / _LEAST_S) / _STEP)] += 1
         self._total += seconds
         self.count += 1
@@ -48,7 +48,7 @@ class Durations:
 
 @dataclass(slots=True)
 class Tally:
-    """Everything that was observed of the requests that count.
+    """The observations of all requests that count.
 
     Attributes:
         sent: requests.
@@ -81,7 +81,7 @@ class Tally:
     answered: int = 0
 
     def as_json(self, seconds: float) -> dict[str, Any]:
-        """A summary, with None for what was not measured.
+        """Summarise, with None for values that were not measured.
 
         Args:
             seconds: of the measured time, in which throughput is counted: from the end of the warm-up until nothing

@@ -1,4 +1,4 @@
-"""Findings: what is wrong or doubtful in a settings file, and what an endpoint can do. Changes nothing."""
+"""The findings of ``gateway check``: mistakes in settings files and repositories, abilities of endpoints. Read-only."""
 
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.report import Report, check

@@ -23,7 +23,7 @@ _TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A model as it is served, or would be.
+    """The way in which a model is served, or would be.
 
     Attributes:
         path: ``tokens`` or ``ensemble``; None when a gateway does not know it yet.
@@ -41,7 +41,7 @@ class Described:
 
     @staticmethod
     def of(features: EngineFeatures) -> Described:
-        """What was discovered of an engine."""
+        """Take the discovered features of an engine."""
         return Described(
             features.path, features.reason, features.model, features.max_seq_len, dict(features.capabilities)
         )
@@ -68,7 +68,7 @@ async def describe_triton(url: str, model: str) -> Outcome:
 
 
 def sentence(words: str) -> str:
-    """Words of a log line as a sentence; a name at their beginning keeps its letters."""
+    """End the words of a log line with a full stop; a name at their beginning keeps its letters."""
     return words if words.endswith(".") else f"{words}."
 
 
@@ -117,7 +117,7 @@ def _capability(value: Mapping[str, Any]) -> Capability:
 
 
 def _reasons(base: str) -> dict[str, str]:
-    """By model why it is not ready, as health tells operators where the API is open; clients are told less."""
+    """Read the reason why each model is not ready; health gives more of it where the API is open."""
     try:
         told = _get(f"{base}/health/ready", None)
     except urllib.error.HTTPError as error:

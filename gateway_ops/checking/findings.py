@@ -1,4 +1,4 @@
-"""One finding."""
+"""The type of a finding."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from enum import Enum
 
 
 class Severity(str, Enum):
-    """How bad a finding is."""
+    """The gravity of a finding."""
 
     ERROR = "error"  # it cannot be served like this
-    WARNING = "warning"  # it can, but not as well as one may expect, or it could not be looked at
+    WARNING = "warning"  # it works worse than expected, or could not be checked
     INFO = "info"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found, where, and what to do.
+    """One finding: a fact, its place, and the remedy.
 
     Attributes:
-        severity: how bad it is.
+        severity: its gravity.
         where: file and line, or the endpoint and its model.
         what: one sentence.
-        fix: one sentence; empty where nothing needs doing, or the finding says it all.
+        fix: one sentence; empty where nothing needs doing, or the fact suggests it.
     """
 
     severity: Severity

@@ -29,7 +29,7 @@ class Report:
 
     @property
     def errors(self) -> int:
-        """How many findings are errors."""
+        """The number of errors."""
         return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
@@ -42,13 +42,13 @@ class Report:
 
 
 async def check(target: str, *, model: str, api_key: str | None, offline: bool) -> Report:
-    """Look at a settings file, a model repository, a Triton or a running gateway.
+    """Check a settings file, a model repository, a Triton or a running gateway.
 
     Args:
         target: a file or a folder; ``host:port`` of a Triton's gRPC endpoint; or the URL of a gateway.
         model: the Triton model to describe, when the target is a Triton.
         api_key: of the gateway, when the target is one.
-        offline: whether Tritons that a file names are left alone.
+        offline: whether to skip the Tritons that a file names.
     """
     if target.startswith(("http://", "https://")):
         findings, models = await describe_gateway(target, api_key)

@@ -1,4 +1,4 @@
-"""Every mistake in a settings file, with its line."""
+"""Every mistake in a settings file and in the files that it names, with its line."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+import jinja2
 import pydantic
 
 from gateway.config import ConfigError, ModelSettings, Settings, TritonSettings
-from gateway.config.document import Document, dotted, read_document
-from gateway.config.gateway import NO_MODEL
-from gateway.config.validation import validate, validate_deployments, with_absolute_paths
+from gateway.config.gateway_settings import NO_MODEL
+from gateway.config.settings_validation import validate, validate_deployments, with_absolute_paths
+from gateway.config.yaml_file import Document, Keys, dotted, read_document
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
+from gateway.prompt.environment import make_environment
+from gateway.serving.loading import load_parts, needs_discovery
 from gateway.triton.inspection import DiscoveryError, inspect_model
 from gateway.triton.options import engine_options
 from gateway_ops.checking.endpoint import Described, Outcome, sentence
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.model_files import check_files, check_parts
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions
 
 
 async def check_file(path: Path, *, offline: bool) -> Outcome:
-    """Look at a settings file, at the files it names, and at its Tritons; the environment is left aside.
-
-    Args:
-        path: the file.
-        offline: whether to leave the Tritons alone.
-    """
+    """Check a settings file, the files that it names, and its Tritons; the environment is ignored."""
     try:
         document = await anyio.to_thread.run_sync(read_document, path)
     except ConfigError as error:
@@ -63,12 +60,12 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
     return [finding for _, finding in found], described
 
 
-Located = tuple[tuple[str | int, ...], Finding]
+Located = tuple[Keys, Finding]
 Checked = tuple[int, ModelSettings, bool]
 
 
-def _located(path: Path, document: Document, keys: tuple[str | int, ...], finding: Finding) -> tuple[int, Finding]:
-    """A finding at the line of a key; one that knows a better place, such as a template's line, keeps it."""
+def _located(path: Path, document: Document, keys: Keys, finding: Finding) -> tuple[int, Finding]:
+    """Place a finding at the line of a key, unless it knows a better place, such as a template's line."""
     line = document.line(keys)
     where = finding.where or _at(path, line)
     return line or 0, Finding(finding.severity, where, finding.what, finding.fix)
@@ -83,7 +80,7 @@ def _without(path: Path, what: str) -> str:
 
 
 def _check_gateway(settings: Settings) -> Iterator[Located]:
-    """What is allowed but probably not meant."""
+    """Find settings that are allowed but probably not meant."""
     if not settings.server.api_keys and not _is_loopback(settings.server.host):
         what = f"Everyone who reaches {settings.server.host} may use this gateway: there are no API keys."
         fix = "Set GATEWAY_API_KEYS in the environment."
@@ -94,7 +91,7 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
 
 
 def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:
-    """What contradicts itself, of deployments without mistakes, and what of the models contradicts them."""
+    """Find contradictions within deployments without mistakes, and between them and the models."""
     deployments = validate_deployments(document)[0] if document.data.get("deployments") else ()
     known = [(index, model) for index, model, _ in models]
     for found in (*contradictions(deployments), *draft_contradictions(known, deployments)):
@@ -109,7 +106,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _models(document: Document, folder: Path) -> Iterator[Checked]:
-    """Index and settings of each model, and whether it is right; of one that is not, what can be looked at."""
+    """Yield index and settings of each model, and whether they are valid; else those that can still be checked."""
     data: Any = with_absolute_paths(document.data, folder) if document.data.get("models") else {}
     models = data.get("models")
     for index, model in enumerate(models if isinstance(models, list) else ()):
@@ -151,3 +148,72 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
     return features, [
         (("triton", "model"), Finding(Severity.WARNING, "", sentence(warning))) for warning in features.warnings
     ]
+
+
+def check_files(settings: ModelSettings) -> Iterator[Located]:
+    """Find mistakes in the tokenizer's folder and in the template, each by itself.
+
+    Yields:
+        Key path within the model, and finding.
+    """
+    folder = settings.tokenizer
+    if folder is not None and not folder.is_dir():
+        what = f"The folder {folder} does not exist." if not folder.exists() else f"{folder} is not a folder."
+        yield ("tokenizer",), Finding(Severity.ERROR, "", what, "Name the model's folder, which has tokenizer.json.")
+    elif folder is not None and not (folder / "tokenizer.json").is_file():
+        what = f"The folder {folder} has no tokenizer.json."
+        fix = "Copy it from the model on Hugging Face, or make it with transformers: save_pretrained."
+        yield ("tokenizer",), Finding(Severity.ERROR, "", what, fix)
+    if settings.template is not None:
+        yield from _check_template(settings.template)
+
+
+def _check_template(path: Path) -> Iterator[Located]:
+    try:
+        make_environment().parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        yield ("template",), Finding(Severity.ERROR, "", f"The template cannot be read ({error}).")
+    except jinja2.TemplateSyntaxError as error:
+        what = f"The template does not parse: {error.message}."
+        yield ("template",), Finding(Severity.ERROR, f"{path}:{error.lineno}", what)
+
+
+def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Iterator[Located]:
+    """Load tokenizer and template as the gateway does at its start, and compare them with the settings.
+
+    Args:
+        settings: of the model, without errors so far.
+        features: as discovered; None while Triton is away.
+
+    Yields:
+        Key path within the model, and finding.
+    """
+    if features is None and needs_discovery(settings):
+        missing = [key for key in ("tokenizer", "max_seq_len") if getattr(settings, key) is None]
+        what = f"{' and '.join(missing)} must come from Triton's own configuration, which could not be looked at."
+        yield (), Finding(Severity.WARNING, "", what)
+        return
+    try:
+        parts = load_parts(settings, features, "")
+    except ConfigError as error:
+        key, _, what = str(error).removeprefix(".").partition(": ")
+        yield tuple(key.partition(" ")[0].split(".")), Finding(Severity.ERROR, "", what)
+        return
+    if not parts.end_ids:
+        what = f"{parts.tokenizer_source} names no eos_token: answers end at max_tokens or a stop string only."
+        fix = "Add eos_token_id to its generation_config.json."
+        yield ("tokenizer",), Finding(Severity.WARNING, "", what, fix)
+    for bound, who in (
+        (features.max_seq_len if features else None, "the engine has"),
+        (parts.tokenizer.max_position_embeddings, "config.json allows"),
+    ):
+        if settings.max_seq_len is not None and bound is not None and settings.max_seq_len > bound:
+            what = f"max_seq_len is {settings.max_seq_len}, but {who} {bound}."
+            yield ("max_seq_len",), Finding(Severity.WARNING, "", what)
+    most = settings.defaults.max_tokens
+    if most is not None and most >= parts.max_seq_len:
+        what = f"defaults.max_tokens is {most}, but the context has {parts.max_seq_len} tokens, prompt included."
+        yield ("defaults", "max_tokens"), Finding(Severity.WARNING, "", what)
+    if settings.defaults.generation_config and not (parts.tokenizer_source / "generation_config.json").is_file():
+        what = f"{parts.tokenizer_source} has no generation_config.json to take defaults from."
+        yield ("defaults", "generation_config"), Finding(Severity.WARNING, "", what)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
-from gateway_ops.cli.bench_view import tell, watch
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
+    from gateway_ops.bench.load import Load
     from gateway_ops.bench.plan import Plan
 
 _INTERRUPTED = 130
@@ -29,19 +35,19 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
     ] = None,
     streams: Annotated[int | None, typer.Option(min=1, max=20000, help="Requests at the same time [8].")] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.01, max=10000, help="Requests a second, at random (Poisson), not streams.")
+        float | None, typer.Option(min=0.01, max=10000, help="Requests a second at random times, not streams.")
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Requests in all, instead of a duration.")] = None,
     duration: Annotated[
         float | None, typer.Option(min=0.1, max=86400, help="Seconds in which requests are sent [30].")
     ] = None,
     warm_up: Annotated[float, typer.Option(min=0, max=600, help="Seconds at the beginning that do not count.")] = 2.0,
-    prompt_tokens: Annotated[str, typer.Option(help="Tokens of a prompt, about: 200, or a range as 100-500.")] = "200",
+    prompt_tokens: Annotated[str, typer.Option(help="Tokens of a prompt, about; 200, or a range as 100-500.")] = "200",
     max_tokens: Annotated[str, typer.Option(help="Tokens of an answer at most: 128, or a range.")] = "128",
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Let answers go on to their limit.")] = False,
     in_flight: Annotated[int, typer.Option(min=1, max=20000, help="With a rate: requests at once, at most.")] = 1000,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a request may take.")] = 300.0,
-    seed: Annotated[int, typer.Option(help="Of prompts, lengths and arrivals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of prompts, lengths and arrivals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
@@ -79,7 +85,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
 async def _run(
     plan: Plan, url: str, model: str | None, api_key: str | None, *, live: bool
 ) -> tuple[dict[str, Any], bool]:
-    """Run a plan; the summary, and whether it was ended early by Ctrl-C."""
+    """Run a plan; return the summary, and whether Ctrl-C ended it early."""
     from gateway_ops.bench.exchange import first_model  # noqa: PLC0415
     from gateway_ops.bench.load import Load, open_session  # noqa: PLC0415
 
@@ -90,9 +96,88 @@ async def _run(
         interrupted = False
         try:
             await (watch(load, running) if live else running)
-        except asyncio.CancelledError:  # asyncio.run's way to tell of Ctrl-C
+        except asyncio.CancelledError:  # Ctrl-C, from asyncio.run
             interrupted = True
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         summary = {"url": url, "model": name, "plan": asdict(plan), **load.tally.as_json(load.seconds)}
         return summary, interrupted
+
+
+_REFRESH_S = 0.5
+_TIMES = (
+    ("first token", "time_to_first_token_ms"),
+    ("between tokens", "inter_token_ms"),
+    ("whole answer", "end_to_end_ms"),
+)
+
+
+async def watch(load: Load, running: asyncio.Task[None]) -> None:
+    """Wait for a load, and show its progress where standard error is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        await running
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        before, then = 0, time.perf_counter()
+        while not running.done():
+            await asyncio.wait((running,), timeout=_REFRESH_S)
+            now, streamed = time.perf_counter(), load.tally.streamed
+            live.update(_view(load, (streamed - before) / (now - then)), refresh=True)
+            before, then = streamed, now
+    await running
+
+
+def _view(load: Load, tokens_s: float) -> Table:
+    tally = load.tally
+    table = Table(show_header=False, box=None)
+    table.add_row("phase", "warm-up" if load.warming else f"{load.seconds:.0f} s")
+    table.add_row("in flight", str(tally.in_flight))
+    table.add_row("completed", str(tally.completed))
+    table.add_row("failed", f"{sum(tally.failed.values())}", style="red" if tally.failed else None)
+    table.add_row("tokens/s", f"{tokens_s:,.0f}")
+    table.add_row("first token p50 / p99", f"{_ms(tally.first.percentile(50))} / {_ms(tally.first.percentile(99))}")
+    table.add_row("between p50 / p99", f"{_ms(tally.between.percentile(50))} / {_ms(tally.between.percentile(99))}")
+    return table
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
+    """Print a summary, and write it to a file where one is given."""
+    text = json.dumps(found, indent=2)
+    if output is not None:
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise fail(f"cannot write {output}: {error.strerror}") from None
+    if as_json:
+        typer.echo(text)
+        return
+    _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    console = Console(highlight=False, file=sys.stdout)
+    done = found["requests"]
+    console.print(f"{found['model']} at {found['url']}, {found['seconds']:.1f} s")
+    table = Table("milliseconds", *(name for name in found["end_to_end_ms"]), show_edge=False)
+    for title, key in _TIMES:
+        table.add_row(title, *(_number(value, ",.1f") for value in found[key].values()))
+    console.print(table)
+    tokens = found["tokens"]
+    console.print(f"{done['completed']} of {done['sent']} requests, {_number(found['requests_per_s'], '.2f')}/s")
+    rate = _number(found["completion_tokens_per_s"], ",.0f")
+    console.print(f"{_number(tokens['completion'], ',')} tokens, {rate}/s")
+    console.print(f"{_number(tokens['prompt'], ',')} tokens in prompts")
+    for kind, count in done["failed"].items():
+        console.print(f"failed: {count} x {kind}", style="red", markup=False)
+    if done["not_sent"]:
+        console.print(f"not sent, too many in flight: {done['not_sent']}", style="red")

@@ -1,4 +1,4 @@
-"""``gateway check``: what is wrong with a settings file or a model repository, or what an endpoint can do."""
+"""``gateway check``: mistakes in a settings file or a model repository, or the abilities of an endpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
     api_key: Annotated[
         str | None, typer.Option(help="Key of the gateway, when the target is one.", envvar="GATEWAY_API_KEY")
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Leave the Tritons of a file alone.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Skip the Tritons that a file names.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
 ) -> None:
@@ -63,7 +63,7 @@ def check(
 
 
 def _print_lines(values: dict[str, Any]) -> None:
-    """One line for each finding, as compilers print them, and one for each parameter."""
+    """Print one line for each finding, as compilers do, and one for each parameter."""
     for finding in values["findings"]:
         typer.echo(f"{finding['where']}: {finding['severity']}: {finding['what']} {finding['fix']}".rstrip())
     for name, model in values["models"].items():

@@ -14,7 +14,7 @@ ERROR_MARK = "error: "
 
 
 class Progress:
-    """Tells on standard error what is being done and how long it took; a context manager."""
+    """Progress on standard error: each step and its duration. A context manager."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
@@ -35,11 +35,7 @@ class Progress:
             self._status.stop()
 
     def step(self, text: str) -> None:
-        """Begin the next step, which ends the one before.
-
-        Args:
-            text: what is being done, a few words.
-        """
+        """Begin the next step and end the one before."""
         if self._status is None:
             typer.echo(text, err=True)
             return

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, TextIO
 
 from gateway_ops.cli.console import ERROR_MARK, Progress
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.state import Process, RunFolder, RunState, stop_process
 
 _POLL_S: Final = 0.1
@@ -28,7 +28,7 @@ def run_detached(arguments: Sequence[str], folder: RunFolder, progress: Progress
         The state that it wrote.
 
     Raises:
-        DeploymentError: it ended before it was ready; the message is its own.
+        LocalStackError: it ended before it was ready; the message is its own.
         KeyboardInterrupt: interrupted meanwhile; it is stopped.
     """
     with folder.claim():  # a clear refusal when one is up; the background process claims it for itself
@@ -61,7 +61,7 @@ def _wait(child: subprocess.Popen[bytes], folder: RunFolder, progress: Progress,
         said += new
         message = said.partition(ERROR_MARK)[2]
         if ended:
-            raise DeploymentError(message.strip() or f"It ended before it was ready; its output: {log.name}")
+            raise LocalStackError(message.strip() or f"It ended before it was ready; its output: {log.name}")
         if not message:
             for line in new.splitlines():
                 progress.step(line)

@@ -10,9 +10,9 @@ import typer
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway.config.deployment import DeploymentSettings
-    from gateway_ops.repository.reading import ModelFolder
-    from gateway_ops.repository.rendering import Rendering
+    from gateway.config.deployment_settings import DeploymentSettings
+    from gateway_ops.repository.model_folders import ModelFolder
+    from gateway_ops.repository.rendered_files import Rendering
 
 app = typer.Typer(help="Render Triton model repositories.", no_args_is_help=True)
 
@@ -33,12 +33,12 @@ def build(
         typer.Option("--set", help="[deployment/]key:value, as for fill_template.py, or a key of a deployment."),
     ] = None,
     diff: Annotated[
-        str | None, typer.Option(help="Compare with a folder or grpc://host:port, and write nothing without -o.")
+        str | None, typer.Option(help="Compare with a folder or grpc://host:port; write nothing unless -o is given.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all without.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all when not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace models of the same names in the folder.")] = False,
     repository: Annotated[
-        Path | None, typer.Option(help="Where the Python models are; triton_repo of this clone when not given.")
+        Path | None, typer.Option(help="Folder of the Python models; triton_repo of this clone when not given.")
     ] = None,
 ) -> None:
     """Render a model repository; refuse contradictions with the key, the reason and the fix.
@@ -46,9 +46,9 @@ def build(
     With --diff, exit 1 on differences and 2 when nothing could be compared.
     """
     # Imported here: the other commands need none of it.
-    from gateway_ops.local_stack.errors import DeploymentError  # noqa: PLC0415
+    from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
     from gateway_ops.local_stack.stack import find_repository  # noqa: PLC0415
-    from gateway_ops.repository.rendering import RenderError, render, write  # noqa: PLC0415
+    from gateway_ops.repository.rendered_files import RenderError, render, write  # noqa: PLC0415
 
     if output is None and diff is None:
         raise fail("Say where to: -o DIR, or --diff to compare.", 2)
@@ -62,14 +62,14 @@ def build(
             write(rendering, output, replace=force)
             typer.echo(f"{output}: {', '.join(rendering.configs)}")
             _tell_of_drafts(deployments, every, output)
-    except (RenderError, DeploymentError) as error:
+    except (RenderError, LocalStackError) as error:
         raise fail(error) from None
     if diff is not None and _show_differences(rendering, diff):
         raise typer.Exit(1)
 
 
 def _address_mistake(other: str) -> str | None:
-    """Why what is to be compared with is neither a folder nor the address of a Triton; None when it is one."""
+    """Explain why the argument of --diff is neither a folder nor the address of a Triton; None when it is."""
     address = other.removeprefix("grpc://")
     host, _, port = address.rpartition(":")
     right = bool(host) and "/" not in address and port.isdigit() and 0 < int(port) <= 65535
@@ -78,14 +78,13 @@ def _address_mistake(other: str) -> str | None:
     if address != other:
         return None if right else "write grpc://host:port of Triton's gRPC endpoint, such as grpc://127.0.0.1:8001."
     if "://" in other or (right and not Path(other).exists()):
-        return "it is no folder; for a running Triton write grpc://host:port of its gRPC endpoint."
+        return "it is not a folder; for a running Triton write grpc://host:port of its gRPC endpoint."
     return None
 
 
 def _load(file: Path, overrides: list[str]) -> tuple[DeploymentSettings, ...]:
-    from gateway.config.document import Document, dotted, read_document  # noqa: PLC0415
-    from gateway.config.problems import ConfigError, Problem  # noqa: PLC0415
-    from gateway.config.validation import validate_deployments  # noqa: PLC0415
+    from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
+    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415  # noqa: PLC0415
     from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
     from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
 
@@ -114,7 +113,7 @@ def _chosen(file: Path, deployments: tuple[DeploymentSettings, ...], only: list[
 def _tell_of_drafts(
     deployments: tuple[DeploymentSettings, ...], every: tuple[DeploymentSettings, ...], folder: Path
 ) -> None:
-    """Name the drafts that rendered models call and that are not in the repository."""
+    """Name drafts that rendered models call and that the repository lacks."""
     from gateway_ops.repository.speculative_rules import find_draft  # noqa: PLC0415
 
     for deployment in deployments:
@@ -130,7 +129,7 @@ def _tell_of_drafts(
 def _show_differences(rendering: Rendering, other: str) -> bool:
     """Whether there are any."""
     from gateway_ops.repository.difference import differences  # noqa: PLC0415
-    from gateway_ops.repository.files import file_differences  # noqa: PLC0415
+    from gateway_ops.repository.rendered_files import file_differences  # noqa: PLC0415
 
     address = other.removeprefix("grpc://")
     folder = None if address != other else Path(other)
@@ -152,7 +151,7 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
 
 def _models_of(folder: Path) -> dict[str, ModelFolder]:
     """The models of a folder that have a configuration."""
-    from gateway_ops.repository.reading import read_repository  # noqa: PLC0415
+    from gateway_ops.repository.model_folders import read_repository  # noqa: PLC0415
 
     try:
         models = read_repository(folder)

@@ -1,4 +1,4 @@
-"""The command line: its commands, and what belongs to none of them."""
+"""The command line: its commands and common options."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import typer
 
 from gateway_ops.cli.bench import bench
 from gateway_ops.cli.check import check
-from gateway_ops.cli.down import down
 from gateway_ops.cli.repo import app as repo
 from gateway_ops.cli.serve import serve
-from gateway_ops.cli.up import up
+from gateway_ops.cli.up import down, up
 
 app = typer.Typer(
     name="gateway",

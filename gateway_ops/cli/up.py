@@ -1,33 +1,34 @@
-"""``gateway up``: a real Triton on the CPU and the gateway in front of it."""
+"""``gateway up`` and ``gateway down``: a real Triton on the CPU and the gateway in front of it."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
-from gateway_ops.local_stack import platform_check
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.gateway_process import check_port_free
 from gateway_ops.local_stack.smollm2 import MODEL_NAME, ensure_model_folder
-from gateway_ops.local_stack.stack import ModelFolder, Stack, StackOptions, find_repository, models_of
+from gateway_ops.local_stack.stack import HuggingFaceFolder, Stack, StackOptions, find_repository, models_of
 from gateway_ops.local_stack.state import Process, RunFolder, RunState
-from gateway_ops.local_stack.usage import curl_line, python_snippet
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class PathChoice(str, Enum):
-    """How the gateway reaches the engine."""
+    """The path from the gateway to the engine."""
 
     AUTO = "auto"
     TOKENS = "tokens"
@@ -35,7 +36,7 @@ class PathChoice(str, Enum):
 
 
 class EngineChoice(str, Enum):
-    """What runs behind the Triton model ``tensorrt_llm``."""
+    """The engine behind the Triton model ``tensorrt_llm``."""
 
     REFERENCE = "reference"
     TRANSFORMERS = "transformers"
@@ -57,7 +58,7 @@ def up(
         PathChoice, typer.Option(help="Token ids straight to the engine (tokens), or text through the ensemble.")
     ] = PathChoice.AUTO,
     engine: Annotated[
-        EngineChoice, typer.Option(help="What runs behind the Triton model tensorrt_llm.")
+        EngineChoice, typer.Option(help="Engine behind the Triton model tensorrt_llm.")
     ] = EngineChoice.REFERENCE,
     repository: Annotated[
         Path | None, typer.Option(help="Triton model repository; triton_repo of this clone when not given.")
@@ -78,7 +79,7 @@ def up(
             _check(None if triton_only else host, port)
             triton_repo = (repository or find_repository()).resolve()
             if triton_only:
-                models_of(triton_repo)  # a folder that is none is said before anything is started
+                models_of(triton_repo)  # a wrong folder is reported before anything starts
             # A repository of one's own names its models itself, unless it reads MODEL_DIR.
             needs_model = not triton_only or repository is None or model is not None
             found = _find_model(model, progress) if needs_model else None
@@ -88,7 +89,7 @@ def up(
                 return
             state = run_detached(_arguments(chosen, model), RunFolder(port), progress)
         _print_usage(state, RunFolder(port), f"gateway down --port {port} stops it.")
-    except DeploymentError as error:
+    except LocalStackError as error:
         raise fail(error) from None
     except KeyboardInterrupt:
         raise fail("interrupted before it was ready; everything is stopped.", _INTERRUPTED) from None
@@ -98,16 +99,16 @@ def _check(host: str | None, port: int) -> None:
     # Cheap, and before anything is downloaded or started.
     found = platform_check.problems(platform_check.gather(), need_venv=False)
     if found:
-        raise DeploymentError("\n".join(found))
+        raise LocalStackError("\n".join(found))
     if host is not None:
         check_port_free(host, port)
 
 
-def _find_model(model: Path | None, progress: Progress) -> ModelFolder:
+def _find_model(model: Path | None, progress: Progress) -> HuggingFaceFolder:
     if model is None:
-        return ModelFolder.read(ensure_model_folder(progress.step), MODEL_NAME)
+        return HuggingFaceFolder.read(ensure_model_folder(progress.step), MODEL_NAME)
     folder = model.expanduser().resolve()
-    return ModelFolder.read(folder, folder.name)
+    return HuggingFaceFolder.read(folder, folder.name)
 
 
 def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
@@ -164,3 +165,57 @@ def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+_DEADLINE_S = 45.0  # Triton and the gateway have deadlines of their own, which fit in
+
+
+def down(
+    port: Annotated[
+        int, typer.Option(help="The gateway's port, as given to gateway up.", envvar="GATEWAY_PORT")
+    ] = 9000,
+) -> None:
+    """Stop what gateway up started on a port, and wait until it is gone."""
+    state = RunFolder(port).read()
+    if RunFolder(port).stop(_DEADLINE_S):
+        whole = state is None or state.url
+        typer.echo(f"The gateway on port {port} and its Triton are stopped." if whole else "Triton is stopped.")
+    else:
+        typer.echo(f"Nothing to stop: no gateway is up on port {port}.")
+
+
+_QUESTION: Final = "What is the capital of France?"
+
+
+def curl_line(url: str, model: str, environ: Mapping[str, str]) -> str:
+    """Return one shell line that streams an answer.
+
+    Args:
+        url: base URL of the gateway, without ``/v1``.
+        model: name of the served model.
+        environ: the gateway's environment; where it sets API keys the line takes the first from it.
+    """
+    messages = [{"role": "user", "content": _QUESTION}]
+    body = {"model": model, "messages": messages, "temperature": 0, "stream": True}
+    words = ["curl", "-N", shlex.quote(f"{url}/v1/chat/completions"), "-H 'Content-Type: application/json'"]
+    if environ.get("GATEWAY_API_KEYS"):
+        words.append('-H "Authorization: Bearer ${GATEWAY_API_KEYS%%,*}"')
+    return " ".join([*words, "-d", shlex.quote(json.dumps(body))])
+
+
+def python_snippet(url: str, model: str, environ: Mapping[str, str]) -> str:
+    """Return a short program for the OpenAI SDK; the arguments are those of ``curl_line``."""
+    key = 'os.environ["GATEWAY_API_KEYS"].split(",")[0]' if environ.get("GATEWAY_API_KEYS") else '"unused"'
+    lines = ["import os", ""] if key != '"unused"' else []
+    lines += [
+        "from openai import OpenAI",
+        "",
+        f'client = OpenAI(base_url="{url}/v1", api_key={key})',
+        "answer = client.chat.completions.create(",
+        f"    model={json.dumps(model)},",
+        f'    messages=[{{"role": "user", "content": "{_QUESTION}"}}],',
+        "    temperature=0,",
+        ")",
+        "print(answer.choices[0].message.content)",
+    ]
+    return "\n".join(lines)

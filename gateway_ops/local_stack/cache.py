@@ -1,4 +1,4 @@
-"""The user's cache folder: where it is, and folders in it that are made once, whole or not at all."""
+"""The user's cache folder, and folders in it that are made once, whole or not at all."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def locked(path: Path) -> Iterator[None]:
 def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return ``folder``, making it first when it is missing, damaged, or of another recipe.
 
-    It is made under another name and renamed, so that nobody ever sees half of it; two processes at once make it
+    It is made under another name and renamed, so that half of it is never seen; two processes at once make it
     once. A folder that is whole is only looked at: small files by SHA-256, large ones by size.
 
     Args:

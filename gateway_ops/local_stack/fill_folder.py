@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.smollm2 import write_model
 
 _LAST = "config.json"  # what tells a whole folder from one whose filling was cut short
@@ -25,7 +25,7 @@ def fill_folder(folder: Path, write: Callable[[Path], None] = write_model) -> bo
         False when the folder has a model already and was left as it is.
 
     Raises:
-        DeploymentError: the model cannot be fetched, or the folder is missing or cannot be written.
+        LocalStackError: the model cannot be fetched, or the folder is missing or cannot be written.
     """
     if (folder / _LAST).is_file():
         return False
@@ -36,12 +36,12 @@ def fill_folder(folder: Path, write: Callable[[Path], None] = write_model) -> bo
             for file in sorted(Path(fresh).iterdir(), key=lambda file: file.name == _LAST):
                 shutil.move(file, folder / file.name)
     except OSError as error:
-        raise DeploymentError(f"Cannot write a model into {folder} ({error.strerror or error}).") from error
+        raise LocalStackError(f"Cannot write a model into {folder} ({error.strerror or error}).") from error
     return True
 
 
 if __name__ == "__main__":
     try:
         fill_folder(Path(sys.argv[1]))
-    except DeploymentError as failure:
+    except LocalStackError as failure:
         sys.exit(str(failure))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.workers.supervised import SUPERVISOR_VARIABLE
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 
 _POLL_S: Final = 0.1
 _HTTP_TIMEOUT_S: Final = 5.0
@@ -24,12 +24,8 @@ _GRACE_S: Final = 5  # for running answers after Ctrl-C, before they end with an
 def check_port_free(host: str, port: int) -> None:
     """Make sure that the gateway can listen, before anything heavy starts.
 
-    Args:
-        host: address or name to listen on.
-        port: TCP port.
-
     Raises:
-        DeploymentError: the port is taken or may not be used, or the host is not one of this machine's.
+        LocalStackError: the port is taken or may not be used, or the host is not one of this machine's.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -38,7 +34,7 @@ def check_port_free(host: str, port: int) -> None:
             probe.bind(address)
             probe.listen()
     except OSError as error:
-        raise DeploymentError(
+        raise LocalStackError(
             f"Cannot listen on {host} port {port} ({error.strerror}): "
             f"stop what uses it (gateway down --port {port}, if it is a gateway), or choose another one with --port."
         ) from error
@@ -101,14 +97,14 @@ class GatewayProcess:
         """Wait until it is ready to serve its model.
 
         Raises:
-            DeploymentError: it ended, or the deadline passed.
+            LocalStackError: it ended, or the deadline passed.
         """
         end = time.monotonic() + deadline_s
         while not self._is_ready():
             if not self.running:
-                raise DeploymentError(f"The gateway ended while it was starting:\n{self.log_tail()}")
+                raise LocalStackError(f"The gateway ended while it was starting:\n{self.log_tail()}")
             if time.monotonic() > end:
-                raise DeploymentError(f"The gateway was not ready after {deadline_s:g} s:\n{self.log_tail()}")
+                raise LocalStackError(f"The gateway was not ready after {deadline_s:g} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 
     def stop(self, deadline_s: float = _GRACE_S + 10.0) -> None:

@@ -25,12 +25,12 @@ _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "
 
 
 class GgufError(ValueError):
-    """The bytes are no GGUF file that this reader knows; the message says what is wrong."""
+    """Bytes that are no GGUF file, or one that this reader does not know; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """Where one tensor lies.
+    """The place of one tensor in the file.
 
     Attributes:
         name: its name in the file.
@@ -87,9 +87,6 @@ class GgufFile:
 
     def tensor(self, name: str) -> FloatArray:
         """Read one tensor, dequantised.
-
-        Args:
-            name: a key of ``tensors``.
 
         Returns:
             float32 of the tensor's shape, a copy of its own.

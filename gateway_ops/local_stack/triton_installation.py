@@ -6,22 +6,20 @@ Triton wants the stub beside ``libtriton_python.so``, so a folder of links is ma
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib.metadata
 import sys
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.cache import cache_dir, made_once
-from gateway_ops.local_stack.errors import DeploymentError
 
 _DISTRIBUTION = "nvidia-pytriton"
 
 
-class TritonStartError(DeploymentError):
+class TritonStartError(LocalStackError):
     """The server cannot be started or did not become ready.
 
     Attributes:
@@ -35,7 +33,7 @@ class TritonStartError(DeploymentError):
 
 @dataclass(frozen=True, slots=True)
 class TritonInstallation:
-    """Where the parts of nvidia-pytriton lie.
+    """The paths of the parts of nvidia-pytriton.
 
     Attributes:
         binary: the ``tritonserver`` executable.
@@ -89,23 +87,14 @@ def find_libpython() -> Path | None:
     Raises:
         TritonStartError: there is no shared libpython for the running interpreter.
     """
-    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
-    folders = [Path(sys.base_prefix) / "lib"]
-    libdir = sysconfig.get_config_var("LIBDIR")
-    if libdir:
-        folders.append(Path(libdir))
-        folders.append(Path(libdir) / str(sysconfig.get_config_var("MULTIARCH") or ""))
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder
-    try:
-        ctypes.CDLL(name)
-    except OSError:
+    found = platform_check.find_libpython()
+    if not found:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise TritonStartError(
-            f"{name} not found: Triton's Python backend needs the shared libpython; "
-            f"on Debian or Ubuntu: apt-get install libpython{sys.version_info.major}.{sys.version_info.minor}"
-        ) from None
-    return None
+            f"libpython{version}.so.1.0 not found: Triton's Python backend needs the shared libpython; "
+            f"on Debian or Ubuntu: apt-get install libpython{version}"
+        )
+    return None if found == "system" else Path(found)
 
 
 def prepare_backend_directory(installation: TritonInstallation) -> Path:

@@ -17,24 +17,11 @@ from pathlib import Path
 
 from gateway_ops.local_stack.sweeper import Sweeper, new_server_name, sweep_stale
 from gateway_ops.local_stack.triton_installation import (
-    TritonInstallation,
     TritonStartError,
     find_libpython,
     find_tritonserver,
     prepare_backend_directory,
 )
-
-__all__ = [
-    "MODELS",
-    "TritonInstallation",
-    "TritonServer",
-    "TritonStartError",
-    "decisive_log_lines",
-    "find_libpython",
-    "find_tritonserver",
-    "free_ports",
-    "prepare_backend_directory",
-]
 
 MODELS = ("preprocessing", "tensorrt_llm", "postprocessing", "ensemble", "tensorrt_llm_bls")
 
@@ -61,7 +48,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def decisive_log_lines(log: str, limit: int = 8) -> list[str]:
-    """Pick the lines of a tritonserver log that say why it failed, without frames of tracebacks.
+    """Pick the lines of a tritonserver log that explain its failure, without frames of tracebacks.
 
     Returns:
         The load error of each model if there is one, else all errors, else the end of the log.
@@ -154,7 +141,7 @@ class TritonServer:
 
     @property
     def ending(self) -> str:
-        """How the process ended, to follow its name in a sentence; empty while it runs or was never started."""
+        """The end of the process, worded to follow its name in a sentence; empty while it runs or before a start."""
         status = self._process.poll() if self._process is not None else None
         if status is None:
             return ""

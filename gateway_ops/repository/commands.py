@@ -1,4 +1,4 @@
-"""The commands around a repository: how its engines are built, and how Triton is started (contract 6.1 and 6.3)."""
+"""The scripts of a repository, which build its engines and start Triton (wire contract 6.1 and 6.3)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import SpeculativeSettings
+from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.converters import CONVERTERS, family_of, options
-from gateway_ops.repository.limit_rules import step_bound
+from gateway_ops.repository.engine_rules import step_bound
 from gateway_ops.repository.model_shape import shape_of, text_config_of
 
 _HEAD = "#!/bin/sh\n# Written by `gateway repo build`; {what}\nset -eu\n"
@@ -18,19 +17,19 @@ _TOOLS = "${TRTLLM_EXAMPLES:=/app/tensorrt_llm/examples}"
 
 
 def checkpoint_tool(deployment: DeploymentSettings) -> Literal["convert_checkpoint", "quantize", "another"]:
-    """Which of TensorRT-LLM's tools makes the checkpoint that ``trtllm-build`` starts from."""
+    """Choose the tool of TensorRT-LLM that makes the checkpoint for ``trtllm-build``."""
     if has_own_conversion(deployment):
         return "another"
     if deployment.model.quantization not in ("none", "int8_wo", "int4_wo"):
         return "quantize"
     family = family_of(deployment)
-    if family is None:  # of a type that is read, but not known, the family must be named
+    if family is None:  # a type that was read but is unknown needs model.family
         return "convert_checkpoint" if text_config_of(deployment.model) else "another"
     return "convert_checkpoint" if family in CONVERTERS else "another"
 
 
 def has_own_conversion(deployment: DeploymentSettings) -> bool:
-    """Whether guessed tokens need heads in a checkpoint of their own, which only the operator knows."""
+    """Whether the method of speculation needs a checkpoint with heads, which only the operator can make."""
     return deployment.speculative is not None and deployment.speculative.method in _OWN_CONVERSION
 
 
@@ -46,7 +45,7 @@ def build_script(deployments: Sequence[DeploymentSettings]) -> str:
 
 
 def built_from(deployment: DeploymentSettings) -> str:
-    """The commands that make an engine, without what only names it: the same for engines that are the same."""
+    """The commands that make an engine, without its name: equal for equal engines."""
     return _build(deployment).replace(_checkpoint(deployment), "").partition("\n")[2]
 
 
@@ -77,7 +76,7 @@ def _build(deployment: DeploymentSettings) -> str:
 
 
 def _by_hand(deployment: DeploymentSettings) -> str:
-    """What of the examples makes a checkpoint that is not made here."""
+    """Name the example of TensorRT-LLM that makes a checkpoint which is not made here."""
     family = family_of(deployment)
     if deployment.speculative is not None and has_own_conversion(deployment):
         return f"examples/{deployment.speculative.method}"
@@ -87,7 +86,7 @@ def _by_hand(deployment: DeploymentSettings) -> str:
 
 
 def _prompts(deployment: DeploymentSettings) -> str:
-    """A remark on prompts that must be shorter than the sequences, which nobody said."""
+    """Remark that prompts are bounded by a step, where the settings do not say so."""
     limits, step = deployment.limits, step_bound(deployment)
     longest = limits.max_seq_len or shape_of(deployment.model).get("max_positions")
     if limits.max_input_len is not None or step is None or not isinstance(longest, int) or longest <= step:
@@ -112,7 +111,7 @@ def _convert(deployment: DeploymentSettings, checkpoint: str) -> str:
 
 
 def draft_length(speculative: SpeculativeSettings | None) -> int | None:
-    """The guessed tokens that an engine is built for; None where there are none, or the checkpoint says it.
+    """The draft tokens that an engine is built for; None without any, or where the checkpoint decides.
 
     Lookahead's follow from its sizes (TensorRT-LLM's ``examples/lookahead/README.md``).
     """
@@ -168,7 +167,7 @@ def _enable(*, on: bool) -> str:
 
 
 def launch_script(deployments: Sequence[DeploymentSettings]) -> str:
-    """The command that starts Triton on the repository; engines over several GPUs may be started by Slurm as well."""
+    """The script that starts Triton on the repository, with Slurm or without."""
     engines = [deployment for deployment in deployments if deployment.engine == "tensorrt"]
     head = _HEAD.format(what="starts Triton in the foreground of its image, on this repository.")
     ranks = max((one.parallelism.tp * one.parallelism.pp for one in engines), default=1)
@@ -202,7 +201,7 @@ def launch_script(deployments: Sequence[DeploymentSettings]) -> str:
 
 
 def _orchestrator(engines: Sequence[DeploymentSettings]) -> list[str]:
-    """Options of the mode with one Triton: it spawns its workers, unless their ranks are given, which start with it."""
+    """Options of the orchestrator mode: it spawns its workers, unless ranks are given to workers that start with it."""
     workers = sum(len(group) for one in engines for group in one.triton.participant_ids)
     if not workers:
         return ["--world_size", "1", "--multi-model"]

@@ -1,17 +1,30 @@
-"""The configurations of a deployment's models, as protobuf."""
+"""The configurations of a deployment's models: as protobuf, and the comment at the top of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.contract.ensemble import ENGINE_NAMES
-from gateway.contract.wiring import PREPROCESSING_TO_ENGINE, inner_name, postprocessing_source, preprocessing_source
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.contract import ANY, ModelSpec, TensorSpec
 from gateway_ops.repository.engine_parameters import engine_parameters
-from gateway_ops.repository.tensors import add_tensors, spec_of
+from gateway_ops.repository.stock_models import (
+    ENGINE_NAMES,
+    MODELS,
+    PREPROCESSING_TO_ENGINE,
+    TEXT_RAGGED,
+    WIRED,
+    engine_ragged,
+    engine_scalar,
+    inner_name,
+    of_version,
+    parse_version,
+    postprocessing_source,
+    preprocessing_source,
+)
 
 ModelConfig = model_config_pb2.ModelConfig
 Configs = dict[str, Any]
@@ -142,3 +155,107 @@ def _ensemble(deployment: DeploymentSettings) -> Any:
 def _add_parameters(config: Any, parameters: Mapping[str, str]) -> None:
     for name, value in parameters.items():
         config.parameters[name].string_value = value
+
+
+_TEXT_FRONT = frozenset({"ensemble", "preprocessing"})
+
+
+def spec_of(deployment: DeploymentSettings, model: str) -> ModelSpec:
+    """A stock model's tensors for a deployment: of its version, with the extensions that its engine has."""
+    spec = of_version(MODELS[model], parse_version(deployment.trtllm))
+    if deployment.engine != "tensorrt":
+        return spec
+    return replace(spec, inputs=_served(spec.inputs), outputs=_served(spec.outputs))
+
+
+def _served(tensors: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """Drop tensors that only this project's engines have; mere wiring stays."""
+    return tuple(tensor for tensor in tensors if not tensor.extension or tensor.name in WIRED)
+
+
+def add_tensors(config: Any, deployment: DeploymentSettings, model: str) -> None:
+    """Declare the inputs and outputs of a stock model, by its stock name, in a ModelConfig."""
+    spec = spec_of(deployment, model)
+    native = deployment.engine == "tensorrt" and model == "tensorrt_llm"
+    ragged = _raggedness(model, native=native)
+    for tensor in spec.inputs:
+        entry = config.input.add(name=tensor.name, data_type=_datatype(tensor, deployment), dims=tensor.dims)
+        # Triton leaves a request without a required input unanswered; the Python steps answer with an error.
+        entry.optional = tensor.optional or model in _TEXT_FRONT
+        entry.allow_ragged_batch = ragged(tensor)
+        if native and engine_scalar(tensor):
+            entry.reshape.SetInParent()
+    for tensor in spec.outputs:
+        config.output.add(name=tensor.name, data_type=_datatype(tensor, deployment), dims=tensor.dims)
+
+
+def _raggedness(model: str, *, native: bool) -> Callable[[TensorSpec], bool]:
+    if native:
+        return engine_ragged
+    if model == "tensorrt_llm":
+        return lambda tensor: ANY in tensor.dims
+    return lambda tensor: tensor.name in TEXT_RAGGED
+
+
+def _datatype(tensor: TensorSpec, deployment: DeploymentSettings) -> int:
+    name: str = tensor.datatype
+    if name == "LOGITS":
+        name = deployment.logits.datatype
+    elif deployment.engine == "tensorrt":
+        if tensor.name == "prompt_embedding_table":
+            name = deployment.prompt_table_datatype
+        elif tensor.name == "encoder_input_features":
+            name = deployment.encoder_features_datatype
+    return int(model_config_pb2.DataType.Value(f"TYPE_{name}"))
+
+
+_ABOUT = {
+    "ensemble": """\
+Text in, text out, over preprocessing, engine and postprocessing.
+
+A step may leave out an output that is mapped here, and a later step runs without the optional input that it would have
+been (tritonserver 2.51 and newer): log-probs, counts and the like are absent unless asked for.""",
+    "preprocessing": """\
+Text to token ids: the tokenizer is tokenizer_dir/tokenizer.json. Image and video tensors are not declared.
+
+QUERY and REQUEST_OUTPUT_LEN are required all the same: were they so for Triton, a request without them would end
+without any answer.""",
+    "postprocessing": """\
+Token ids to text. Pieces with the same request id are decoded as one growing text; at most state_capacity texts are
+kept, each for state_expiry_seconds after its last piece. BATCH_INDEX and SEQUENCE_INDEX are ours and optional.
+
+One instance, and in order: streamed pieces must not overtake each other.""",
+    "tensorrt_llm_bls": """\
+The ensemble's steps in one Python model, with the ensemble's tensors and a few more. What it cannot do is refused by
+name.
+
+One instance serves max_concurrent_requests at once. A request whose engine says nothing for engine_silence_seconds is
+stopped and answered with an error. With accumulate_tokens, text_output is the whole text so far while streaming.""",
+    "tensorrt_llm": """\
+The engine step: token ids in, token ids out.""",
+}
+_EXTENSIONS = {
+    "ensemble": """
+
+Inputs and outputs beyond TensorRT-LLM's are ours, optional, and mere wiring of what the steps have anyway.
+finish_reason comes with the last response of each answer, asked for or not: postprocessing ends a text by it.""",
+    "preprocessing": """
+
+RETURN_FINISH_REASON is there to be mapped; its output is always true: postprocessing ends a text by the reason.""",
+    "postprocessing": """
+FINISH_REASON, ours as well, says that a piece is the last one.""",
+    "tensorrt_llm": """
+Inputs and outputs beyond TensorRT-LLM's are ours, optional, and no client depends on them.
+
+A parameter value "${NAME}" is read from the environment when the model is loaded; an unset variable means "not given",
+which is a load error for engine and gpt_model_path. Clients that read this configuration over gRPC see the name.""",
+}
+
+
+def about_model(stock: str, deployment: DeploymentSettings) -> str:
+    """Make the comment at the top of a model's configuration."""
+    extensions = "" if deployment.engine == "tensorrt" else _EXTENSIONS.get(stock, "")
+    source = (
+        f"Tensors of TensorRT-LLM {deployment.trtllm}. Written by `gateway repo build`, deployment {deployment.name!r}."
+    )
+    return f"{_ABOUT[stock]}{extensions}\n\n{source}"

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import Keys
-from gateway.config.model import ModelSettings
-from gateway.contract.versions import GONE, OLDEST, parse_version
-from gateway_ops.repository import build_rules, engine_keys, engine_rules, limit_rules, model_rules, speculative_rules
-from gateway_ops.repository import value_rules as values
+from pydantic import BaseModel
+
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.model_settings import ModelSettings
+from gateway.config.yaml_file import Keys
 from gateway_ops.repository.commands import built_from
-from gateway_ops.repository.keys import Found, is_given
-from gateway_ops.repository.placement import shared_placement
-from gateway_ops.repository.speculative_rules import shared_drafts
+from gateway_ops.repository.engine_keys import unread_keys
+from gateway_ops.repository.engine_rules import engine_contradictions
+from gateway_ops.repository.key_paths import Found, Shared, is_given, value_at
+from gateway_ops.repository.model_rules import model_contradictions
+from gateway_ops.repository.placement_rules import shared_placement
+from gateway_ops.repository.speculative_rules import shared_drafts, speculative_contradictions
+from gateway_ops.repository.stock_models import GONE, OLDEST, parse_version
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Why a deployment is refused.
+    """A reason to refuse a deployment.
 
     Attributes:
         keys: the key path within the settings file.
@@ -33,11 +37,7 @@ class Contradiction:
 
 
 def contradictions(deployments: Sequence[DeploymentSettings]) -> Iterator[Contradiction]:
-    """Find every contradiction within deployments, and between those that share a repository.
-
-    Args:
-        deployments: of one file, in its order.
-    """
+    """Find every contradiction within deployments, and between those that share a repository."""
     for index, deployment in enumerate(deployments):
         for key, reason, fix in _of_one(deployment):
             yield Contradiction(("deployments", index, *key.split(".")), reason, fix)
@@ -48,8 +48,8 @@ def contradictions(deployments: Sequence[DeploymentSettings]) -> Iterator[Contra
 
 def _of_one(deployment: DeploymentSettings) -> Iterator[Found]:
     yield from _version(deployment)
-    for rules in (values, engine_keys, model_rules, limit_rules, build_rules, engine_rules, speculative_rules):
-        yield from rules.find(deployment)
+    for rules in (_values, unread_keys, model_contradictions, engine_contradictions, speculative_contradictions):
+        yield from rules(deployment)
 
 
 def _version(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -73,12 +73,11 @@ def _version(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 _LLM_API = (1, 0, 0)
-Shared = tuple[int, str, str, str]
 _STEPS = ("preprocessing", "postprocessing", "ensemble")
 
 
 def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """Triton models of one repository must have names of their own."""
+    """Find Triton models of one repository that share a name."""
     first: dict[str, str] = {}
     for index, deployment in enumerate(deployments):
         names = [deployment.engine_name, *_step_names(deployment)]
@@ -97,7 +96,7 @@ def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
 
 
 def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """An engine may be loaded by several deployments, but is built once."""
+    """Find different engines that would be built into one folder."""
     first: dict[str, DeploymentSettings] = {}
     for index, deployment in enumerate(deployments):
         folder = (deployment.engine_dir or "").rstrip("/")
@@ -112,12 +111,7 @@ def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Share
 def draft_contradictions(
     models: Iterable[tuple[int, ModelSettings]], deployments: Sequence[DeploymentSettings]
 ) -> Iterator[Contradiction]:
-    """Find served models of a file that want longer drafts than its deployment of their Triton model takes.
-
-    Args:
-        models: of one file, with their places in it.
-        deployments: of the same file.
-    """
+    """Find served models that want longer drafts than the deployment of their Triton model takes."""
     for index, model in models:
         name, wanted = model.triton.model, model.speculative
         for deployment in deployments:
@@ -132,7 +126,55 @@ def draft_contradictions(
 
 
 def _step_names(deployment: DeploymentSettings) -> tuple[str, ...]:
-    """Names of its Triton models but the engine's; a draft has no others."""
+    """The names of a deployment's Triton models without the engine; a draft has none."""
     if deployment.role != "chat":
         return ()
     return tuple(f"{deployment.prefix}{step}" for step in (*_STEPS, *(("tensorrt_llm_bls",) * deployment.bls.enabled)))
+
+
+# TensorRT-LLM's lora_manager.py, LORA_MODULE_IDS.
+_LORA_MODULES = (
+    *("attn_qkv", "attn_q", "attn_k", "attn_v", "attn_dense", "mlp_h_to_4h", "mlp_4h_to_h", "mlp_gate"),
+    *("cross_attn_qkv", "cross_attn_q", "cross_attn_k", "cross_attn_v", "cross_attn_dense"),
+    *("moe_h_to_4h", "moe_4h_to_h", "moe_gate", "moe_router", "mlp_router", "mlp_gate_up"),
+)
+TREE = re.compile(r"\s*\{\s*\d+(\s*,\s*\d+)*\s*\}(\s*,\s*\{\s*\d+(\s*,\s*\d+)*\s*\})*\s*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _values(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find values of one deployment that are wrong by themselves."""
+    yield from _texts(deployment, "")
+    yield from _paths(deployment)
+    unknown = [module for module in deployment.lora.modules if module not in _LORA_MODULES] if deployment.lora else []
+    if unknown:
+        reason = f"TensorRT-LLM has no LoRA module {unknown[0]!r}"
+        yield "lora.modules", reason, f"Take some of {', '.join(_LORA_MODULES)}."
+    for key in ("medusa_choices", "eagle_choices"):
+        tree = getattr(deployment.speculative, key) if deployment.speculative is not None else None
+        if tree and not TREE.fullmatch(tree):
+            yield f"speculative.{key}", f"{tree!r} is not a tree of choices", "Write it as {0}, {0, 0}, {1}."
+
+
+def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find relative folders: the server is started elsewhere. A source may be a Hugging Face id as well."""
+    for key in ("model.source", "model.folder", "engine_dir", "lora.prefetch_dir", "encoder.engine_dir"):
+        path = value_at(deployment, key)
+        if not isinstance(path, str) or not path:
+            continue
+        relative = path.startswith((".", "~")) if key == "model.source" else not path.startswith(("/", "${"))
+        if relative:
+            reason = f"{path!r} is relative to wherever the server is started"
+            yield key, reason, "Write an absolute path, as the server sees it."
+
+
+def _texts(section: BaseModel, path: str) -> Iterator[Found]:
+    """Find texts that would break a line of a script or configuration, and empty ones."""
+    for name in section.model_fields_set:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _texts(value, f"{path}{name}.")
+        elif isinstance(value, str) and _CONTROL.search(value):
+            yield f"{path}{name}", "it holds a control character or a line break", "Write it as plain text in one line."
+        elif value == "" and name != "prefix":
+            yield f"{path}{name}", "it is empty", "Write a value, or leave the key out."

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.config.deployment import DeploymentSettings
-from gateway_ops.repository.keys import Found
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository.key_paths import Found
 from gateway_ops.repository.model_shape import text_config_of
 
 
@@ -20,11 +20,11 @@ class Converter:
 
     Attributes:
         model_types: ``model_type`` of the ``config.json`` that it converts.
-        experts: whether it is told how experts are shared.
+        experts: whether it has options for sharing experts.
         stages: whether it makes pipeline stages.
         weight_only: whether it quantises weights to int8 or int4.
         auto_dtype: whether it takes the checkpoint's own type.
-        tp_option: what tensor parallelism is called.
+        tp_option: its option for tensor parallelism.
         kv_dtypes: what it quantises keys and values to, by an option such as ``--int8_kv_cache``.
         more: options that it always needs.
     """
@@ -71,7 +71,7 @@ CONVERTERS: dict[str, Converter] = {
 
 
 def family_of(deployment: DeploymentSettings) -> str | None:
-    """The folder of the family's tools: as the settings say, else by a readable ``config.json``; None where unknown."""
+    """The folder of the family's tools, by the settings, else by a readable ``config.json``; None where unknown."""
     if deployment.model.family is not None:
         return deployment.model.family
     model_type = text_config_of(deployment.model).get("model_type")
@@ -79,7 +79,7 @@ def family_of(deployment: DeploymentSettings) -> str | None:
 
 
 def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
-    """What the converter is told beside the folders."""
+    """The options of the converter beside the folders."""
     model, parallelism = deployment.model, deployment.parallelism
     told = [*converter.more, "--dtype", model.dtype, converter.tp_option, str(parallelism.tp)]
     if converter.stages:
@@ -93,8 +93,8 @@ def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
     return told
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions of a deployment with the converter that makes its checkpoint."""
+def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions of a deployment with the converter that makes its checkpoint."""
     family = family_of(deployment)
     if family is None:
         kind = text_config_of(deployment.model).get("model_type")

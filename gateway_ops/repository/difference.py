@@ -1,4 +1,4 @@
-"""Two sets of configurations compared: what a rendering would change."""
+"""Two sets of configurations compared by what they mean: what a rendering would change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from gateway_ops.repository.flat import flat_fields
+from gateway_ops.repository.pbtxt import is_repeated
 
 _TYPES = model_config_pb2.DataType
 _NOT_FILLED_IN = "not filled in"
-# What `settings_of` words in its own way; everything else of a configuration is taken as it stands.
+# Fields that `settings_of` words in its own way; all others of a configuration are taken as they are.
 _WORDED = frozenset(
     {
         *("name", "platform", "backend", "max_batch_size", "model_transaction_policy", "parameters"),
@@ -58,14 +58,14 @@ def differences(
     whole: bool = False,
     unfilled: Mapping[str, Collection[str]] | None = None,
 ) -> Iterator[Difference]:
-    """Compare configurations by what they mean, whatever their order or layout.
+    """Compare configurations by what they mean, not by order or layout.
 
     Args:
         ours: ModelConfig by name, as rendered.
         theirs: as found.
         whole: whether every field counts. A running server adds some of its own, such as a version policy and names
             of instance groups, so there only those count that a rendering sets.
-        unfilled: settings of theirs, by model, that hold a value that nobody filled in; see `unfilled_settings`.
+        unfilled: settings of theirs, by model, that hold a placeholder; see `unfilled_settings`.
     """
     for model in sorted(ours.keys() | theirs.keys()):
         if model not in ours or model not in theirs:
@@ -79,18 +79,18 @@ def differences(
 
 
 def unfilled_settings(config: Any, other: Any) -> frozenset[str]:
-    """The settings that hold a value that nobody filled in.
+    """Find the settings that hold a placeholder.
 
     Args:
-        config: a ModelConfig with something that stands in for such values.
-        other: the same one with something else instead.
+        config: a ModelConfig with stand-ins for placeholders.
+        other: the same with other stand-ins.
     """
     left, right = settings_of(config, whole=True), settings_of(other, whole=True)
     return frozenset(setting for setting in left.keys() | right.keys() if left.get(setting) != right.get(setting))
 
 
 def settings_of(config: Any, *, whole: bool = False) -> dict[str, str]:
-    """A configuration as flat settings; defaults are absent, and so are parameters that nobody filled in.
+    """Flatten a configuration; defaults are absent, and so are parameters with a placeholder.
 
     Args:
         config: a ModelConfig.
@@ -140,7 +140,7 @@ def _batching(batching: Any) -> dict[str, str]:
 
 
 def _steps(config: Any) -> dict[str, str]:
-    """Steps by model; tensors that only steps see go by the step output that makes them, whatever their name."""
+    """The steps by model; inner tensors are named after the step output that makes them."""
     makers = {
         name: f"{step.model_name} {output}"
         for step in config.ensemble_scheduling.step
@@ -179,5 +179,48 @@ def _others(config: Any) -> dict[str, str]:
 
 
 def _unfilled(value: str) -> bool:
-    """Whether a value is a template's variable; those of this project's repository are in capitals."""
+    """Whether a value is a template's placeholder; environment variables of this project are in capitals."""
     return value.startswith("${") and value.endswith("}") and not value[2:-1].isupper()
+
+
+def flat_fields(message: Any, path: str, but: Collection[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    """Yield the set fields of a message, by their names from the outside in, each with its value as text.
+
+    Args:
+        message: of protobuf.
+        path: a prefix of the names, which ends with a blank unless it is empty.
+        but: names of fields of this message to skip.
+    """
+    for field, value in message.ListFields():
+        if field.name in but:
+            continue
+        where = f"{path}{field.name}"
+        if field.message_type is None:
+            yield where, _field_text(field, value)
+        elif field.message_type.GetOptions().map_entry:
+            for key in sorted(value):
+                yield from _entry(f"{where} {key}", value[key])
+        elif is_repeated(field):
+            for number, item in enumerate(value, 1):
+                yield from _entry(f"{where} {number}", item)
+        else:
+            yield from _entry(where, value)
+
+
+def _entry(where: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a message or a plain value of a map; an empty message counts as well."""
+    if not hasattr(value, "ListFields"):
+        yield where, str(value)
+        return
+    yield from list(flat_fields(value, f"{where} ")) or [(where, "there")]
+
+
+def _field_text(field: Any, value: Any) -> str:
+    values = [_one(field, one) for one in value] if is_repeated(field) else _one(field, value)
+    return values if isinstance(values, str) else f"[{', '.join(values)}]"
+
+
+def _one(field: Any, value: Any) -> str:
+    if field.enum_type is not None:
+        return str(field.enum_type.values_by_number[value].name)
+    return str(value).lower() if isinstance(value, bool) else str(value)

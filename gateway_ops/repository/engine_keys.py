@@ -1,19 +1,19 @@
-"""Which keys of a deployment this project's Python engines read, and what they do where they do not."""
+"""The keys of a deployment that each of this project's Python engines reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.config.deployment import DeploymentSettings
-from gateway_ops.repository.keys import Found, given_keys, value_at
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository.key_paths import Found, given_keys, value_at
 
 LLMAPI, TRANSFORMERS, REFERENCE = "llmapi", "transformers", "reference"
 ENGINES = (LLMAPI, TRANSFORMERS, REFERENCE)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class EngineParameter:
     """A parameter of the engine model that comes from a key.
 
     Attributes:
@@ -28,28 +28,28 @@ class Parameter:
     readers: tuple[str, ...]
 
 
-PARAMETERS: tuple[Parameter, ...] = (
-    Parameter("max_seq_len", "limits.max_seq_len", ENGINES),
-    Parameter("exclude_input_in_output", "decoding.exclude_input_in_output", ENGINES),
-    Parameter("enable_kv_cache_reuse", "kv_cache.reuse", ENGINES),
-    Parameter("cancellation_check_period_ms", "runtime.cancellation_check_period_ms", ENGINES),
-    Parameter("tokens_per_block", "kv_cache.tokens_per_block", (LLMAPI, REFERENCE)),
-    Parameter("dtype", "model.dtype", (LLMAPI, TRANSFORMERS)),
-    Parameter("max_batch_size", "limits.max_batch_size", (LLMAPI, TRANSFORMERS)),
-    Parameter("max_queue_size", "triton.max_queue_size", (LLMAPI, TRANSFORMERS)),
-    Parameter("kv_cache_free_gpu_mem_fraction", "kv_cache.free_gpu_mem_fraction", (LLMAPI, TRANSFORMERS)),
-    Parameter("tensor_parallel_size", "parallelism.tp", (LLMAPI,)),
-    Parameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI,)),
-    Parameter("max_beam_width", "limits.max_beam_width", (LLMAPI,)),
-    Parameter("guided_decoding_backend", "guided_decoding.backend", (LLMAPI,)),
-    Parameter("lora_prefetch_dir", "lora.prefetch_dir", (LLMAPI,)),
-    Parameter("normalize_log_probs", "decoding.normalize_log_probs", (REFERENCE,)),
-    Parameter("gather_logits", "logits.context", (LLMAPI, REFERENCE)),
-    Parameter("lora_cache_host_memory_bytes", "lora.host_memory_bytes", (REFERENCE,)),
+PARAMETERS: tuple[EngineParameter, ...] = (
+    EngineParameter("max_seq_len", "limits.max_seq_len", ENGINES),
+    EngineParameter("exclude_input_in_output", "decoding.exclude_input_in_output", ENGINES),
+    EngineParameter("enable_kv_cache_reuse", "kv_cache.reuse", ENGINES),
+    EngineParameter("cancellation_check_period_ms", "runtime.cancellation_check_period_ms", ENGINES),
+    EngineParameter("tokens_per_block", "kv_cache.tokens_per_block", (LLMAPI, REFERENCE)),
+    EngineParameter("dtype", "model.dtype", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("max_batch_size", "limits.max_batch_size", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("max_queue_size", "triton.max_queue_size", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("kv_cache_free_gpu_mem_fraction", "kv_cache.free_gpu_mem_fraction", (LLMAPI, TRANSFORMERS)),
+    EngineParameter("tensor_parallel_size", "parallelism.tp", (LLMAPI,)),
+    EngineParameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI,)),
+    EngineParameter("max_beam_width", "limits.max_beam_width", (LLMAPI,)),
+    EngineParameter("guided_decoding_backend", "guided_decoding.backend", (LLMAPI,)),
+    EngineParameter("lora_prefetch_dir", "lora.prefetch_dir", (LLMAPI,)),
+    EngineParameter("normalize_log_probs", "decoding.normalize_log_probs", (REFERENCE,)),
+    EngineParameter("gather_logits", "logits.context", (LLMAPI, REFERENCE)),
+    EngineParameter("lora_cache_host_memory_bytes", "lora.host_memory_bytes", (REFERENCE,)),
 )
-"""What is read of ``config.pbtxt``."""
+"""All parameters that are read of ``config.pbtxt``."""
 
-# What `tensorrt_llm.LLM` is told by a file of its own, or launch.sh by the number of machines.
+# Arguments of `tensorrt_llm.LLM` in a file of its own; launch.sh uses the number of machines.
 _LLM_ARGUMENTS = (
     *("parallelism.pp", "parallelism.nodes", "parallelism.moe_tp", "parallelism.moe_ep"),
     *("limits.max_input_len", "limits.max_num_tokens", "scheduler.policy", "scheduler.chunked_context"),
@@ -57,7 +57,7 @@ _LLM_ARGUMENTS = (
     *("kv_cache.max_attention_window", "kv_cache.sink_tokens"),
     *("lora.optimal_adapter_size", "lora.max_adapter_size", "lora.gpu_memory_fraction", "lora.host_memory_bytes"),
 )
-# What is no engine's matter: Triton, the steps around it, the gateway or the contradictions themselves use it.
+# Keys that concern no engine: Triton, its steps, the gateway or the contradictions use them.
 _OF_OTHERS = (
     *("name", "engine", "role", "prefix", "engine_model", "trtllm", "text", "bls"),
     *("model.source", "model.folder", "model.heads", "model.kv_heads", "model.layers", "model.vocab_size"),
@@ -69,7 +69,7 @@ _MORE = {
     TRANSFORMERS: (),
     REFERENCE: (*_GATHERED_AND_GUIDED, "speculative.method", "speculative.draft"),
 }
-# What an engine does whatever it is told: saying so is no contradiction, saying otherwise is one.
+# Fixed behaviour of engines: writing another value is a contradiction.
 _ALWAYS: dict[str, tuple[object, tuple[str, ...]]] = {
     "scheduler.batching": ("inflight_fused_batching", ENGINES),
     "decoding.normalize_log_probs": (False, (LLMAPI, TRANSFORMERS)),
@@ -77,7 +77,7 @@ _ALWAYS: dict[str, tuple[object, tuple[str, ...]]] = {
 }
 
 _SIMPLER = (TRANSFORMERS, REFERENCE)
-# What is so whatever is said: this value changes nothing, and another the engine has no use for.
+# Values that change nothing; engines have no use for any other value.
 _HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
     "logits.context": (False, (TRANSFORMERS,)),
     "logits.generation": (False, (TRANSFORMERS,)),
@@ -95,17 +95,17 @@ _HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
 
 
 def engines_of(deployment: DeploymentSettings) -> tuple[str, ...]:
-    """The engines of this project's that a deployment may come to run on: any, where a variable names it."""
+    """The engines of this project that a deployment may run on: all of them where a variable names it."""
     return (deployment.engine,) if deployment.engine in ENGINES else ENGINES
 
 
 def surest(engines: tuple[str, ...]) -> str:
-    """The engine whose needs count where several may run: the one that refuses to load where the others do not."""
+    """The engine whose needs count where several may run: the strictest at loading."""
     return engines[0] if len(engines) == 1 else REFERENCE
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Keys that are given although no engine of this project's that the deployment may run on reads them."""
+def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find keys that are given although no engine reads them that the deployment may run on."""
     if deployment.engine == "tensorrt":
         return
     engines = engines_of(deployment)
@@ -113,7 +113,7 @@ def find(deployment: DeploymentSettings) -> Iterator[Found]:
     always = {key: value for key, (value, by) in _ALWAYS.items() if one in by}
     read = {parameter.key for parameter in PARAMETERS if set(engines) & set(parameter.readers)}
     harmless = {key: value for key, (value, by) in _HARMLESS.items() if one in by}
-    # Drafts are refused as a whole by a rule of their own, where an engine takes none.
+    # Where an engine takes no drafts, another rule refuses them as a whole.
     used = (*read, *_MORE[one], *always, *_OF_OTHERS, *(("speculative",) if one != REFERENCE else ()))
     several = f"none of the engines that {deployment.engine} may name has a use for it"
     reason = f"the engine {one} has no use for it" if len(engines) == 1 else several

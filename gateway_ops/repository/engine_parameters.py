@@ -1,21 +1,20 @@
-"""Parameters of the engine model: the C++ backend's by its vocabulary, and those of this project's Python engines."""
+"""Parameters of the engine model, for the C++ backend and for this project's Python engines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import GuidedDecodingSettings
+from gateway.config.deployment_settings import DeploymentSettings, GuidedDecodingSettings
 from gateway_ops.repository.engine_keys import LLMAPI, PARAMETERS, REFERENCE, TRANSFORMERS, engines_of, surest
-from gateway_ops.repository.keys import is_given, value_at
+from gateway_ops.repository.key_paths import is_given, value_at
 from gateway_ops.repository.model_shape import shape_of
-from gateway_ops.repository.vocabulary import ENGINE_PARAMETERS
+from gateway_ops.repository.template_variables import ENGINE_PARAMETERS
 
 LLM_ARGUMENTS_FILE = "llm_args.json"
-"""Beside ``model.py``: what ``tensorrt_llm.LLM`` is told beyond the engine's own settings."""
+"""A file beside ``model.py`` with arguments of ``tensorrt_llm.LLM`` beyond the engine's own settings."""
 
-# Written even where they are the default: the mandatory ones, and those whose default is another one upstream.
+# Written even at their default: mandatory keys, and those that have another default upstream.
 _ALWAYS = frozenset(
     {
         *("limits.max_beam_width", "scheduler.batching", "scheduler.policy", "engine_dir"),
@@ -25,8 +24,8 @@ _ALWAYS = frozenset(
 )
 
 _ASKED_FOR = frozenset({"lora", "speculative", "guided_decoding", "encoder"})
-# The C++ backend looks for these whether guides are wanted or not, and fails to load without (model_instance_state.cc,
-# 0.19 to 1.2); empty is none.
+# The C++ backend fails to load without these, with guides or not (model_instance_state.cc, 0.19 to 1.2); empty means
+# none.
 _LOOKED_FOR = ("guided_decoding_backend", "xgrammar_tokenizer_info_path")
 _SPECULATIVE_MODES = frozenset({"medusa", "redrafter", "lookahead", "eagle"})
 # Keys whose defaults are the C++ backend's and not those of the engines that read them.
@@ -50,7 +49,7 @@ Parameters = dict[str, str]
 
 
 def engine_parameters(deployment: DeploymentSettings, *, fast_logits: bool = False) -> Parameters:
-    """Parameters of the engine model by name; what is not set is left out, never written as ``${...}``.
+    """The parameters of the engine model by name; unset ones are left out, never written as ``${...}``.
 
     Args:
         deployment: to read them from.
@@ -75,7 +74,7 @@ def _native(deployment: DeploymentSettings) -> Mapping[str, Any]:
         values["decoding_mode"] = speculative.method  # the backend reads lookahead's sizes only in its mode
     values["enable_chunked_context"] = bool(deployment.scheduler.chunked_context)
     values["tokenizer_dir"] = deployment.folder
-    # Not the backend's: the gateway reads them, and is told nothing of them by the engine.
+    # The backend ignores these; the gateway reads them, because the engine does not report them.
     values["max_seq_len"] = deployment.limits.max_seq_len
     values["tokens_per_block"] = deployment.kv_cache.tokens_per_block
     values["vocab_size"] = shape_of(deployment.model).get("vocab_size")
@@ -95,7 +94,7 @@ def _python(deployment: DeploymentSettings) -> Mapping[str, Any]:
         "guided_decoding_guide_types": _guide_types(deployment.guided_decoding),
     }
     for parameter in PARAMETERS:
-        read = bool(set(engines) & set(parameter.readers))  # which of them will run may not be known
+        read = bool(set(engines) & set(parameter.readers))  # it may be unknown which of them will run
         told = surest(engines) in parameter.readers and parameter.key not in _ONLY_GIVEN[surest(engines)]
         if told or (read and is_given(deployment, parameter.key)):
             values[parameter.name] = value_at(deployment, parameter.key)
@@ -111,7 +110,7 @@ def _python(deployment: DeploymentSettings) -> Mapping[str, Any]:
 
 
 def _guide_types(guided: GuidedDecodingSettings | None) -> tuple[str, ...]:
-    """The kinds that the engine takes: those that are given, else all that its library knows."""
+    """The kinds of guides that the engine takes: as given, else all that its library knows."""
     if guided is None:
         return ()
     known = "guide_types" in guided.model_fields_set or guided.backend == "xgrammar"
@@ -145,7 +144,7 @@ def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
     }
     if deployment.scheduler.policy != "guaranteed_no_evict":
         wanted["scheduler_config"] = {"capacity_scheduler_policy": deployment.scheduler.policy.upper()}
-    if deployment.lora is not None:  # what is not set stays at the LLM API's own defaults
+    if deployment.lora is not None:  # unset values stay at the LLM API's own defaults
         given = deployment.lora.model_dump(include=set(_PEFT_CACHE), exclude_unset=True)
         wanted["peft_cache_config"] = {_PEFT_CACHE[name]: value for name, value in given.items()}
     arguments = _set(wanted)
@@ -159,7 +158,7 @@ def _set(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _default(key: str) -> Any:
-    """The default of a key outside of the sections that may be missing."""
+    """The default of a key, in a section that is always there."""
     section: Any = DeploymentSettings
     *parts, last = key.split(".")
     for part in parts:
@@ -168,7 +167,7 @@ def _default(key: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value as parameters of a model are written; empty for what is not set."""
+    """Write a value as parameters of a model have it; empty when it is unset."""
     if value is None or value == ():
         return ""
     if isinstance(value, bool):

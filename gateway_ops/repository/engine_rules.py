@@ -1,18 +1,25 @@
-"""Contradictions between an engine's settings."""
+"""Contradictions between an engine's settings, and between lengths: of prompts, sequences, steps, caches and windows.
+
+Sources of the lengths: TensorRT-LLM's ``builder.py`` (what trtllm-build makes of lengths), ``trtGptModel.h`` (the
+longest prompt of an engine: the smaller of ``max_seq_len - 1`` and, without chunked context, ``max_num_tokens``), and
+its documentation of KV-cache reuse (blocks are powers of two).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.engine_parameters import STRUCTURAL_TAG
-from gateway_ops.repository.keys import Found
+from gateway_ops.repository.key_paths import Found
+from gateway_ops.repository.model_shape import shape_of
 
 _FP8_ATTENTION = ("fp8", "w4a8_awq", "nvfp4")
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions within the settings of one deployment's engine."""
+def engine_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions within the settings of one deployment's engine."""
+    yield from _lengths(deployment)
     yield from _streaming(deployment)
     yield from _decoding(deployment)
     yield from _kv_cache(deployment)
@@ -76,7 +83,7 @@ def _kv_cache(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _paged_context(deployment: DeploymentSettings) -> Iterator[Found]:
-    """What needs paged context attention, and what turns it off (TensorRT-LLM's ``builder.py``)."""
+    """Find settings that need paged context attention where others turn it off (TensorRT-LLM's ``builder.py``)."""
     cache = deployment.kv_cache
     because, fix = "", "Set build.paged_context_fmha: true, or this to false."
     if not deployment.build.paged_context_fmha:
@@ -98,7 +105,7 @@ def _lora(deployment: DeploymentSettings) -> Iterator[Found]:
         reason = "the engine is built without the LoRA plugin (build.lora_plugin: disable)"
         yield "lora", reason, "Leave build.lora_plugin out, or leave out `lora`."
     if lora is None and plugin not in (None, "disable"):
-        yield "build.lora_plugin", "there is no section `lora` that says what it is for", "Add `lora`, or leave it out."
+        yield "build.lora_plugin", "there is no section `lora`, which it is for", "Add `lora`, or leave it out."
     if lora is not None and lora.optimal_adapter_size > lora.max_adapter_size:
         reason = f"it is {lora.optimal_adapter_size}, above max_adapter_size {lora.max_adapter_size}"
         yield "lora.optimal_adapter_size", reason, "Make it at most max_adapter_size."
@@ -141,3 +148,69 @@ def _rest(deployment: DeploymentSettings) -> Iterator[Found]:
     if scheduler.batching != "V1" and not deployment.build.remove_input_padding:
         reason = "in-flight batching needs an engine with packed prompts"
         yield "build.remove_input_padding", reason, "Set it true."
+
+
+MAX_NUM_TOKENS = 8192
+"""The default of trtllm-build for the tokens of a step (``BuildConfig``)."""
+_MORE = ", or a larger max_seq_len."
+
+
+def _lengths(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions between one deployment's lengths."""
+    yield from _prompts(deployment)
+    yield from _steps(deployment)
+    yield from _cache(deployment)
+
+
+def _prompts(deployment: DeploymentSettings) -> Iterator[Found]:
+    prompt, longest = deployment.limits.max_input_len, deployment.limits.max_seq_len
+    what = "max_seq_len, prompt plus answer, is"
+    if longest is None:
+        longest = shape_of(deployment.model).get("max_positions")
+        what = "max_seq_len, prompt plus answer, is what the model was made for,"
+    if prompt is None or not isinstance(longest, int):
+        return
+    if prompt > longest:
+        yield "limits.max_input_len", f"it is {prompt}, but {what} {longest}", f"Take at most {longest - 1}{_MORE}"
+    if prompt == longest:
+        yield "limits.max_input_len", "it leaves no room for an answer", f"Take at most {longest - 1}{_MORE}"
+
+
+def _steps(deployment: DeploymentSettings) -> Iterator[Found]:
+    limits, key = deployment.limits, "limits.max_num_tokens"
+    prompt, rows, step = limits.max_input_len, limits.max_batch_size, limits.max_num_tokens
+    if step is not None and rows is not None and step < rows * limits.max_beam_width:
+        yield key, f"{rows} sequences need a token each in a step of {step}", "Raise it, or lower max_batch_size."
+    bound = step_bound(deployment)
+    # Where max_input_len is not given, the engine takes prompts that fit into a step, as build_engines.sh says.
+    if bound is not None and prompt is not None and bound < prompt:
+        said = f"a step has {bound}" + (" where trtllm-build is told nothing" if step is None else "")
+        reason = f"a prompt may have {prompt} tokens and is computed at once, but {said}"
+        yield key, reason, "Set scheduler.chunked_context: true, raise max_num_tokens, or lower max_input_len."
+
+
+def step_bound(deployment: DeploymentSettings) -> int | None:
+    """The tokens of a step, which bound prompts of a TensorRT engine; None where prompts are computed in pieces."""
+    if deployment.engine != "tensorrt" or deployment.scheduler.chunked_context:
+        return None
+    packed = MAX_NUM_TOKENS if deployment.build.remove_input_padding else None
+    return deployment.limits.max_num_tokens or packed
+
+
+def _cache(deployment: DeploymentSettings) -> Iterator[Found]:
+    cache, limits = deployment.kv_cache, deployment.limits
+    windows, block = cache.max_attention_window, cache.tokens_per_block
+    whole = isinstance(limits.max_seq_len, int)
+    needed = limits.max_seq_len if isinstance(limits.max_seq_len, int) else limits.max_input_len
+    held = min(needed, max(windows)) if windows and needed is not None else needed
+    if cache.max_tokens is not None and held is not None and cache.max_tokens < held:
+        what = f"one request of max_seq_len {needed}" if whole else f"one prompt of max_input_len {needed}"
+        fix = f"Raise it, or lower {'max_seq_len' if whole else 'max_input_len'}."
+        yield "kv_cache.max_tokens", f"{what} does not fit into {cache.max_tokens} tokens", fix
+    if cache.sink_tokens and windows and cache.sink_tokens >= min(windows):
+        reason = f"the {cache.sink_tokens} tokens that are always kept leave no room in a window of {min(windows)}"
+        yield "kv_cache.sink_tokens", reason, "Lower it, or widen max_attention_window."
+    if block is not None and block & (block - 1):
+        near = 1 << (block.bit_length() - 1)
+        reason = f"{block} is not a power of two, as TensorRT-LLM's blocks are"
+        yield "kv_cache.tokens_per_block", reason, f"Take {near} or {2 * near}."

@@ -1,27 +1,30 @@
-"""Contradictions between a deployment, its model's shape and its kind of engine."""
+"""Contradictions of a deployment with its model, its kind of engine, and the tools that make the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.config.deployment import DeploymentSettings
-from gateway_ops.repository.keys import Found, value_at
-from gateway_ops.repository.model_shape import config_of, shape_of
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository.commands import checkpoint_tool, has_own_conversion
+from gateway_ops.repository.converters import converter_contradictions, family_of
+from gateway_ops.repository.key_paths import Found, is_given, value_at
+from gateway_ops.repository.model_shape import config_of, shape_of, text_config_of
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions of one deployment with its model and its kind of engine."""
+def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions of one deployment with its model, its kind of engine and the tools that make it."""
     yield from _shape(deployment)
     yield from _encoder(deployment)
     if deployment.engine == "tensorrt":
         if not deployment.engine_dir:
             yield "engine_dir", "a TensorRT engine is loaded from a folder", "Name the folder, as the server sees it."
         yield from _references(deployment)
+    yield from _tools(deployment)
 
 
 def _encoder(deployment: DeploymentSettings) -> Iterator[Found]:
     config = config_of(deployment.model)
-    # Models that read images name their encoder's configuration; those with an encoder for text say so.
+    # Models that read images have vision_config; encoder-decoder models have is_encoder_decoder.
     if deployment.encoder is None or not config or config.get("is_encoder_decoder") or "vision_config" in config:
         return
     reason = f"the model has no encoder: its config.json ({config.get('model_type', 'no model_type')}) is a decoder's"
@@ -53,9 +56,61 @@ def _shape(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def _references(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Variables of the environment, which only this project's engines read."""
+    """Find variables of the environment, which only this project's engines read."""
     logits = ("logits.context", "logits.generation")
     for key in ("model.source", "model.folder", "limits.max_seq_len", *logits, "decoding.exclude_input_in_output"):
         value = value_at(deployment, key)
         if isinstance(value, str) and value.startswith("${"):
             yield key, f"the C++ backend does not read {value} from the environment", "Write the value."
+
+
+# Names of the number of experts in config.json: Mixtral's, Qwen's and DeepSeek's.
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+_MOE = ("parallelism.moe_tp", "parallelism.moe_ep")
+# Keys that a tool has no option for, the reason and the fix.
+_UNTOLD = {
+    "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
+    "another": (
+        ("model.dtype", "model.quantization", "kv_cache.dtype", *_MOE),
+        "the checkpoint of this model, or of this speculative.method, is converted by hand, which decides it",
+        "Leave it out here, and say it there.",
+    ),
+}
+_UNKNOWN = (
+    "its config.json cannot be read here, so the checkpoint is converted by hand, which decides it",
+    "Name model.family, which says how it is told, or leave it out here, and say it there.",
+)
+_SAYS_NOTHING = (None, "auto", "none")
+
+
+def _tools(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions with the tools that make the engine, and with the model's experts."""
+    yield from _experts(deployment)
+    if deployment.engine == "tensorrt":
+        tool = checkpoint_tool(deployment)
+        keys, reason, fix = _UNTOLD.get(tool, ((), "", ""))
+        if tool == "another" and not has_own_conversion(deployment) and family_of(deployment) is None:
+            reason, fix = _UNKNOWN
+        for key in keys:
+            if value_at(deployment, key) not in _SAYS_NOTHING:
+                yield key, reason, fix
+        if is_given(deployment, "build.awq_block_size") and not deployment.model.quantization.endswith("awq"):
+            yield "build.awq_block_size", "it belongs to int4_awq and w4a8_awq", "Leave it out."
+        if tool == "convert_checkpoint":
+            yield from converter_contradictions(deployment)
+
+
+def _experts(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Check that experts can be shared: by groups of GPUs, each of them by several, or both (mapping.py)."""
+    tp, moe_tp, moe_ep = (getattr(deployment.parallelism, name) for name in ("tp", "moe_tp", "moe_ep"))
+    if moe_tp is None and moe_ep is None:
+        return
+    key = "parallelism.moe_tp" if moe_ep is None else "parallelism.moe_ep"
+    if tp % (moe_tp or 1) or tp % (moe_ep or 1) or (moe_tp and moe_ep and moe_tp * moe_ep != tp):
+        sizes = f"{moe_tp} times {moe_ep}" if moe_tp and moe_ep else f"{moe_tp or moe_ep} times a whole number"
+        yield key, f"moe_tp times moe_ep must be tp, and {sizes} is not {tp}", f"Take divisors of {tp}."
+    config = text_config_of(deployment.model)
+    experts = next((config[name] for name in _EXPERTS if isinstance(config.get(name), int)), 0)
+    if config and experts < (moe_ep or 1):
+        fix = f"Take at most {experts}." if experts else "Leave it out."
+        yield key, f"the model's config.json has {experts or 'no'} experts", fix

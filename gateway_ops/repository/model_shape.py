@@ -1,4 +1,4 @@
-"""A model's shape: as a deployment says it, else as its own ``config.json`` does where it can be read here."""
+"""The shape of a model: from a deployment, else from the model's ``config.json`` where it can be read here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gateway.config.deployment import ModelSource
+from gateway.config.deployment_settings import ModelSource
 
 _SHAPE = {
     "heads": "num_attention_heads",
@@ -18,7 +18,7 @@ _SHAPE = {
 
 
 def shape_of(model: ModelSource) -> dict[str, int]:
-    """Heads, layers and so on: as the settings say, else from ``config.json`` where it can be read here."""
+    """The heads, layers, vocabulary and positions that are known."""
     config = text_config_of(model)
     shape = {}
     for key, name in _SHAPE.items():

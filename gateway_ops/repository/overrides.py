@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.validation import all_keys
-from gateway_ops.repository.vocabulary import BY_NAME, BY_SPELLING
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.settings_validation import all_keys
+from gateway_ops.repository.template_variables import BY_NAME, BY_SPELLING
 
 
 class OverrideError(ValueError):
@@ -64,7 +64,7 @@ def _path(key: str) -> list[str]:
 
 
 def _value(key: str, text: str) -> Any:
-    """The text as a settings file would hold it."""
+    """Parse the text as a settings file would."""
     if key == "triton_backend":
         if text != "tensorrtllm":
             raise OverrideError(f"triton_backend:{text}: set engine to llmapi or reference for a Python engine.")
@@ -98,7 +98,7 @@ def _assign(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """Split at a delimiter; what a backslash stands before stays whole."""
+    """Split at a delimiter that no backslash escapes."""
     parts, current, escaped = [], "", False
     for character in text:
         if escaped:

@@ -1,13 +1,12 @@
-"""Contradictions in how tokens are guessed ahead, of one deployment and between a draft and its target."""
+"""Contradictions in speculative decoding, of one deployment and between a draft and its target."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import SpeculativeSettings
+from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.commands import draft_length
-from gateway_ops.repository.keys import Found
+from gateway_ops.repository.key_paths import Found, Shared
 
 _BELONGS = {
     "draft": "draft_target",
@@ -20,8 +19,8 @@ _BELONGS = {
 _EAGLE_BATCH, _EAGLE_DRAFT = 512, 256
 
 
-def find(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Contradictions within one deployment's way to guess."""
+def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions within one deployment's speculative decoding."""
     speculative = deployment.speculative
     if speculative is None:
         return
@@ -73,23 +72,20 @@ def _lengths(deployment: DeploymentSettings, speculative: SpeculativeSettings) -
             )
 
 
-Shared = tuple[int, str, str, str]
-
-
 def find_draft(deployment: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> DeploymentSettings | None:
-    """The deployment that drafts for another, by its name or its engine model's; None where there is none."""
+    """Find the deployment that drafts for another, by its name or its engine model's."""
     wanted = deployment.speculative.draft if deployment.speculative is not None else None
     return next((other for other in deployments if wanted in (other.name, other.engine_name)), None)
 
 
 def hands_logits_over(draft: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> bool:
-    """Whether a target of these deployments wants this draft's logits directly: its engine is told so as well."""
+    """Whether a target of these deployments takes this draft's logits directly, which the draft's engine must know."""
     wanting = (one for one in deployments if one.speculative is not None and one.speculative.fast_logits)
     return any(find_draft(target, deployments) is draft for target in wanting)
 
 
 def shared_drafts(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
-    """Contradictions between targets and their drafts; index, key, reason and fix."""
+    """Find contradictions between targets and their drafts."""
     for index, deployment in enumerate(deployments):
         speculative = deployment.speculative
         if speculative is None or speculative.method != "draft_target":

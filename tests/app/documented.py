@@ -75,7 +75,7 @@ class Document:
 
     def validate(self, value: Any, schema: dict[str, Any]) -> None:
         error = next(self._validator(json.dumps(schema)).iter_errors(value), None)
-        assert error is None, f"{error.message} at {error.json_path}"  # type: ignore[union-attr]
+        assert error is None, f"{error.message} at {error.json_path}"
 
     @functools.cache  # noqa: B019 - as long-lived as the class
     def _validator(self, schema: str) -> Draft202012Validator:

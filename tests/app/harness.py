@@ -105,7 +105,7 @@ async def _server(app: Any) -> AsyncIterator[str]:
             timeout_graceful_shutdown=5,
         )
     )
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
     task = asyncio.create_task(server.serve())
     try:
         while not server.started:

@@ -144,6 +144,8 @@ class ScriptedBackend:
         if self._initial is not None:
             self.arrive(self._initial)
 
+    def check(self) -> None: ...
+
     async def close(self) -> None:
         self.closed = True
 

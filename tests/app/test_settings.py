@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config import ConfigError, Settings, load_settings
-from gateway.config.environment import VARIABLES
-from gateway.config.validation import all_keys
+from gateway.config.settings_source import VARIABLES
+from gateway.config.settings_validation import all_keys
 
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 ROOT = Path(__file__).parents[2]

@@ -132,7 +132,7 @@ async def misbehaving() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
     [
         (cut_off, "the stream ended without [DONE]"),
         (error_event, "error event: engine_failed"),
-        (no_json, "an event that is no JSON"),
+        (no_json, "an event that is not JSON"),
         (silence, "timeout"),
         (endless_line, "an event of more than a mebibyte"),
     ],

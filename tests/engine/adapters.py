@@ -23,7 +23,7 @@ LAYERS = 2
 Pair = tuple[NDArray[np.float16], NDArray[np.float16]]
 
 
-def shapes(folder: Path) -> dict[int, tuple[int, int]]:
+def shapes(folder: Path) -> dict[int, tuple[int, ...]]:
     """Outputs and inputs of each module."""
     weights = load_file(folder / "model.safetensors")
     return {module: weights[f"model.layers.0.{name}.weight"].shape for module, name in MODULES.items()}

@@ -12,8 +12,8 @@ from reference.request import RefusedError
 from wire_additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
 
 from gateway.contract import TENSORRT_LLM, TensorSpec
-from tools.coverage.inputs import INPUTS
 from tools.coverage.llmapi import LLMAPI
+from tools.coverage.tensors import INPUTS
 
 KINDS = {"STRING": object, "LOGITS": np.float32, "FP16": np.float16, "FP32": np.float32, "UINT8": np.uint8}
 

@@ -22,6 +22,7 @@ from gateway.triton.dialects.ensemble import EnsembleEngine
 from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.discovery import read_models
 from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.transport import Transport
 from tests.engine_requests import generation_request
 
 TEXT = "In the beginning"
@@ -31,13 +32,16 @@ Spoil = Callable[[Any], None]
 class Spoiling:
     """A transport that changes requests on their way out; those of other ids, such as ``stop``, pass."""
 
-    def __init__(self, transport: GrpcioTransport, spoil: Spoil) -> None:
+    def __init__(self, transport: Transport, spoil: Spoil) -> None:
         self._transport = transport
         self._spoil = spoil
 
     def infer(self, request: Any, *, timeout: float) -> Any:
         self._spoil(request)
         return self._transport.infer(request, timeout=timeout)
+
+    async def close(self) -> None:
+        """Nothing: the transport behind it belongs to the connection."""
 
 
 class Bench:
@@ -68,7 +72,7 @@ class Bench:
         """An engine of a dialect; ``spoil`` changes its requests on their way out."""
         transport = self.connection.transport
         if spoil is not None:
-            transport = Spoiling(transport, spoil)  # type: ignore[arg-type]
+            transport = Spoiling(transport, spoil)
         connection = Connection(transport, self.connection.background, timeout)
         return (tokens_engine if path == "tokens" else ensemble_engine)(connection, self.models, "test", self.options)
 

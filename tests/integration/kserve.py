@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 from tritonclient.grpc import InferInput, InferResult, service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype
 
@@ -22,7 +23,7 @@ _OWN_DTYPE = {"seed": np.uint64}
 class Answer:
     """One response of a stream: tensors by name, or an error."""
 
-    tensors: dict[str, np.ndarray]
+    tensors: dict[str, NDArray[Any]]
     final: bool
     error: str = ""
 
@@ -44,7 +45,7 @@ class Answer:
         return "" if reason is None else bytes(reason.reshape(-1)[0]).decode()
 
 
-def tensor(name: str, value: Any) -> np.ndarray:
+def tensor(name: str, value: Any) -> NDArray[Any]:
     """An array as it goes on the wire: scalars as [1, 1], lists as [1, N], arrays as they are."""
     if isinstance(value, np.ndarray):
         return value
@@ -106,7 +107,7 @@ def answers(call: Any) -> Iterator[Answer]:
             yield Answer(_arrays(message.infer_response), final)
 
 
-def _arrays(response: Any) -> dict[str, np.ndarray]:
+def _arrays(response: Any) -> dict[str, NDArray[Any]]:
     result = InferResult(response)
     return {output.name: result.as_numpy(output.name) for output in response.outputs}
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gateway_ops.checking.findings import Severity
-from gateway_ops.checking.repository import check_repository
+from gateway_ops.checking.repository.review import check_repository
 from gateway_ops.local_stack.tritonserver import TritonServer
 
 STEP = """backend: "python"

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from kserve import Kserve
 
-from gateway.config.document import read_document
-from gateway.config.validation import validate_deployments
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import read_document
 from gateway.generation import SamplingParams
 from gateway.generation.additions import Matrix, PromptTable
 from gateway.generation.request import Prompt
@@ -29,9 +29,9 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import differences
-from gateway_ops.repository.reading import read_repository
-from gateway_ops.repository.rendering import render, write
-from gateway_ops.repository.text import to_text
+from gateway_ops.repository.model_folders import read_repository
+from gateway_ops.repository.pbtxt import to_text
+from gateway_ops.repository.rendered_files import render, write
 from tests.engine_requests import generation_request
 
 GATEWAY = Path(sys.executable).with_name("gateway")

@@ -11,7 +11,8 @@ import grpc
 import pytest
 from kserve import Kserve, answers, infer_request, metric
 
-from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, TritonStartError
+from gateway_ops.local_stack.triton_installation import TritonStartError
+from gateway_ops.local_stack.tritonserver import MODELS, TritonServer
 
 LONG = 1900
 REQUESTS = "nv_trt_llm_request_metrics"

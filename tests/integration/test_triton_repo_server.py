@@ -12,14 +12,8 @@ from pathlib import Path
 import pytest
 from kserve import Kserve
 
-from gateway_ops.local_stack.tritonserver import (
-    MODELS,
-    TritonServer,
-    TritonStartError,
-    decisive_log_lines,
-    find_tritonserver,
-    free_ports,
-)
+from gateway_ops.local_stack.triton_installation import TritonStartError, find_tritonserver
+from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines, free_ports
 
 PARENT = """
 import sys, threading

@@ -14,7 +14,8 @@ import pytest
 from kserve import Answer, answers, infer_request, metric
 from llmapi_stack import Serve, Server, copy_repository
 
-from gateway_ops.local_stack.tritonserver import TritonServer, TritonStartError
+from gateway_ops.local_stack.triton_installation import TritonStartError
+from gateway_ops.local_stack.tritonserver import TritonServer
 
 MODEL = "tensorrt_llm"
 PROMPT = list(b"What is machine learning?")

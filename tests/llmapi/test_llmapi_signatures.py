@@ -18,7 +18,7 @@ from llmapi.options import Options, choose_sampler, llm_arguments
 from llmapi.sampling import sampling_arguments
 from reference.request import Beams, RefusedError, Request, Retention, Sampling
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.engine_parameters import llm_arguments as rendered_arguments
 

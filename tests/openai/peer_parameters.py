@@ -60,7 +60,7 @@ _BOTH = " ".join((_SHARED, _VLLM, _TRTLLM, _SGLANG, _LLAMA_CPP, _OTHER_CONSTRAIN
 
 CHAT = frozenset(" ".join((_BOTH, _VLLM_CHAT, _TRTLLM_CHAT, _SGLANG_CHAT)).split())
 COMPLETIONS = frozenset(f"{_BOTH} {_COMPLETIONS}".split())
-CONSTRAINTS = (
+CONSTRAINTS: tuple[tuple[str, object], ...] = (
     ("structural_tag", {"triggers": [], "structures": []}),
     ("structured_outputs", {"json": {"type": "object"}, "whitespace_pattern": " "}),
     ("guided_whitespace_pattern", " "),

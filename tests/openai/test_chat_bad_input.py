@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.bad_request import BadRequestError
-from gateway.config.model import SamplingDefaults
+from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.chat.protocol import parse_chat_request
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL

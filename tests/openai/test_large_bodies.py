@@ -114,7 +114,7 @@ async def test_large_bodies_that_come_together_have_a_bound_in_all(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = request_body.HeldBodies(most=500_000)
-    monkeypatch.setattr(reading, "_bodies", held)
+    monkeypatch.setattr(request_body, "_bodies", held)
     whole = json.dumps({"model": MODEL, "prompt": PADDING}).encode()
     first_half_came, go_on = asyncio.Event(), asyncio.Event()
 

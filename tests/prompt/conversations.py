@@ -48,7 +48,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
 
     def message(role: str) -> dict[str, Any]:
         texts = [next(words) for _ in range(draw(st.sampled_from((1, 1, 1, 2))))]
-        found = {"role": role, "content": "\n".join(texts)}
+        found: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
         if len(texts) > 1:
             found["parts"] = texts
         return found | ({"name": next(words)} if draw(st.sampled_from((False, False, True))) else {})

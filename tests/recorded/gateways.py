@@ -51,7 +51,7 @@ def gateways(folder: Path) -> Iterator[Gateways]:
         for process, client, away in zip(processes, clients, (["away"], []), strict=True):
             _wait(process, client, away)
         triton.asked()
-        yield Gateways(*clients, triton, folder)
+        yield Gateways(clients[0], clients[1], triton, folder)
 
 
 def _wait(process: GatewayProcess, client: httpx.Client, away: list[str]) -> None:

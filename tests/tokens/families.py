@@ -60,7 +60,8 @@ def _byte_level(
     backend.add_special_tokens(special)
     backend.add_tokens([AddedToken(text, normalized=False, special=False) for text in plain])
     names = {"eos_token": ends[0]}
-    return Tokenizer(backend, FolderMetadata(special_tokens=names, eos_ids=tuple(map(backend.token_to_id, ends))))
+    eos_ids = tuple(index for index in map(backend.token_to_id, ends) if index is not None)
+    return Tokenizer(backend, FolderMetadata(special_tokens=names, eos_ids=eos_ids))
 
 
 def _split(pattern: str) -> Any:

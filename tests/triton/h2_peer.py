@@ -6,11 +6,11 @@ import struct
 from typing import NamedTuple
 
 import hpack
-from raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, message
 
 from gateway.triton.h2.connection import Connection
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.stream import Stream
+from tests.triton.raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, message
 
 
 class Frame(NamedTuple):

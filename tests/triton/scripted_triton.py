@@ -89,7 +89,7 @@ async def play(*messages: Any) -> AsyncIterator[Any]:
         yield message
 
 
-class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # it has no types
     """Answers health and configuration from ``configs``, inference from ``script``; an async context manager.
 
     Attributes:

@@ -1,1 +1,1 @@
-"""What of the TensorRT-LLM backend's README is here: rows of facts, and the page made of them."""
+"""The coverage of the TensorRT-LLM backend's READMEs: rows of facts, and the page made of them."""

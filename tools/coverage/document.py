@@ -1,4 +1,4 @@
-"""Writes docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
+"""The writer of docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
 
 Run ``python -m tools.coverage.document [FILE]`` in the root of the repository.
 """
@@ -11,18 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gateway.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
-from gateway_ops.repository.vocabulary import VARIABLES, Variable
-from tools.coverage.clients import CLIENTS
-from tools.coverage.inputs import INPUTS
-from tools.coverage.launcher import LAUNCHER
+from gateway_ops.repository.template_variables import VARIABLES, Variable
+from tools.coverage.features import METRICS, MODES, STEPS
 from tools.coverage.llmapi import LLMAPI
-from tools.coverage.metrics import METRICS
-from tools.coverage.modes import MODES
-from tools.coverage.older import OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS
-from tools.coverage.outputs import OUTPUTS
 from tools.coverage.row import Entry, Row
-from tools.coverage.steps import STEPS
-from tools.coverage.tools import TOOLS
+from tools.coverage.scripts import CLIENTS, LAUNCHER, TOOLS
+from tools.coverage.tensors import INPUTS, OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS, OUTPUTS
 
 _TESTS = Path("tests")
 _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
@@ -36,10 +30,11 @@ _HEAD = """\
 
 <!-- Written by `python -m tools.coverage.document`: change tools/coverage/ instead. -->
 
-The READMEs and the configuration page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend)
-(0.5 to 0.19) and of TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input,
-output, mode, metric and argument of the client scripts, the launcher and the tools that make engines; where it is here,
-and the test that shows it. `tests/tools/coverage/` holds the names that those pages have, and asks for a row for each.
+For operators who know TensorRT-LLM's Triton backend and look for something of it here. The READMEs and the configuration
+page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend) (0.5 to 0.19) and of
+TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input, output, mode, metric,
+argument of the client scripts and flag of the tools that make engines; how it is done here, and the number of
+[the test](#tests) that shows it. `tests/tools/coverage/` holds the names that those pages use, and asks for a row for each.
 
 - **served**: it works here, in the real Triton with this project's engines, or in the gateway.
 - **relayed**: it is passed on as it comes; no engine here makes it, and what makes it was not run.
@@ -54,9 +49,6 @@ and the test that shows it. `tests/tools/coverage/` holds the names that those p
 def render(tests: Path) -> str:
     """The whole page.
 
-    Args:
-        tests: the project's folder of tests.
-
     Raises:
         LookupError: a row names a test that is not there, or a tensor has no row.
     """
@@ -68,13 +60,16 @@ def render(tests: Path) -> str:
     if wrong:
         raise LookupError(f"rows without their test: {', '.join(f'{row.name} ({row.test})' for row in wrong)}")
     parts = [_HEAD, *_summary(rows)]
+    numbers = {test: number for number, test in enumerate(dict.fromkeys(row.test for row in rows if row.test), 1)}
     for title, section in sections.items():
-        parts += [f"## {title}\n", *_table(section)]
+        parts += [f"## {title}\n", *_table(section, numbers)]
     parts += ["## Not there yet\n"]
     for title, section in sections.items():
         parts += [
             f"- {row.name} ({title[0].lower()}{title[1:]}): {row.where}" for row in section if row.status == "missing"
         ]
+    parts += ["", "## Tests\n", "Below `tests/`, by the numbers of the tables.\n"]
+    parts += [f"{number}. `{test}`" for test, number in numbers.items()]
     return "\n".join([*parts, ""])
 
 
@@ -108,12 +103,11 @@ def _summary(rows: list[Row]) -> Iterator[str]:
     yield f"{len(rows)} rows: {', '.join(counts)}.\n"
 
 
-def _table(rows: Iterable[Row]) -> Iterator[str]:
-    yield "| upstream | here | | shown by |"
+def _table(rows: Iterable[Row], tests: Mapping[str, int]) -> Iterator[str]:
+    yield "| upstream | here | | test |"
     yield "|---|---|---|---|"
     for row in rows:
-        test = f"`{row.test}`" if row.test else ""
-        yield f"| {_code(row.name)} | {row.where} | {row.status} | {test} |"
+        yield f"| {_code(row.name)} | {row.where} | {row.status} | {tests.get(row.test, '')} |"
     yield ""
 
 

@@ -1,4 +1,4 @@
-"""One row: something of TensorRT-LLM's backend, where it is here, and the test that shows it."""
+"""One row: a feature of TensorRT-LLM's backend, its place here, and the test that shows it."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ class Row:
 
 
 def served(test: str, where: str) -> tuple[str, str, Status]:
-    """Where it is, and what shows it."""
+    """Make an entry that works here, with its test."""
     return where, test, "served"
 
 
 def refused(test: str, where: str) -> tuple[str, str, Status]:
-    """Why it is refused, and what shows it."""
+    """Make an entry that is refused, with its test."""
     return where, test, "refused"
 
 
 def rendered(test: str, where: str) -> tuple[str, str, Status]:
-    """Where it is written, and what shows it."""
+    """Make an entry that is written into configurations or scripts, with its test."""
     return where, test, "rendered"
 
 
 def missing(where: str) -> tuple[str, str, Status]:
-    """What is lacking."""
+    """Make an entry that is not there yet."""
     return where, "", "missing"
 
 
 def documented(where: str) -> tuple[str, str, Status]:
-    """Why nothing here does it, and what to do instead."""
+    """Make an entry that only the page explains."""
     return where, "", "documented"
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
+"""The writer of docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
 
 Run ``python -m tools.coverage.settings_document [FILE]`` in the root of the repository.
 """
@@ -13,18 +13,18 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from gateway.config.deployment import DeploymentSettings
-from gateway_ops.repository.vocabulary import VARIABLES, Variable
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository.template_variables import VARIABLES, Variable
 
 _HEAD = """\
 # Options of a deployment
 
-<!-- Written by `python -m tools.coverage.settings_document`: change gateway/config/deployment*.py instead. -->
+<!-- Written by `python -m tools.coverage.settings_document`: change gateway/config/deployment_settings.py instead. -->
 
-Every key below `deployments[]` in the settings file; [deployments.md](deployments.md) tells how they are used. *Upstream*
-is the variable of TensorRT-LLM's templates that `fill_template.py` fills, which `gateway repo build --set NAME:VALUE`
-takes as well; a default that is not in code is its own, where nothing is written. `gateway check --schema` prints the JSON
-schema.
+For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](deployments.md)
+tells how they are used. *Upstream* is the variable of TensorRT-LLM's templates that `fill_template.py` fills;
+`gateway repo build --set NAME:VALUE` takes these names as well. A default that is not in code is upstream's own, which holds
+where nothing is written. `gateway check --schema` prints the JSON schema.
 """
 
 

@@ -15,7 +15,7 @@ class GrpcioTransport:
     """``Transport`` over a ``grpc.aio`` channel that someone else owns."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stream = channel.unary_stream(
+        self._stream: grpc.aio.UnaryStreamMultiCallable[service_pb2.ModelInferRequest, bytes] = channel.unary_stream(
             METHOD,
             request_serializer=service_pb2.ModelInferRequest.SerializeToString,
             response_deserializer=None,  # most responses need not be parsed: TokenTemplate

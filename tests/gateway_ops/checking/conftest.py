@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.document import read_document
-from gateway.config.validation import validate_deployments
-from gateway_ops.repository.rendering import render, write
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import read_document
+from gateway_ops.repository.rendered_files import render, write
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 

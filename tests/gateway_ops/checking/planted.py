@@ -24,7 +24,7 @@ PLANTED = {
     ),
     "not a configuration": (
         (TEXT, r"max_batch_size: 16", "max_batch_size 16"),
-        ("error", "It is no model configuration", "mend the line"),
+        ("error", "It is not a model configuration", "correct the line"),
     ),
     "name of another folder": (
         (TEXT, r'name: "preprocessing"', 'name: "tokenizer"'),
@@ -196,7 +196,7 @@ PLANTED = {
     ),
     "backend of other models": (
         (BACK, r'backend: "python"', 'backend: "onnxruntime"'),
-        ("warning", "The backend 'onnxruntime' is none that these models run on", '"python" for the other models'),
+        ("warning", "The backend 'onnxruntime' is not one that these models run on", '"python" for the other models'),
     ),
     "version that is not there": (
         (TEXT, r"^", "version_policy { specific { versions: 7 } }\n"),
@@ -217,11 +217,11 @@ PLANTED = {
     ),
     "renamed input of the BLS model": (
         (BLS, r'name: "text_input"', 'name: "text_inputs"'),
-        ("error", "The input 'text_inputs' is none of tensorrt_llm_bls's", "Did you mean 'text_input'?"),
+        ("error", "The input 'text_inputs' is not one of tensorrt_llm_bls's", "Did you mean 'text_input'?"),
     ),
     "misspelt optional input of the BLS model": (
         (BLS, r'name: "top_k"', 'name: "Top_K"'),
-        ("warning", "The input 'Top_K' is none of tensorrt_llm_bls's", "Did you mean 'top_k'?"),
+        ("warning", "The input 'Top_K' is not one of tensorrt_llm_bls's", "Did you mean 'top_k'?"),
     ),
     "type of an input of the BLS model": (
         (BLS, r'(name: "max_tokens" data_type: )TYPE_INT32', r"\1TYPE_INT64"),
@@ -229,7 +229,11 @@ PLANTED = {
     ),
     "answer that the BLS model does not give": (
         (BLS, r'output \{ name: "text_output"[^\n]*\n', ""),
-        ("error", "It has no output 'text_output', without which tensorrt_llm_bls serves nobody", "Declare output {"),
+        (
+            "error",
+            "It has no output 'text_output', without which tensorrt_llm_bls serves no request",
+            "Declare output {",
+        ),
     ),
     "BLS model that cannot be told to stream": (
         (BLS, r'input \{ name: "stream"[^\n]*\n', ""),
@@ -249,7 +253,7 @@ PLANTED = {
     ),
     "step that does something else": (
         (BLS, BLS_FIRST, added("preprocessing_model_name", "postprocessing")),
-        ("error", "preprocessing_model_name is 'postprocessing', which is no preprocessing", "Name 'preprocessing'"),
+        ("error", "preprocessing_model_name is 'postprocessing', which is not a preprocessing", "Name 'preprocessing'"),
     ),
     "model that drafts for itself": (
         (BLS, BLS_FIRST, added("tensorrt_llm_draft_model_name", "tensorrt_llm")),

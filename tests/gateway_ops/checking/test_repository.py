@@ -10,8 +10,8 @@ import pytest
 
 from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
-from gateway_ops.checking.repository_python import OWN_GENERIC_MODULES, OWN_MODULES
-from gateway_ops.repository.text import to_text
+from gateway_ops.checking.repository.version_folders import OWN_GENERIC_MODULES, OWN_MODULES
+from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.checking.planted import PLANTED
 from tests.gateway_ops.checking.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
 from tests.gateway_ops.repository.stock import filled_by_hand
@@ -32,13 +32,13 @@ def test_a_planted_mistake_is_named_with_its_fix(name: str, repo: Path) -> None:
 def test_a_file_that_does_not_parse_is_the_only_finding(repo: Path) -> None:
     edit(repo / ENGINE, r"max_batch_size: 16", "max_batch_size 16")
     (found,) = check_repository(repo)
-    assert found.what.startswith("It is no model configuration")
+    assert found.what.startswith("It is not a model configuration")
 
 
 def test_a_number_that_no_field_can_hold(repo: Path) -> None:
     edit(repo / ENGINE, "data_type: TYPE_INT32", "data_type: 99999999999")
     (found,) = check_repository(repo)
-    assert found.what == "It is no model configuration: Value out of range: 99999999999."
+    assert found.what == "It is not a model configuration: Value out of range: 99999999999."
 
 
 @pytest.mark.parametrize("text", ["", "# nothing but this\n"])
@@ -47,7 +47,7 @@ def test_a_file_with_nothing_in_it_is_the_only_finding(repo: Path, text: str) ->
     (found,) = check_repository(repo)
     assert (found.severity, found.what) == (
         Severity.ERROR,
-        "It is no model configuration: there is nothing in it.",
+        "It is not a model configuration: there is nothing in it.",
     )
 
 
@@ -227,7 +227,7 @@ def test_missing_files(repo: Path) -> None:
     assert f"mkdir {repo / 'ensemble' / '1'}" in missing.fix
     assert (str(repo / "preprocessing"), "1/ has no model.py, which the Python backend runs.") in found
     assert (str(repo / "postprocessing"), "The folder has no config.pbtxt.") in found
-    assert (str(repo / "tensorrt_llm"), "The folder latest/ is no version: Triton passes it over.") in found
+    assert (str(repo / "tensorrt_llm"), "The folder latest/ is not a version: Triton ignores it.") in found
 
 
 @pytest.mark.parametrize(
@@ -258,12 +258,12 @@ def test_folders_beside_a_version(repo: Path) -> None:
     for name in ("warmup", "configs", "01", "1abc", "2abc"):
         (repo / "preprocessing" / name).mkdir()
     assert {(found.severity, found.what) for found in bad(repo)} == {
-        (Severity.WARNING, "The folder 01/ is no version but a number with zeros in front: Triton passes it over."),
+        (Severity.WARNING, "The folder 01/ is not a version but a number with zeros in front: Triton ignores it."),
         (
             Severity.WARNING,
-            "The folder 1abc/ is no version, but Triton takes it for 1, and looks for that folder.",
+            "The folder 1abc/ is not a version, but Triton takes it for 1, and looks for that folder.",
         ),
-        (Severity.ERROR, "The folder 2abc/ is no version, but Triton takes it for 2, and looks for that folder."),
+        (Severity.ERROR, "The folder 2abc/ is not a version, but Triton takes it for 2, and looks for that folder."),
     }
 
 

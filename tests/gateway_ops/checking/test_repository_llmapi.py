@@ -57,7 +57,7 @@ def test_without_mistakes(llmapi: Path) -> None:
         ("  decoupled: True\n", "", 1, "It has no triton_config with decoupled"),
         ("triton_config", "tritonconfig", 1, "It has no triton_config with decoupled"),
         ("max_batch_size: 0", "max_batch_size: 16", 4, "max_batch_size is 16, and this model takes no batches"),
-        ("backend: pytorch", "backend: [pytorch", 3, "It is no YAML"),
+        ("backend: pytorch", "backend: [pytorch", 3, "It is not valid YAML"),
         (YAML, "", 1, "It has no triton_config with decoupled"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository import check_repository
-from gateway_ops.repository.text import to_text
+from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.checking.planting import BACK, BLS, BLS_FIRST, ENGINE, TEXT, added, bad, edit
 from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 
@@ -71,7 +71,7 @@ def test_an_order_that_only_newer_servers_lose_is_told_for_older_ones(tmp_path: 
     ("file", "old", "new", "what"),
     [
         (ENGINE, r'(name: "input_lengths" data_type: )TYPE_INT32', r"\1TYPE_INT64", "'input_lengths' is INT64"),
-        (BLS, r'name: "max_tokens"', 'name: "max_token"', "'max_token' is none of tensorrt_llm_bls's"),
+        (BLS, r'name: "max_tokens"', 'name: "max_token"', "'max_token' is not one of tensorrt_llm_bls's"),
         (TEXT, r'(name: "QUERY" data_type: )TYPE_STRING', r"\1TYPE_UINT8", "'QUERY' is UINT8"),
         (BACK, r'name: "OUTPUT"', 'name: "OUTPUTS"', "takes the output 'OUTPUT' of postprocessing"),
     ],

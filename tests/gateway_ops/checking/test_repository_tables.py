@@ -34,25 +34,25 @@ SPOILED = {
     "renamed answer": (
         r'name: "output_ids"',
         'name: "output_id"',
-        "The output 'output_id' is none of tensorrt_llm's.",
+        "The output 'output_id' is not one of tensorrt_llm's.",
         "Did you mean 'output_ids'?",
     ),
     "renamed prompt": (
         r'name: "input_ids"',
         'name: "input_id"',
-        "The input 'input_id' is none of tensorrt_llm's.",
+        "The input 'input_id' is not one of tensorrt_llm's.",
         "Did you mean 'input_ids'?",
     ),
     "no length": (
         r'input \{ name: "input_lengths"[^\n]*\n',
         "",
-        "It has no input 'input_lengths', without which tensorrt_llm serves nobody.",
+        "It has no input 'input_lengths', without which tensorrt_llm serves no request.",
         'Declare input { name: "input_lengths" data_type: TYPE_INT32 dims: [1] }.',
     ),
     "no lengths of answers": (
         r'output \{ name: "sequence_length"[^\n]*\n',
         "",
-        "It has no output 'sequence_length', without which tensorrt_llm serves nobody.",
+        "It has no output 'sequence_length', without which tensorrt_llm serves no request.",
         "Declare output",
     ),
     "type that no logits have": (

@@ -152,7 +152,7 @@ async def test_tokenizer_and_template(model: Path) -> None:
     assert {each.severity for _, each in found} == {Severity.ERROR}
     what = [each.what for _, each in found]
     assert "has no tokenizer.json" in what[0]
-    assert "is no folder" in what[2]
+    assert "is not a folder" in what[2]
     assert "does not parse" in what[3]
     assert "cannot be read" in what[4]
     assert "chat template" in what[5]

@@ -68,7 +68,7 @@ def test_port_and_host_come_from_the_environment_too(tmp_path: Path, taken_port:
 def test_a_folder_without_models_is_no_repository_for_triton(tmp_path: Path) -> None:
     done = run(tmp_path, "up", "--triton-only", "--repository", str(tmp_path))
     assert done.returncode == 1
-    assert f"error: {tmp_path} is no model repository: no folder in it has a config.pbtxt." in done.stderr
+    assert f"error: {tmp_path} is not a model repository: no folder in it has a config.pbtxt." in done.stderr
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_folder_without_a_model_is_refused_with_the_file_it_lacks(tmp_path: Pa
     (folder / missing).unlink()
     done = run(tmp_path, "up", "--port", str(free_port()), "--model", str(folder))
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {folder} is no model folder: it has no ")
+    assert done.stderr.startswith(f"error: {folder} is not a model folder: it has no ")
     assert missing.partition(".")[2] in done.stderr
 
 

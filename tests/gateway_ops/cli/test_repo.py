@@ -72,7 +72,7 @@ def test_mistakes_are_named_with_their_lines(folder: Path) -> None:
     assert wrong.returncode == 1
     assert "deployments[0].kv_cach: is not a known key. Did you mean 'kv_cache'?" in wrong.stderr
     (folder / "gateway.yaml").write_text("models: []\n")
-    assert "deployments: none is there." in run("repo", "build", "-o", "out").stderr
+    assert "deployments: the section is empty." in run("repo", "build", "-o", "out").stderr
     assert run("repo", "build").returncode == 2
 
 
@@ -189,8 +189,8 @@ def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
         ("grpc://triton", "write grpc://host:port"),
         ("grpc://triton:99999", "write grpc://host:port"),
         ("grpc://triton:8001/v2", "write grpc://host:port"),
-        ("127.0.0.1:8001", "it is no folder; for a running Triton write grpc://"),
-        ("http://127.0.0.1:8000", "it is no folder; for a running Triton write grpc://"),
+        ("127.0.0.1:8001", "it is not a folder; for a running Triton write grpc://"),
+        ("http://127.0.0.1:8000", "it is not a folder; for a running Triton write grpc://"),
         ("", "name a folder, or grpc://host:port"),
         ("nowhere", "nowhere cannot be read (No such file or directory)"),
         ("grpc://127.0.0.1:1", "127.0.0.1:1: Triton cannot be reached."),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.fill_folder import fill_folder
 
 
@@ -34,12 +34,12 @@ def test_a_users_model_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
-    with pytest.raises(DeploymentError, match="No space left"):
+    with pytest.raises(LocalStackError, match="No space left"):
         fill_folder(tmp_path, fails)
     assert list(tmp_path.iterdir()) == []
     assert fill_folder(tmp_path, write) is True
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DeploymentError, match="absent"):
+    with pytest.raises(LocalStackError, match="absent"):
         fill_folder(tmp_path / "absent", write)

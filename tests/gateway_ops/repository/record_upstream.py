@@ -63,7 +63,7 @@ def tensor_facts(tensor: Any) -> dict[str, Any]:
 
 def newest(old: dict[str, Any]) -> dict[str, Any]:
     """The facts of 1.2.1."""
-    new = json.loads(re.sub("|".join(NEWER), lambda match: NEWER[match[0]], json.dumps(old)))
+    new: dict[str, Any] = json.loads(re.sub("|".join(NEWER), lambda match: NEWER[match[0]], json.dumps(old)))
     for name in ("ensemble", "tensorrt_llm", "tensorrt_llm_bls"):
         for count in COUNTS:
             flag = copy.deepcopy(new[name]["inputs"]["return_perf_metrics"])

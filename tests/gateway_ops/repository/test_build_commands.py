@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway_ops.repository.contradictions import contradictions
-from gateway_ops.repository.rendering import Rendering, render
+from gateway_ops.repository.rendered_files import Rendering, render
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 
 BUILD, LAUNCH = Path("build_engines.sh"), Path("launch.sh")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.document import dotted, read_document
-from gateway.config.validation import validate_deployments
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import dotted, read_document
 from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.assembly import Models, check
 from gateway.triton.model_view import ModelView
@@ -17,7 +17,7 @@ from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.repository.contradictions import contradictions
-from gateway_ops.repository.rendering import render, write
+from gateway_ops.repository.rendered_files import render, write
 
 BEAMS = {"limits": {"max_beam_width": 4}}
 CHUNKED = {"scheduler": {"chunked_context": True}}
@@ -68,8 +68,8 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "kv_cache.sink_tokens",
             "leave no room in a window of 100",
         ),
-        ({"kv_cache": {"tokens_per_block": 33}}, "kv_cache.tokens_per_block", "33 is no power of two"),
-        ({**LLMAPI, "kv_cache": {"tokens_per_block": 48}}, "kv_cache.tokens_per_block", "48 is no power of two"),
+        ({"kv_cache": {"tokens_per_block": 33}}, "kv_cache.tokens_per_block", "33 is not a power of two"),
+        ({**LLMAPI, "kv_cache": {"tokens_per_block": 48}}, "kv_cache.tokens_per_block", "48 is not a power of two"),
         ({"kv_cache": {"cross_fraction": 0.5}}, "kv_cache.cross_fraction", "no encoder"),
         ({"logits": {"context": True}}, "logits.context", "kv_cache.reuse is true"),
         ({**LLMAPI, "logits": {"context": True, "generation": True}}, "logits.context", "kv_cache.reuse is true"),
@@ -181,7 +181,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ),
         ({"model": {"kv_heads": 7}}, "model.kv_heads", "cannot be grouped over 7 heads"),
         ({"lora": {"modules": ["attn_x"]}}, "lora.modules", "no LoRA module 'attn_x'"),
-        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "no tree"),
+        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "not a tree"),
         ({"engine_dir": "/x\n}"}, "engine_dir", "a line break"),
         ({"model": {"folder": ""}}, "model.folder", "it is empty"),
         ({"parallelism": {"tp": 4, "moe_ep": 3}}, "parallelism.moe_ep", "3 times a whole number is not 4"),

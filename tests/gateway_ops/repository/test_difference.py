@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.deployment import DeploymentSettings
+from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import differences, settings_of
-from gateway_ops.repository.reading import read_repository
-from gateway_ops.repository.text import to_text
+from gateway_ops.repository.model_folders import read_repository
+from gateway_ops.repository.pbtxt import to_text
 
 Made = Callable[..., tuple[DeploymentSettings, ...]]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import dotted
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.yaml_file import dotted
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.engine_keys import ENGINES, PARAMETERS
 from gateway_ops.repository.engine_parameters import engine_parameters

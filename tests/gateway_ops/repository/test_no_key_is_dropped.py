@@ -10,11 +10,11 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import Document
-from gateway.config.validation import validate_deployments
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import Document
 from gateway_ops.repository.contradictions import contradictions
-from gateway_ops.repository.rendering import render
+from gateway_ops.repository.rendered_files import render
 
 # They are there for contradictions to show.
 SHAPE = {"model.heads", "model.kv_heads", "model.layers", "model.max_positions"}

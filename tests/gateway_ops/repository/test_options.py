@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config.document import Document
-from gateway.config.validation import validate_deployments
+from gateway.config.settings_validation import validate_deployments
+from gateway.config.yaml_file import Document
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import settings_of
 from gateway_ops.repository.overrides import apply_overrides
-from gateway_ops.repository.vocabulary import VARIABLES
+from gateway_ops.repository.template_variables import VARIABLES
 from tests.gateway_ops.repository.conftest import SMALL
 
 ENCODER = {"encoder": {"engine_dir": "/engines/encoder"}}

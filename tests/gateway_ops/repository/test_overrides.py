@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.document import Document
-from gateway.config.validation import all_keys, validate_deployments
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway.config.settings_validation import all_keys, validate_deployments
+from gateway.config.yaml_file import Document
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import settings_of
 from gateway_ops.repository.overrides import OverrideError, apply_overrides
-from gateway_ops.repository.vocabulary import BY_NAME, VARIABLES
+from gateway_ops.repository.template_variables import BY_NAME, VARIABLES
 from tests.gateway_ops.repository.conftest import SMALL
 from tests.gateway_ops.repository.stock import UPSTREAM
 

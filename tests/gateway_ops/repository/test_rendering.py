@@ -12,15 +12,14 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.contract import MODELS
-from gateway.contract.layout import WIRED
 from gateway_ops.checking import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import differences, settings_of
-from gateway_ops.repository.reading import read_repository
-from gateway_ops.repository.rendering import RenderError, render, stock_name, write
+from gateway_ops.repository.model_folders import read_repository
+from gateway_ops.repository.rendered_files import RenderError, render, stock_name, write
+from gateway_ops.repository.stock_models import MODELS, WIRED
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, is_image
 

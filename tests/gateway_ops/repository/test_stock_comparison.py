@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contract import MODELS
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import differences
 from gateway_ops.repository.speculative_rules import find_draft
+from gateway_ops.repository.stock_models import MODELS
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, Values, filled_by_hand, is_image, renamed
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.deployment import DeploymentSettings
-from gateway.config.deployment_engine import SpeculativeSettings
-from gateway_ops.repository.rendering import render
+from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
+from gateway_ops.repository.rendered_files import render
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 
 BUILD, LAUNCH = Path("build_engines.sh"), Path("launch.sh")

@@ -1,0 +1,223 @@
+"""Settings of one served model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from gateway.config.section import Section, split_commas
+
+Policy = Literal["strict", "warn", "ignore"]
+
+MOST_DRAFT_TOKENS = 256
+"""That a draft model may guess at a time: more are seldom right, and the answer waits for them."""
+
+_SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
+
+
+class TritonSettings(Section):
+    """The Triton model behind a served model.
+
+    Attributes:
+        url: host:port of Triton's gRPC endpoint.
+        model: its name, normally the ensemble.
+        metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
+        transport: what carries the requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
+        health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
+            and a model that is gone do it at once.
+    """
+
+    url: str = Field(min_length=1)
+    model: str = Field(default="ensemble", min_length=1)
+    metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
+    transport: Literal["grpcio", "h2"] = "grpcio"
+    health_failures: int = Field(default=3, ge=1, le=100)
+
+    @field_validator("url")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if "://" in value or not host or not port.isdigit() or int(port) > 65535:
+            raise ValueError("must be host:port of Triton's gRPC endpoint, for example triton:8001")
+        return value
+
+
+class PolicySettings(Section):
+    """The treatment of parameters that have no effect: ``strict`` refuses the request (400), ``warn`` serves it, names
+    them in the header ``x-ignored-parameters`` and counts them, ``ignore`` only counts them.
+
+    Attributes:
+        impossible: parameters of the API that this engine cannot serve.
+        hints: those of them that hardly change an answer, such as ``verbosity``, which agents send unasked.
+        unknown: fields that are not parameters of the API.
+    """  # noqa: D205 - one sentence needs two lines
+
+    impossible: Policy = "strict"
+    hints: Policy = "warn"
+    unknown: Policy = "warn"
+
+
+class SamplingDefaults(Section):
+    """Values for what a request leaves out; None leaves it to the API's own default.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_p: nucleus sampling.
+        top_k: 0 considers all tokens.
+        min_p: smallest probability relative to the best token, where the engine has it.
+        repetition_penalty: 1 has no effect.
+        presence_penalty: 0 has no effect.
+        frequency_penalty: 0 has no effect.
+        max_tokens: tokens of an answer at most; None leaves what the context has room for.
+        generation_config: whether ``generation_config.json`` of the tokenizer's folder gives temperature, top_p, top_k
+            and repetition_penalty where this section is silent.
+    """
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    generation_config: bool = False
+
+    @functools.cached_property
+    def given(self) -> Mapping[str, float | int]:
+        """The values that there are, by the names of request parameters."""
+        return self.model_dump(exclude_none=True, exclude={"generation_config"})
+
+
+class AdapterSettings(Section):
+    """The adapter that every request of a served model carries.
+
+    Attributes:
+        task_id: the engine keeps the adapter by it; two adapters for one engine need two.
+        folder: the adapter, in Hugging Face PEFT's format or as the two .npy files of TensorRT-LLM's tools, relative to
+            the settings file; None where the engine has it by itself (``lora_prefetch_dir``).
+    """
+
+    task_id: int = Field(ge=0, lt=2**64)
+    folder: Path | None = None
+
+
+class DraftSettings(Section):
+    """Speculative decoding: tokens are guessed and checked together, which saves steps of the engine.
+
+    Attributes:
+        num_draft_tokens: tokens that the draft model of a BLS model guesses at a time, for requests that do not say and
+            that go with it; None: only requests that ask for it.
+        use_draft_logits: whether guesses are accepted by the probabilities that both models give them; the draft model
+            must gather its logits.
+        max_draft_tokens: tokens of the longest draft that the engine was built for. Engines of TensorRT-LLM get a
+            ``prediction`` only where it is set, and keep that many tokens of the context free in every request.
+    """
+
+    num_draft_tokens: int | None = Field(default=None, ge=1, le=MOST_DRAFT_TOKENS)
+    use_draft_logits: bool = False
+    max_draft_tokens: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _fit(self) -> DraftSettings:
+        if self.max_draft_tokens is not None and (self.num_draft_tokens or 0) > self.max_draft_tokens:
+            raise ValueError("num_draft_tokens must be at most max_draft_tokens")
+        return self
+
+
+def template_path(given: Path, folder: Path) -> Path:
+    """Find a template: in a folder, else among those that come with the gateway, if the path names one of these.
+
+    Args:
+        given: the path as the settings have it.
+        folder: that a relative path begins at.
+    """
+    found = folder / given
+    shipped = _SHIPPED / given.name
+    is_name = given.suffix == ".jinja" and given == Path(_SHIPPED.name, given.name)
+    return shipped if is_name and not found.exists() and shipped.is_file() else found
+
+
+class ModelSettings(Section):
+    """One served model.
+
+    Attributes:
+        name: the id that clients send as ``model``, and that answers carry.
+        aliases: further ids under which clients reach it.
+        triton: where it is served.
+        path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble, ``auto`` decides.
+        tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
+        max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
+        vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
+        tokens_per_block: tokens in a block of the engine's KV cache; None takes what Triton's own configuration says.
+        template: file with a Jinja chat template, relative to the settings file; ``chat_templates/NAME.jinja`` is
+            one that comes with the gateway, unless the file exists. None takes the tokenizer folder's.
+        escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
+            a control token.
+        allow_request_template: whether a request may bring a chat template of its own.
+        max_stops: stop strings a request may have.
+        max_parallel_generations: generations of one request (``n``, ``best_of``, several prompts) that run together;
+            the others wait for their turn, so that one request does not fill the engine's queue.
+        max_top_logprobs: alternatives per token a request may ask for, where the engine has as many.
+        max_tokens_policy: ``clamp`` a ``max_tokens`` beyond the context, or ``refuse`` the request.
+        logits_for_logprobs: whether log-probs may be computed from the engine's logits where it has no log-probs.
+            Logits are as wide as the vocabulary: megabytes for each request.
+        max_logits_tokens: longest prompt whose log-probs may be computed from logits.
+        family: how the model writes tool calls and reasoning; None finds it by the model's files and template.
+        reasoning_output: the fields in which answers have the reasoning: ``reasoning_content``, ``reasoning``, or both.
+        tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
+            while it forms (``eager``), when it may turn out to be broken.
+        structured_output_without_guidance: ``refuse`` a request for a structure where the engine has no guided
+            decoding, or ``validate`` the finished answer, which fails when it does not fit.
+        lora: the adapter that every request carries; None is the model as it is.
+        prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
+            by the name under which requests put them before their prompts (``prompt_table``).
+        speculative: how drafts are used, where the engine takes them.
+        policies: the treatment of parameters without effect.
+        defaults: values for what requests leave out.
+    """
+
+    name: str = Field(min_length=1, max_length=256)
+    aliases: tuple[str, ...] = ()
+    triton: TritonSettings
+    path: Literal["auto", "tokens", "ensemble"] = "auto"
+    tokenizer: Path | None = None
+    max_seq_len: int | None = Field(default=None, ge=2)
+    vocab_size: int | None = Field(default=None, ge=2)
+    tokens_per_block: int | None = Field(default=None, ge=1)
+    template: Path | None = None
+    escape_special_tokens: bool = True
+    allow_request_template: bool = False
+    max_stops: int = Field(default=4, ge=1, le=64)
+    max_parallel_generations: int = Field(default=16, ge=1, le=4096)
+    max_top_logprobs: int = Field(default=20, ge=0, le=20)
+    max_tokens_policy: Literal["clamp", "refuse"] = "clamp"
+    logits_for_logprobs: bool = False
+    max_logits_tokens: int = Field(default=512, ge=1)
+    family: str | None = Field(default=None, min_length=1)
+    reasoning_output: Literal["reasoning_content", "reasoning", "both"] = "reasoning_content"
+    tool_call_streaming: Literal["whole", "eager"] = "whole"
+    structured_output_without_guidance: Literal["refuse", "validate"] = "refuse"
+    lora: AdapterSettings | None = None
+    prompt_tables: dict[str, Path] = Field(default_factory=dict)
+    speculative: DraftSettings = DraftSettings()
+    policies: PolicySettings = PolicySettings()
+    defaults: SamplingDefaults = SamplingDefaults()
+
+    _split = field_validator("aliases", mode="before")(split_commas)
+
+    @field_validator("template")
+    @classmethod
+    def _here_or_shipped(cls, value: Path | None) -> Path | None:
+        return None if value is None else template_path(value, Path())
+
+    @field_validator("aliases")
+    @classmethod
+    def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(0 < len(alias) <= 256 for alias in value):
+            raise ValueError("an alias must have 1 to 256 characters")
+        return value

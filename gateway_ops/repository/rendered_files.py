@@ -1,0 +1,139 @@
+"""The files of a model repository: rendered from deployments, written, and compared with those of a folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository.commands import build_script, launch_script
+from gateway_ops.repository.configs import Configs, about_model, configurations
+from gateway_ops.repository.engine_parameters import LLM_ARGUMENTS_FILE, llm_arguments
+from gateway_ops.repository.pbtxt import to_text
+from gateway_ops.repository.speculative_rules import find_draft, hands_logits_over
+
+
+class RenderError(Exception):
+    """A repository that cannot be written; the message says why and what to do."""
+
+
+@dataclass(slots=True)
+class Rendering:
+    """A model repository that is not written yet.
+
+    Attributes:
+        configs: ModelConfig by name of the Triton model.
+        files: content by path within the repository.
+    """
+
+    configs: Configs = field(default_factory=dict)
+    files: dict[Path, bytes] = field(default_factory=dict)
+
+
+def render(
+    deployments: Sequence[DeploymentSettings],
+    python_models: Path,
+    among: Sequence[DeploymentSettings] | None = None,
+) -> Rendering:
+    """Render a model repository.
+
+    Args:
+        deployments: without contradictions; all of them go into it.
+        python_models: this project's model repository, whose Python files are copied.
+        among: all deployments of the file, where drafts are looked for; None where it has no others.
+
+    Raises:
+        RenderError: the Python files are not there.
+    """
+    rendering = Rendering()
+    known = among or deployments
+    for deployment in deployments:
+        draft = find_draft(deployment, known)
+        name = draft.engine_name if draft is not None else None
+        configs = configurations(deployment, name, fast_logits=hands_logits_over(deployment, known))
+        rendering.configs |= configs
+        for name, config in configs.items():
+            stock = stock_name(name, deployment)
+            about = about_model(stock, deployment)
+            rendering.files[Path(name) / "config.pbtxt"] = to_text(config, about).encode()
+            rendering.files |= _model_files(deployment, name, stock, python_models)
+    if any(deployment.engine == "tensorrt" for deployment in deployments):
+        rendering.files[Path("build_engines.sh")] = build_script(deployments).encode()
+    rendering.files[Path("launch.sh")] = launch_script(deployments).encode()
+    return rendering
+
+
+def stock_name(name: str, deployment: DeploymentSettings) -> str:
+    """The stock name of one of a deployment's models."""
+    return "tensorrt_llm" if name == deployment.engine_name else name.removeprefix(deployment.prefix)
+
+
+def _model_files(deployment: DeploymentSettings, name: str, stock: str, python_models: Path) -> dict[Path, bytes]:
+    target = Path(name) / "1"
+    if stock == "ensemble" or (stock == "tensorrt_llm" and deployment.engine == "tensorrt"):
+        return {target / ".gitkeep": b""}  # Triton wants the version folder, and git keeps no empty one
+    source = python_models / stock / "1"
+    if not (source / "model.py").is_file():
+        raise RenderError(f"{source} has no model.py; name this project's triton_repo with --repository.")
+    files = {
+        target / path.relative_to(source): path.read_bytes()
+        for path in sorted(source.rglob("*"))
+        if path.is_file() and not any(_is_left(part) for part in path.relative_to(source).parts)
+    }
+    arguments = llm_arguments(deployment) if stock == "tensorrt_llm" and deployment.engine == "llmapi" else {}
+    if arguments:
+        files[target / LLM_ARGUMENTS_FILE] = (json.dumps(arguments, indent=2) + "\n").encode()
+    return files
+
+
+def _is_left(name: str) -> bool:
+    """Whether a file or folder is left over from tools."""
+    return name.startswith(".") or name == "__pycache__"
+
+
+def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:
+    """Write a repository.
+
+    Args:
+        rendering: what to write.
+        folder: where to; made when it does not exist.
+        replace: whether models of the same names may be replaced; others stay.
+
+    Raises:
+        RenderError: the folder holds something else, or cannot be written.
+    """
+    try:
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        taken = sorted(there & {path.parts[0] for path in rendering.files})
+        if there and not replace:
+            what = ", ".join(taken) if taken else "other files"
+            raise RenderError(f"{folder} holds {what} already; take an empty folder, or replace with --force.")
+        for name in rendering.configs:
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+        for path, content in rendering.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+            if path.suffix == ".sh":
+                (folder / path).chmod(0o755)
+    except OSError as error:
+        raise RenderError(f"{folder} cannot be written ({error.strerror}: {error.filename}).") from None
+
+
+def file_differences(rendering: Rendering, folder: Path) -> list[str]:
+    """List files of rendered models that differ in a folder, are missing or are extra; a line each."""
+    lines = []
+    for path, content in rendering.files.items():
+        if len(path.parts) == 1 or path.name in ("config.pbtxt", ".gitkeep"):  # scripts are no part of a model
+            continue
+        if not (folder / path).is_file():
+            lines.append(f"{path}: only rendered")
+        elif (folder / path).read_bytes() != content:
+            lines.append(f"{path}: differs")
+    for name in rendering.configs:
+        there = sorted(path.relative_to(folder) for path in (folder / name).rglob("*.py"))
+        lines += [f"{path}: only there" for path in there if path not in rendering.files]
+    return lines
