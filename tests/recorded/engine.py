@@ -167,7 +167,7 @@ def _values(datatype: str, raw: bytes) -> list[Any]:
     return texts
 
 
-class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] - it is not typed
+class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
     """The server; a context manager.
 
     Attributes:
