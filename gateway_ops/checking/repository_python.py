@@ -11,15 +11,10 @@ from gateway_ops.checking.findings import Finding, Severity
 
 _CLASS = "TritonPythonModel"
 # Files of this project's models that nothing else is called like. Other modules may be installed where Triton runs.
-_ENGINE_MODULES = frozenset(
-    {
-        *("wire_additions", "kept_arrays", "llm_adapter"),
-        *("llmapi_adapter", "reference_adapter", "transformers_adapter"),
-    }
-)
-OWN_MODULES = _ENGINE_MODULES | {"text_to_tokens", "tokens_to_text", "speculation"}
-# And these of the engine's, where one of the former lies beside them.
-OWN_GENERIC_MODULES = frozenset({"adapter", "wire", "hf", "llmapi", "reference"})
+OWN_MODULES = frozenset({"cpu_double", "text_to_tokens", "tokens_to_text", "speculation"})
+# And these of the engine's, where one of its marks lies beside them.
+OWN_GENERIC_MODULES = frozenset({"wire", "engines"})
+_ENGINE_MARKS = ("cpu_double", "engines.llm_adapter")
 _FIX = "Copy the file anew, or render the model anew."
 
 
@@ -62,7 +57,7 @@ def _has_class(tree: ast.Module) -> bool:
 
 def _missing(tree: ast.Module, path: Path, folder: Path) -> Iterator[tuple[str, int]]:
     """Modules that cannot be there: this project's own, those of a package beside, and relative ones."""
-    own = any(_exists(folder, name) for name in _ENGINE_MODULES)
+    own = any(_exists(folder, name) for name in _ENGINE_MARKS)
     for node in _certain(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             package = path.parents[node.level - 1]
