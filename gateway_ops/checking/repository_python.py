@@ -11,7 +11,7 @@ from gateway_ops.checking.findings import Finding, Severity
 
 _CLASS = "TritonPythonModel"
 # Files of this project's models that nothing else is called like. Other modules may be installed where Triton runs.
-OWN_MODULES = frozenset({"cpu_double", "text_to_tokens", "tokens_to_text", "speculation"})
+OWN_MODULES = frozenset({"cpu_double", "text_to_tokens", "tokens_to_text", "speculation", "step_tensors"})
 # And these of the engine's, where one of its marks lies beside them.
 OWN_GENERIC_MODULES = frozenset({"wire", "engines"})
 _ENGINE_MARKS = ("cpu_double", "engines.llm_adapter")
