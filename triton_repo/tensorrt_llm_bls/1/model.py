@@ -44,7 +44,7 @@ _NO_DRAFT = dict.fromkeys(("num_draft_tokens", "use_draft_logits"), "no draft mo
 
 
 class _RequestError(Exception):
-    """What is wrong with a request or its generation, in words fit for the client."""
+    """A failure of a request or of its generation, in words fit for the client."""
 
 
 @dataclass

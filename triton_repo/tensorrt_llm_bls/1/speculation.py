@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[Any]]
 
-# What goes together with drafts in no way that would be true to the request.
+# Inputs that drafts cannot serve truly.
 _REFUSED = {
     "num_return_sequences": "several sequences cannot be drafted for in one request",
     "beam_width": "beams cannot be drafted for",
@@ -44,12 +44,12 @@ DraftCall = Callable[[Tensors], "Tensors | None"]
 
 
 def draft_length(inputs: Tensors) -> int:
-    """How many tokens shall be guessed at a time; 0 is no speculation."""
+    """The number of tokens to guess at a time; 0 is no speculation."""
     return int(inputs["num_draft_tokens"].reshape(-1)[0]) if "num_draft_tokens" in inputs else 0
 
 
 def refusal(inputs: Tensors) -> str | None:
-    """Why a request with drafts cannot be served, by the name of the input; None when it can."""
+    """The reason why a request with drafts cannot be served, with the name of the input; None when it can."""
     for name, reason in _REFUSED.items():
         value = inputs.get(name)
         if value is None or not value.size or value.reshape(-1)[0] in (0, False):
@@ -80,7 +80,7 @@ class Speculation:
     _drafting: bool = True
 
     def answers(self) -> Iterator[Tensors]:
-        """What the target answers, round by round; when not streaming, everything in the last one.
+        """The target's answers, round by round; when not streaming, all in the last one.
 
         Each has the outputs of the engine: new ids, or all of them after the prompt where that is echoed.
         """

@@ -1,6 +1,6 @@
 """Guided decoding (wire contract 2.7) by llguidance: which tokens may follow, so that an answer keeps to its guide.
 
-Guides are compiled in a thread of their own and kept by their text: a large schema stalls nobody's tokens.
+Guides are compiled in a thread of their own and kept by their text: a large schema does not stall other requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _END_FILES = ("generation_config.json", "config.json")
 
 
 class Matcher:
-    """Where one answer stands in its guide.
+    """The place of one answer in its guide.
 
     Attributes:
         ended: whether a token that ends answers was taken, or would have to follow where there is none.
@@ -57,7 +57,7 @@ class Matcher:
         self.ended = False
 
     def allowed(self) -> NDArray[np.bool_]:
-        """Which tokens may come next: [vocab]. Those that end the answer may where the guide is fulfilled.
+        """The tokens that may come next: [vocab]. Those that end the answer may where the guide is fulfilled.
 
         Raises:
             GuideError: the guide is too complex to go on.

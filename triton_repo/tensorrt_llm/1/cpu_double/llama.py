@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """What of config.json decides the computation."""
+    """The values of config.json that decide the computation."""
 
     vocab: int
     hidden: int

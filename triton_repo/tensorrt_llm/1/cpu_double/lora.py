@@ -35,7 +35,7 @@ _NAMES = {
 
 
 class Place(NamedTuple):
-    """Where a module's product goes.
+    """The place of a module's product.
 
     Attributes:
         product: name of the layer's product: ``qkv``, ``out``, ``gate_up`` or ``down``.
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What a module adds: ``x @ down.T @ up.T``, in the columns from ``start`` on.
+    """The sum that a module adds: ``x @ down.T @ up.T``, in the columns from ``start`` on.
 
     Attributes:
         start: first column.
@@ -203,11 +203,6 @@ class AdapterCache:
         """
         self._model, self._capacity = model, capacity
         self._held: OrderedDict[int, _Held] = OrderedDict()
-
-    @property
-    def task_ids(self) -> list[int]:
-        """What is held, the least recently used first."""
-        return list(self._held)
 
     def find(self, task: LoraTask) -> Adapter:
         """The adapter of a task; its weights are loaded where they come with it and are not held yet.

@@ -110,11 +110,11 @@ class Adapter(BaseAdapter):
                     break
             try:
                 self._outbox = self._engine.step()
-                self._metrics.publish(self._engine.stats())  # first: who sees an answer sees its slot freed
+                self._metrics.publish(self._engine.stats())  # first: a client that has its answer finds its slot free
                 while self._outbox:
                     self._send(self._outbox[0])
                     del self._outbox[0]
-            except Exception:  # noqa: BLE001 - whatever it is, those in flight must hear of it, others be served
+            except Exception:  # noqa: BLE001 - requests in flight must hear of any error
                 _LOG.exception("engine step failed")
                 self._abort("the engine failed")
         self._abort("the model is unloading")
@@ -123,7 +123,8 @@ class Adapter(BaseAdapter):
         ended = [response.request for response in self._outbox if response.final]  # the engine has forgotten these
         self._outbox.clear()
         for request in self._engine.abort() + ended:
-            with contextlib.suppress(pb_utils.TritonModelException):  # whoever cannot be told must not keep the others
+            # A client that cannot be told must not hold up the others.
+            with contextlib.suppress(pb_utils.TritonModelException):
                 self._fail(request, reason)
 
 

@@ -67,9 +67,6 @@ class Weights:
         for name, entry in header.items():
             self._tensors[name] = (data[8 + size :], entry)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._tensors
-
     def take(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Tensor ``name`` as a float32 array of ``shape``.
 

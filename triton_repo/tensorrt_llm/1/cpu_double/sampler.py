@@ -75,7 +75,7 @@ class Sampler:
         self._temperature = 1.0 if temperature is None else temperature
         self._top_k, self._top_p = top_k, top_p or 1.0
         self._first_top_p = self._top_p
-        # Whoever drafts with logits has drawn with this seed: what decides on its tokens must not follow from that.
+        # A draft with logits was drawn with this seed: the decision on its tokens must not follow from it.
         seed = sampling.seed if request.draft.logits is None else [sampling.seed, 1]
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._counts: NDArray[np.int64] | None = None
@@ -118,7 +118,7 @@ class Sampler:
         return Draw(token, survivors if self._normalize else float(full[token]), top)
 
     def _decay_top_p(self, token: int) -> None:
-        """What the nucleus of the next token holds."""
+        """Shrink the nucleus for the next token, or reset it."""
         sampling = self._sampling
         decayed = max(self._top_p * sampling.top_p_decay, sampling.top_p_min)
         self._top_p = self._first_top_p if token == sampling.top_p_reset_id else decayed

@@ -1,4 +1,4 @@
-"""A sequence in a slot of the engine: what it has computed, and what its responses carry of that."""
+"""A sequence in a slot of the engine: its tokens, its scores, and the responses made of them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RunningSequence:
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether every position of the prompt must be computed, for what is to be told of it."""
+        """Whether every position of the prompt must be computed, since its log-probs or logits are wanted."""
         return self.request.prompt_log_probs is not None or self.request.context_logits
 
     def next_chunk(self, count: int) -> Chunk:
@@ -88,7 +88,7 @@ class RunningSequence:
         return Chunk(ids, self.cache, wanted, self.adapter, table)
 
     def next_logits(self, logits: Floats) -> Floats:
-        """Those logits, of a chunk [count, vocab] that the cache holds by now, from which tokens are drawn."""
+        """The logits from which tokens are drawn, of a chunk [count, vocab] that the cache holds by now."""
         count = max(0, self.cache.length - len(self.tokens) + 1)
         return logits[len(logits) - count :]
 
@@ -115,7 +115,7 @@ class RunningSequence:
 
     @property
     def salt(self) -> bytes:
-        """What the keys and values depend on besides the tokens."""
+        """A digest of everything but the tokens that the keys and values depend on."""
         request = self.request
         salt = hashlib.sha256(request.cache_salt.encode()).digest() if request.cache_salt else b""
         salt += b"" if self.adapter is None else self.adapter.digest

@@ -1,4 +1,4 @@
-"""What the adapters of engines like TensorRT-LLM's `LLM` have in common: the gauges, and their update in time."""
+"""The base of the adapters in this folder: their engine is an `LlmEngine`, and its gauges are kept up to date."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LlmAdapter(BaseAdapter):
         self._active.publish(self._engine.active)
 
     def _send(self, response: Response) -> None:
-        if response.final:  # first: who sees an answer sees its slot freed
+        if response.final:  # first: a client that has its answer finds its slot free
             self._active.publish(self._engine.active)
         super()._send(response)
 

@@ -1,4 +1,4 @@
-"""What only some engines take (wire contract 1.3 and 2.8).
+"""Inputs that only some engines take (wire contract 1.3 and 2.8).
 
 An adapter, rows of embeddings, a draft; a nucleus that shrinks, beams, and how long the KV cache keeps blocks.
 """
@@ -44,10 +44,10 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def refusals(takes: frozenset[str]) -> dict[str, str]:
-    """Inputs that an engine refuses, and in which words.
+    """Inputs that an engine refuses, with the words in which it does.
 
     Args:
-        takes: which of the additions it has.
+        takes: the additions that it has.
     """
     refused = [REFUSALS[kind] for kind in REFUSALS.keys() - takes]
     return {name: words.format(name=name) for names, words in refused for name in names}
@@ -124,7 +124,7 @@ def parse_draft(read: TensorReader) -> Draft:
 
 
 class Decay(NamedTuple):
-    """How top-p shrinks; see `Sampling`."""
+    """The decay of top-p; see `Sampling`."""
 
     factor: float = 1.0
     least: float = 0.0
@@ -132,7 +132,7 @@ class Decay(NamedTuple):
 
 
 def parse_top_p_decay(read: TensorReader) -> Decay:
-    """How the request's top-p shrinks.
+    """The decay of a request's top-p.
 
     Its tensors are ``runtime_top_p_decay``, ``runtime_top_p_min`` FP32 and ``runtime_top_p_reset_ids`` INT32, [1, 1].
 
@@ -177,7 +177,7 @@ def parse_beams(read: TensorReader) -> Beams:
 
 
 def parse_retention(read: TensorReader) -> Retention | None:
-    """How long the KV cache is to keep the blocks of a request.
+    """The time for which the KV cache is to keep the blocks of a request.
 
     Its tensors are ``retention_token_range_starts``, ``_ends`` (-1 is open), ``_priorities`` and ``_durations_ms`` (-1
     is for ever), INT32 [1, ranges], and ``retention_decode_priority`` and ``_duration_ms``, INT32 [1, 1].

@@ -1,4 +1,4 @@
-"""What every engine's adapter does for Triton: read requests, hand them over, send answers and errors."""
+"""The base of every engine's adapter to Triton: it reads requests, hands them over, sends answers and errors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Handle:
         self._next_check = 0.0
 
     def is_cancelled(self) -> bool:
-        """Whether the client is gone, as far as was asked lately; False once the last answer is out."""
+        """Whether the client is gone, by the latest question to Triton; False once the last answer is out."""
         now = time.monotonic()
         # Under the lock: asked beside or after the final flag, the question crashes tritonserver.
         with self._lock:
@@ -113,7 +113,7 @@ class Handle:
 
 
 class Engine(Protocol):
-    """What generates."""
+    """A generator of tokens."""
 
     def submit(self, request: Request) -> None:
         """Take a request, or raise `RefusedError`."""
@@ -212,14 +212,12 @@ def _handle(request: Request) -> Handle:
 
 
 def parameters_of(args: dict[str, str]) -> dict[str, str]:
-    """Model parameters of Triton's ``args``; see `model_parameters`."""
-    return model_parameters(json.loads(args["model_config"]))
-
-
-def model_parameters(config: dict[str, Any]) -> dict[str, str]:
-    """Model parameters; ``${NAME}`` stands for that variable of the environment, absent where it is not set."""
-    values = {name: entry["string_value"] for name, entry in config.get("parameters", {}).items()}
-    for name, value in values.items():
-        if value.startswith("${") and value.endswith("}"):
-            values[name] = os.environ.get(value[2:-1], "")
+    """Model parameters of Triton's ``args``; ``${NAME}`` stands for that variable, absent where it is not set."""
+    entries = json.loads(args["model_config"]).get("parameters", {})
+    values = {name: _expand(entry["string_value"]) for name, entry in entries.items()}
     return {name: value for name, value in values.items() if value}
+
+
+def _expand(value: str) -> str:
+    is_variable = value.startswith("${") and value.endswith("}")
+    return os.environ.get(value[2:-1], "") if is_variable else value

@@ -19,7 +19,7 @@ from wire.response import Perf, PromptScores, Response
 
 Tensors = dict[str, NDArray[Any]]
 
-# What ``always_emit`` sends for an output that a request did not ask for.
+# Types and shapes of the stand-ins that ``always_emit`` sends for outputs that a request did not ask for.
 DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
     "cum_log_probs": (np.float32, (1, 1)),
     "output_log_probs": (np.float32, (1, 1, 0)),
@@ -52,7 +52,7 @@ DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which optional outputs a request asked for, beside what its `Request` says."""
+    """Optional outputs that a request asked for, beside those that its `Request` names."""
 
     num_input_tokens: bool = False
     num_output_tokens: bool = False
@@ -167,7 +167,7 @@ def beam_tensors(response: Response) -> dict[str, NDArray[Any]]:
 
 
 def default_output(name: str) -> NDArray[Any]:
-    """What stands for an output that was not asked for: zeros, or nothing, or an empty string.
+    """A stand-in for an output that was not asked for: zeros, nothing, or an empty string.
 
     Raises:
         KeyError: not an output of this model.

@@ -60,7 +60,7 @@ class Sampling:
 
 
 class Guide(NamedTuple):
-    """What an answer is held to (wire contract 2.7).
+    """A constraint on an answer (wire contract 2.7).
 
     Attributes:
         kind: one of `GUIDE_KINDS`.
@@ -118,7 +118,7 @@ NO_DRAFT = Draft()
 
 
 class Beams(NamedTuple):
-    """A beam search; what is None has the engine's default.
+    """A beam search; None stands for the engine's default.
 
     Attributes:
         width: beams, 1 is no beam search.
@@ -137,7 +137,7 @@ NO_BEAMS = Beams()
 
 
 class RetainedRange(NamedTuple):
-    """How long the KV cache is to keep the blocks of a part of the prompt.
+    """The time for which the KV cache is to keep the blocks of a part of the prompt.
 
     Attributes:
         start: first token.
@@ -153,7 +153,7 @@ class RetainedRange(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How long the KV cache is to keep the blocks of a request (wire contract 1.3).
+    """The time for which the KV cache is to keep the blocks of a request (wire contract 1.3).
 
     Attributes:
         ranges: of the prompt.
@@ -184,10 +184,10 @@ class Request:
         context_logits: whether the first response carries the logits of the prompt.
         generation_logits: whether responses carry the logits of their tokens.
         perf_metrics: whether the last response carries a `Perf`.
-        guide: what the answer is held to; None leaves it free.
+        guide: the constraint on the answer; None leaves it free.
         lora: the adapter that is added to the model.
         prompt_table: embeddings of prompt ids beyond the vocabulary.
-        draft: what is thought to follow the prompt; its tokens are checked together, and those that are accepted save
+        draft: tokens thought to follow the prompt; they are checked together, and those that are accepted save
             the model steps. Without logits they never change what is drawn.
         beams: the beam search; its answer is one response with all beams.
         retention: how long its blocks are to be kept; None leaves it to the engine.

@@ -28,7 +28,7 @@ class Beam(NamedTuple):
 
 @dataclass(frozen=True)
 class Perf:
-    """What a request has cost (wire contract 1.2). Times are monotonic nanoseconds, 0 for what never happened.
+    """The cost of a request (wire contract 1.2). Times are monotonic nanoseconds, 0 where the event never happened.
 
     Attributes:
         blocks: KV-cache blocks in all and those of them that were reused; None where the engine does not tell.
@@ -47,7 +47,7 @@ class Perf:
 
 @dataclass(frozen=True)
 class PromptScores:
-    """What the model says of the prompt itself, before any sampling parameter.
+    """The model's scores of the prompt itself, before any sampling parameter.
 
     Attributes:
         log_probs: of each prompt token but the first.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_beams(request: Request, width: int, *, log_probs: bool) -> None:
-    """Check what a request asks of the beam search.
+    """Check a request against the beam search of the engine.
 
     Args:
         request: any request.
@@ -64,7 +64,7 @@ def beam_arguments(beams: Beams, temperature: float | None) -> dict[str, Any]:
 
 
 class BeamSearch:
-    """Follows one request; the counterpart of `Generation`.
+    """The one answer to a beam search; the counterpart of `Generation`.
 
     Attributes:
         request: the request.
@@ -77,7 +77,7 @@ class BeamSearch:
         self.request = request
 
     def step(self, step: Any) -> Response | None:
-        """Take what the engine says: the answer at the end, nothing before.
+        """Take the engine's result after a step; only the last one makes an answer.
 
         Raises:
             EngineError: beams or log-probs are missing, or the end has no known reason.
@@ -96,7 +96,7 @@ class BeamSearch:
         )
 
     def cancel(self) -> Response:
-        """The last response of a request that somebody ended."""
+        """The last response of a cancelled request."""
         return Response(self.request, final=True, finish="cancelled")
 
     def _beam(self, output: Any) -> Beam:

@@ -1,4 +1,4 @@
-"""What TensorRT-LLM's LLM API has beyond what every engine behind `LlmEngine` can do."""
+"""Features that TensorRT-LLM's LLM API has and other engines behind `LlmEngine` lack."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GUIDES = {"json_schema": "json", "regex": "regex", "ebnf_grammar": "grammar", "
 
 @dataclass(frozen=True)
 class Extensions:
-    """The classes that requests are made of; what is None or False is refused by name.
+    """The features of one version, with the classes that its requests are made of; None or False: refused by name.
 
     Attributes:
         guided: `GuidedDecodingParams`.
@@ -154,7 +154,7 @@ def _milliseconds(duration: int | None) -> timedelta | None:
 
 
 def performance(own: Perf, metrics: Any) -> Perf:
-    """What a request has cost, by TensorRT-LLM's `RequestPerfMetrics` where there are such, else as measured here.
+    """The cost of a request, by TensorRT-LLM's `RequestPerfMetrics`; without these, as measured here.
 
     Args:
         own: the times measured here.

@@ -24,7 +24,7 @@ class EngineError(RuntimeError):
 
 
 class Generation:
-    """Follows one request.
+    """The answers to one request, as its outputs grow.
 
     Attributes:
         request: the request.
@@ -56,7 +56,7 @@ class Generation:
         self._logits = GatheredLogits(to_array, limit) if request.generation_logits and to_array else None
 
     def step(self, step: Any) -> Response | None:
-        """Take what the engine says; see `advance`."""
+        """Take the engine's result after a step; see `advance`."""
         return self.advance(
             step.outputs[0], finished=step.finished, context_logits=getattr(step, "context_logits", None)
         )
@@ -93,7 +93,7 @@ class Generation:
         return self._respond(start, finish)
 
     def cancel(self) -> Response:
-        """The last response of a request that somebody ended."""
+        """The last response of a cancelled request."""
         return self._respond(len(self._ids), "cancelled")
 
     def _append(self, token: int, output: Any) -> None:
@@ -172,7 +172,7 @@ class Generation:
 
 
 def finish_reason(reason: str | None) -> Finish:
-    """Why an answer ended.
+    """The reason why an answer ended.
 
     Raises:
         EngineError: a reason that the contract does not know.
@@ -191,7 +191,7 @@ def ended_ids(request: Request, output: Any, finish: Finish | None) -> list[int]
 
 
 def chosen_log_prob(entry: Any, token: int) -> float:
-    """The log-prob of a token out of what the engine tells of its place.
+    """The log-prob of a token, out of the engine's values for its position.
 
     Raises:
         EngineError: it is not among them.
@@ -208,7 +208,7 @@ def _value(item: Any) -> float:
 
 
 class GatheredLogits:
-    """Follows the logits of one request, which the LLM API gives by step while it streams, and else at the end."""
+    """The logits of one request, which the LLM API gives step by step while it streams, and else at the end."""
 
     def __init__(self, to_array: Callable[[Any], NDArray[np.float32]], limit: int) -> None:
         """Begin.

@@ -103,7 +103,7 @@ def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cac
 
 
 def visible_gpus(options: Options, instance_name: str) -> str | None:
-    """What CUDA_VISIBLE_DEVICES must be for an instance of the model; None leaves it as it is.
+    """The value of CUDA_VISIBLE_DEVICES for an instance of the model; None leaves it as it is.
 
     Args:
         options: what was asked for.
@@ -126,7 +126,7 @@ def visible_gpus(options: Options, instance_name: str) -> str | None:
 
 
 def _beam_arguments(width: int, sampler: SamplerChoice) -> dict[str, Any]:
-    """What `tensorrt_llm.LLM` is told for beams: before 1.3 neither graphs nor overlap, by its documentation."""
+    """Arguments for beams: before 1.3 neither graphs nor overlap, by TensorRT-LLM's documentation."""
     if not sampler.is_wide:
         raise RuntimeError(
             f"max_beam_width is {width}, and the sampler of this TensorRT-LLM would ignore what it is told"

@@ -131,7 +131,7 @@ class LlmEngine:
         self._loop.close()
 
     async def _watch(self) -> None:
-        """Look for clients that are gone: Triton tells only who asks."""
+        """Look for clients that are gone: Triton does not tell of them unasked."""
         while True:
             await asyncio.sleep(CANCEL_CHECK_S)
             self._cancel_if(lambda request: request.is_cancelled())

@@ -66,7 +66,7 @@ class Adapter(LlmAdapter):
 
 
 def _extensions(package: Any, options: Options, sampler: SamplerChoice) -> Extensions:
-    """What this version and its sampler have, but for adapters."""
+    """The features of this version and its sampler, but for LoRA."""
     retention = _import("tensorrt_llm.llmapi").KvCacheRetentionConfig
     backend = options.guided_decoding_backend
     return Extensions(

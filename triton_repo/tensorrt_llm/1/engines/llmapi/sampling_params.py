@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from wire.request import Request, Sampling
 
-GREEDY = {"top_k": 1}
 _NEUTRAL = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 _NO_EXTENSIONS = Extensions()
 
@@ -101,11 +100,11 @@ def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
     """Temperature, top-k, top-p and seed, with the meanings of wire contract 2.1, in the LLM API's terms.
 
     Neither top-k nor top-p is greedy, whatever the temperature; the LLM API would sample. Temperature 0 is greedy here:
-    the C++ backend's full-vocabulary sampling at temperature 1 is a fault that nobody asks for.
+    the C++ backend's full-vocabulary sampling at temperature 1 is a fault, not a feature.
     """
     top_k, top_p = sampling.top_k or 0, max(sampling.top_p or 0.0, 0.0)
     if sampling.temperature == 0 or top_k == 1 or not (top_k or top_p):
-        return dict(GREEDY)
+        return {"top_k": 1}
     strategy: dict[str, Any] = {"temperature": 1.0 if sampling.temperature is None else sampling.temperature}
     strategy["top_p"] = top_p or 1.0
     if top_k:

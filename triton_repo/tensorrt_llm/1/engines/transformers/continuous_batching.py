@@ -51,7 +51,7 @@ class SamplingParams:
 
 
 def refuse(request: Request) -> None:
-    """Refuse what transformers' continuous batching has no place for.
+    """Refuse a request that transformers' continuous batching has no place for.
 
     Raises:
         RefusedError: by name.

@@ -14,7 +14,7 @@ _NOISE_BITS = 23  # as many as keep the noise finite in float32
 
 
 def generation_config() -> GenerationConfig:
-    """What makes transformers set up its temperature, top-k and top-p; every request brings its own values."""
+    """A configuration that makes transformers set up temperature, top-k and top-p; requests bring their own values."""
     return GenerationConfig(do_sample=True, temperature=0.5, top_k=50, top_p=0.5, eos_token_id=-1, max_new_tokens=1)
 
 
