@@ -14,7 +14,7 @@ from cpu_double.llama import Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from cpu_double.sampler import Guess, Sampler
 from wire.inputs import parse
-from wire.outputs import Wanted, to_tensors
+from wire.outputs import to_tensors
 from wire.request import Draft, RefusedError, Request, Sampling
 from wire.response import Response
 
@@ -150,11 +150,11 @@ def test_the_tensors_of_a_draft() -> None:
         "return_perf_metrics": np.array([[True]]),
     }
     takes = frozenset({"draft"})
-    request, wanted = parse(inputs, request_id="r", exclude_input=True, takes=takes)
+    request = parse(inputs, request_id="r", exclude_input=True, takes=takes)
     assert request.draft.ids == (8, 9)
-    assert wanted == Wanted()
+    assert (request.num_input_tokens, request.num_output_tokens, request.finish_reason) == (False, False, False)
     more = {"draft_logits": np.ones((1, 2, 4), np.float32), "draft_acceptance_threshold": np.array([[0.5]], np.float32)}
-    request, _ = parse(inputs | more, request_id="r", exclude_input=True, takes=takes)
+    request = parse(inputs | more, request_id="r", exclude_input=True, takes=takes)
     assert request.draft.logits is not None
     assert (request.draft.logits.shape, request.draft.threshold) == ((2, 4), 0.5)
 
@@ -239,7 +239,7 @@ def test_a_threshold_decides_alone() -> None:
 
 def test_acceptance_is_told(make_engine: MakeEngine, generate: Generate, greedy: list[int]) -> None:
     last, _ = _ask(make_engine(), generate, [*greedy[:3], greedy[3] + 1])
-    tensors = to_tensors(last, Wanted())
+    tensors = to_tensors(last)
     told = {name: tensors[name].tolist() for name in tensors if "draft" in name or "accept" in name}
     assert told == {"total_draft_tokens": [[4]], "total_accepted_draft_tokens": [[3]], "acceptance_rate": [[0.75]]}
     assert tensors["acceptance_rate"].dtype == np.float32

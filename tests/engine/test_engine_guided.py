@@ -323,7 +323,7 @@ def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
 def test_a_guide_that_takes_long_stalls_nobody(
     engine: ReferenceEngine, decoder: GuidedDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is compiled beside the steps; who came later overtakes, and a cancel reaches who waits."""
+    """It is compiled beside the steps; later requests overtake, and a cancel reaches the waiting one."""
     release = threading.Event()
     make = GuidedDecoder._make
 

@@ -1,4 +1,4 @@
-"""Blocks of finished sequences serve later ones, and nobody's tokens change by it."""
+"""Blocks of finished sequences serve later ones, and no answer changes by it."""
 
 from __future__ import annotations
 

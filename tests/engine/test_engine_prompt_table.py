@@ -143,8 +143,7 @@ def _parse(**given: NDArray[Any]) -> Request:
         "input_lengths": np.array([[3]], np.int32),
         "request_output_len": np.array([[9]], np.int32),
     }
-    request, _ = parse(inputs | given, request_id="r", exclude_input=False, takes=frozenset({"prompt_table"}))
-    return request
+    return parse(inputs | given, request_id="r", exclude_input=False, takes=frozenset({"prompt_table"}))
 
 
 def test_the_tensors_are_read() -> None:

@@ -121,7 +121,7 @@ class Adapter(BaseAdapter):
         sent = 0
         while not self._is_cancelled(request) and (sent < len(ids) or held):
             if sent == len(ids):
-                time.sleep(_CANCEL_CHECK_S)  # Triton tells of a cancel only who asks
+                time.sleep(_CANCEL_CHECK_S)  # Triton does not tell of a cancel unasked
                 continue
             size = min(next(sizes), len(ids) - sent)
             if sent + size == len(ids) and not held:

@@ -34,6 +34,11 @@ from wire.base_adapter import BaseAdapter
 from wire.response import Response
 
 _LOG = logging.getLogger("tensorrt_llm")
+_FAMILIES = {  # name, label and description
+    "request": ("nv_trt_llm_request_metrics", "request_type", "TRT LLM request metrics"),
+    "kv": ("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", "TRT LLM KV cache block metrics"),
+    "general": ("nv_trt_llm_general_metrics", "general_type", "General TRT LLM metrics"),
+}
 _METRICS_S = 0.1  # a gauge's new value costs as much as an answer: those that change with each step are told that often
 
 
@@ -132,26 +137,15 @@ class _Metrics:
     """Gauges under TensorRT-LLM's names (wire contract 6.5), set only when they change."""
 
     def __init__(self, labels: dict[str, str]) -> None:
-        self._families: list[pb_utils.MetricFamily] = []  # a family must outlive its metrics
-        self._gauges: dict[str, pb_utils.Metric] = {}
-        self._last: dict[str, float] = {}
+        self._labels = labels
+        self._families = {  # a family must outlive its metrics
+            key: pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.GAUGE)
+            for key, (name, _, description) in _FAMILIES.items()
+        }
+        self._gauges: dict[tuple[str, str], pb_utils.Metric] = {}
+        self._last: dict[tuple[str, str], float] = {}
         self._requests: tuple[int, ...] = ()
         self._due = 0.0
-        families = {
-            "request": ("nv_trt_llm_request_metrics", "request_type", "TRT LLM request metrics"),
-            "kv": ("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", "TRT LLM KV cache block metrics"),
-            "general": ("nv_trt_llm_general_metrics", "general_type", "General TRT LLM metrics"),
-        }
-        kinds = {
-            "request": ("active", "max", "scheduled", "context", "waiting"),
-            "kv": ("max", "free", "used", "tokens_per", "reused", "fraction"),
-            "general": ("iteration_counter",),
-        }
-        for group, (name, label, description) in families.items():
-            family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.GAUGE)
-            self._families.append(family)
-            for kind in kinds[group]:
-                self._gauges[f"{group}.{kind}"] = family.Metric(labels={**labels, label: kind})
 
     def publish(self, stats: Stats) -> None:
         """Set every gauge that changed: at once when requests come, go or move on, or none runs, else every 0.1 s."""
@@ -160,24 +154,30 @@ class _Metrics:
         if stats.active and requests == self._requests and now < self._due:
             return
         self._requests, self._due = requests, now + _METRICS_S
-        values: dict[str, float] = {
-            "request.active": stats.active,
-            "request.max": stats.max_active,
-            "request.scheduled": stats.scheduled,
-            "request.context": stats.context,
-            "request.waiting": stats.waiting,
-            "kv.max": stats.kv_blocks_max,
-            "kv.free": stats.kv_blocks_max - stats.kv_blocks_used,
-            "kv.used": stats.kv_blocks_used,
-            "kv.tokens_per": BLOCK,
-            "kv.reused": stats.kv_blocks_reused,
-            "kv.fraction": stats.kv_blocks_used / stats.kv_blocks_max,
-            "general.iteration_counter": stats.iteration,
+        values: dict[tuple[str, str], float] = {
+            ("request", "active"): stats.active,
+            ("request", "max"): stats.max_active,
+            ("request", "scheduled"): stats.scheduled,
+            ("request", "context"): stats.context,
+            ("request", "waiting"): stats.waiting,
+            ("kv", "max"): stats.kv_blocks_max,
+            ("kv", "free"): stats.kv_blocks_max - stats.kv_blocks_used,
+            ("kv", "used"): stats.kv_blocks_used,
+            ("kv", "tokens_per"): BLOCK,
+            ("kv", "reused"): stats.kv_blocks_reused,
+            ("kv", "fraction"): stats.kv_blocks_used / stats.kv_blocks_max,
+            ("general", "iteration_counter"): stats.iteration,
         }
-        for name, value in values.items():
-            if self._last.get(name) != value:
-                self._gauges[name].set(value)
+        for key, value in values.items():
+            if self._last.get(key) != value:
+                self._gauge(*key).set(value)
         self._last = values
+
+    def _gauge(self, family: str, kind: str) -> pb_utils.Metric:
+        if (family, kind) not in self._gauges:
+            labels = {**self._labels, _FAMILIES[family][1]: kind}
+            self._gauges[family, kind] = self._families[family].Metric(labels=labels)
+        return self._gauges[family, kind]
 
 
 def _setting(name: str, default: int | str) -> int:

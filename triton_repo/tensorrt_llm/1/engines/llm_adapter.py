@@ -23,7 +23,16 @@ class LlmAdapter(BaseAdapter):
             max_active: requests that may be computed together.
         """
         super().__init__(args)
-        self._active = _Active(self._labels, max_active)
+        # TensorRT-LLM's gauges (wire contract 6.5) that are known here; a family must outlive its metrics.
+        self._family = pb_utils.MetricFamily(
+            name="nv_trt_llm_request_metrics",
+            description="TRT LLM request metrics",
+            kind=pb_utils.MetricFamily.GAUGE,
+        )
+        self._active = self._family.Metric(labels={**self._labels, "request_type": "active"})
+        self._max = self._family.Metric(labels={**self._labels, "request_type": "max"})
+        self._active.set(0)
+        self._max.set(max_active)
 
     def finalize(self) -> None:
         """Stop the engine."""
@@ -31,32 +40,13 @@ class LlmAdapter(BaseAdapter):
 
     def _take(self, request: pb_utils.InferenceRequest) -> None:
         super()._take(request)
-        self._active.publish(self._engine.active)
+        self._active.set(self._engine.active)
 
     def _send(self, response: Response) -> None:
         if response.final:  # first: a client that has its answer finds its slot free
-            self._active.publish(self._engine.active)
+            self._active.set(self._engine.active)
         super()._send(response)
 
     def _fail(self, request: Request, reason: str) -> None:
-        self._active.publish(self._engine.active)
+        self._active.set(self._engine.active)
         super()._fail(request, reason)
-
-
-class _Active:
-    """The gauges of TensorRT-LLM (wire contract 6.5) that are known here: requests in flight, and their bound."""
-
-    def __init__(self, labels: dict[str, str], max_active: int) -> None:
-        self._family = pb_utils.MetricFamily(
-            name="nv_trt_llm_request_metrics",
-            description="TRT LLM request metrics",
-            kind=pb_utils.MetricFamily.GAUGE,
-        )
-        self._gauge = self._family.Metric(labels={**labels, "request_type": "active"})
-        self._max = self._family.Metric(labels={**labels, "request_type": "max"})
-        self._gauge.set(0)
-        self._max.set(max_active)
-
-    def publish(self, active: int) -> None:
-        """Set the gauge."""
-        self._gauge.set(active)

@@ -13,7 +13,7 @@ import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 from wire.inputs import parse
-from wire.outputs import Tensors, Wanted, default_output, to_tensors
+from wire.outputs import Tensors, default_output, to_tensors
 from wire.request import RefusedError, Request
 from wire.response import Response
 
@@ -54,15 +54,10 @@ _tensors = _Tensors()
 
 
 class Handle:
-    """One client of the engine: asked whether it is still there, and answered.
-
-    Attributes:
-        wanted: the outputs that it asked for.
-    """
+    """One client of the engine: asked whether it is still there, and answered."""
 
     def __init__(self, sender: pb_utils.InferenceResponseSender, cancel_check_s: float) -> None:
         """Take Triton's response sender, and how often to ask it whether the client is gone."""
-        self.wanted = Wanted()
         self._sender = sender
         self._cancel_check_s = cancel_check_s
         self._ended = False
@@ -164,7 +159,7 @@ class BaseAdapter:
             if "stop" in inputs and inputs["stop"].any():
                 self._stop(request.request_id(), handle)
                 return
-            parsed, handle.wanted = parse(
+            parsed = parse(
                 inputs,
                 request_id=request.request_id(),
                 exclude_input=self._exclude_input,
@@ -189,7 +184,7 @@ class BaseAdapter:
             self._fail(response.request, response.error)
             return
         handle = _handle(response.request)
-        tensors = to_tensors(response, handle.wanted)
+        tensors = to_tensors(response)
         for name in self._always_emit:
             tensors.setdefault(name, default_output(name))
         handle.send(tensors, final=response.final)

@@ -21,7 +21,6 @@ from wire.additions import (
     parse_top_p_decay,
     refusals,
 )
-from wire.outputs import Wanted
 from wire.request import GUIDE_KINDS, NO_DRAFT, NO_GUIDED_DECODER, Guide, RefusedError, Request, Sampling
 from wire.tensor_reader import TensorReader
 
@@ -56,7 +55,7 @@ def parse(
     guided: bool = False,
     takes: frozenset[str] = frozenset(),
     is_cancelled: Callable[[], bool] = bool,
-) -> tuple[Request, Wanted]:
+) -> Request:
     """Read the tensors of one request.
 
     Args:
@@ -74,7 +73,7 @@ def parse(
     read = TensorReader(inputs)
     _refuse_unsupported(read, takes)
     excluded, end_id = read.scalar("exclude_input_in_output"), read.scalar("end_id")
-    request = Request(
+    return Request(
         id=request_id,
         prompt=_parse_prompt(read),
         max_tokens=read.required("request_output_len"),
@@ -89,6 +88,9 @@ def parse(
         context_logits=_parse_logits(read, "context", gathered=gathers_logits),
         generation_logits=_parse_logits(read, "generation", gathered=gathers_logits),
         perf_metrics=read.flag("return_perf_metrics"),
+        num_input_tokens=read.flag("return_num_input_tokens"),
+        num_output_tokens=read.flag("return_num_output_tokens"),
+        finish_reason=read.flag("return_finish_reason"),
         guide=_parse_guide(read, guided=guided),
         lora=parse_lora(read) if LORA in takes else None,
         prompt_table=parse_prompt_table(read) if PROMPT_TABLE in takes else None,
@@ -97,15 +99,6 @@ def parse(
         retention=parse_retention(read),
         cache_salt=read.text("cache_salt") or "",
         is_cancelled=is_cancelled,
-    )
-    return request, _parse_wanted(read)
-
-
-def _parse_wanted(read: TensorReader) -> Wanted:
-    return Wanted(
-        num_input_tokens=read.flag("return_num_input_tokens"),
-        num_output_tokens=read.flag("return_num_output_tokens"),
-        finish_reason=read.flag("return_finish_reason"),
     )
 
 

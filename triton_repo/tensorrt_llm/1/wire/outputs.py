@@ -7,7 +7,6 @@ read-only, and their tensors are kept too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -50,16 +49,7 @@ DEFAULT_OUTPUTS: dict[str, tuple[type[Any], tuple[int, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Optional outputs that a request asked for, beside those that its `Request` names."""
-
-    num_input_tokens: bool = False
-    num_output_tokens: bool = False
-    finish_reason: bool = False
-
-
-def to_tensors(response: Response, wanted: Wanted) -> Tensors:
+def to_tensors(response: Response) -> Tensors:
     """Outputs of one response by name, with their wire shapes (wire contract 1.3 and 3.3).
 
     Returns:
@@ -87,11 +77,11 @@ def to_tensors(response: Response, wanted: Wanted) -> Tensors:
     if response.logits is not None:
         rows = response.logits[:, None] if request.streaming else response.logits[None]
         tensors["generation_logits"] = rows[None]
-    if wanted.num_input_tokens:
+    if request.num_input_tokens:
         tensors["num_input_tokens"] = count(len(request.prompt))
-    if wanted.num_output_tokens:
+    if request.num_output_tokens:
         tensors["num_output_tokens"] = count(len(ids) + sum(len(beam.ids) for beam in response.beams))
-    if wanted.finish_reason and response.finish:
+    if request.finish_reason and response.finish:
         tensors["finish_reason"] = np.array([[response.finish.encode()]], np.object_)
     if response.prompt is not None:
         tensors |= _prompt_tensors(request, response.prompt)

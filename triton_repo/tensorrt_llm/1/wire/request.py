@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,21 @@ class RefusedError(ValueError):
     def __init__(self, message: str, *, queue_full: bool = False) -> None:
         super().__init__(message)
         self.queue_full = queue_full
+
+
+def refuse_asked(asked: Mapping[str, bool], by: str) -> None:
+    """Refuse a request that asks for features which it cannot have.
+
+    Args:
+        asked: by the name of each such feature, whether the request asks for it.
+        by: the part that lacks them, as the client reads it.
+
+    Raises:
+        RefusedError: one is asked for; the message names the first.
+    """
+    for name, given in asked.items():
+        if given:
+            raise RefusedError(f"{name} is not supported by {by}")
 
 
 @dataclass(frozen=True)
@@ -184,6 +199,9 @@ class Request:
         context_logits: whether the first response carries the logits of the prompt.
         generation_logits: whether responses carry the logits of their tokens.
         perf_metrics: whether the last response carries a `Perf`.
+        num_input_tokens: whether responses carry the length of the prompt.
+        num_output_tokens: whether responses carry the number of their tokens.
+        finish_reason: whether the last response carries it.
         guide: the constraint on the answer; None leaves it free.
         lora: the adapter that is added to the model.
         prompt_table: embeddings of prompt ids beyond the vocabulary.
@@ -211,6 +229,9 @@ class Request:
     context_logits: bool = False
     generation_logits: bool = False
     perf_metrics: bool = False
+    num_input_tokens: bool = False
+    num_output_tokens: bool = False
+    finish_reason: bool = False
     guide: Guide | None = None
     lora: LoraTask | None = None
     prompt_table: PromptTable | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engines.llmapi.extensions import performance
 from engines.llmapi.generation import EngineError, chosen_log_prob, ended_ids, finish_reason
-from wire.request import RefusedError
+from wire.request import RefusedError, refuse_asked
 from wire.response import Beam, Perf, Response
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def check_beams(request: Request, width: int, *, log_probs: bool) -> None:
         "runtime_top_p_decay": request.sampling.top_p_decay < 1,
         "stop_words_list: a word of more than one token": any(len(word) > 1 for word in request.stop_words),
     }
-    for name, given in asked.items():
-        if given:
-            raise RefusedError(f"{name} is not supported by the engine's beam search")
+    refuse_asked(asked, "the engine's beam search")
 
 
 def beam_arguments(beams: Beams, temperature: float | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wire.request import RefusedError
+from wire.request import RefusedError, refuse_asked
 from wire.response import Perf
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from wire.request import Guide, LoraTask, Request, Retention, Sampling
+    from wire.request import Guide, LoraTask, Request, Retention
 
 # The kind of guide, and the field of `GuidedDecodingParams`; a plain ``json`` has a flag instead of a text.
 _GUIDES = {"json_schema": "json", "regex": "regex", "ebnf_grammar": "grammar", "structural_tag": "structural_tag"}
@@ -62,14 +62,21 @@ class Extensions:
         Raises:
             RefusedError: something that the engine does not have.
         """
-        arguments: dict[str, Any] = {}
-        if request.prompt_log_probs is not None:
-            if self.to_array is None:
-                raise RefusedError("num_prompt_log_probs is not supported by the engine")
-            arguments["return_context_logits"] = True
-        arguments |= dict.fromkeys(self._logits(request), True) | self._nucleus(request.sampling)
-        if request.perf_metrics and self.metrics:
-            arguments["return_perf_metrics"] = True
+        self._check(request)
+        sampling = request.sampling
+        given = {
+            "return_context_logits": request.context_logits or request.prompt_log_probs is not None,
+            "return_generation_logits": request.generation_logits,
+            "return_perf_metrics": request.perf_metrics and self.metrics,
+            "min_p": sampling.min_p,
+        }
+        arguments: dict[str, Any] = {name: value for name, value in given.items() if value}
+        if sampling.top_p_decay < 1:
+            arguments["top_p_decay"] = sampling.top_p_decay
+            if sampling.top_p_min:
+                arguments["top_p_min"] = sampling.top_p_min
+            if sampling.top_p_reset_id >= 0:
+                arguments["top_p_reset_ids"] = sampling.top_p_reset_id
         if request.guide is not None:
             arguments["guided_decoding"] = self._guide(request.guide)
         return arguments
@@ -82,8 +89,7 @@ class Extensions:
         """
         arguments: dict[str, Any] = {}
         if request.cache_salt:
-            if not self.cache_salt:
-                raise RefusedError("cache_salt is not supported by the engine")
+            refuse_asked({"cache_salt": not self.cache_salt}, "the engine")
             arguments["cache_salt"] = request.cache_salt
         if request.lora is not None and self.lora is not None:
             arguments["lora_request"] = self.lora(request.lora)
@@ -91,31 +97,19 @@ class Extensions:
             arguments["kv_cache_retention_config"] = self.retention(request.retention)
         return arguments
 
-    def _logits(self, request: Request) -> list[str]:
+    def _check(self, request: Request) -> None:
+        sampling, no_logits = request.sampling, self.to_array is None
         asked = {
-            "return_context_logits": request.context_logits,
-            "return_generation_logits": request.generation_logits,
+            "num_prompt_log_probs": no_logits and request.prompt_log_probs is not None,
+            "return_context_logits": no_logits and request.context_logits,
+            "return_generation_logits": no_logits and request.generation_logits,
         }
-        wanted = [name for name, given in asked.items() if given]
-        if wanted and self.to_array is None:
-            raise RefusedError(f"{wanted[0]} is not supported by the engine")
-        return wanted
-
-    def _nucleus(self, sampling: Sampling) -> dict[str, Any]:
-        arguments: dict[str, Any] = {}
-        if sampling.min_p:
-            if not self.min_p:
-                raise RefusedError("min_p is not supported by the engine's sampler")
-            arguments["min_p"] = sampling.min_p
-        if sampling.top_p_decay < 1:
-            if not self.top_p_decay:
-                raise RefusedError("runtime_top_p_decay is not supported by the engine's sampler")
-            arguments["top_p_decay"] = sampling.top_p_decay
-            if sampling.top_p_min:
-                arguments["top_p_min"] = sampling.top_p_min
-            if sampling.top_p_reset_id >= 0:
-                arguments["top_p_reset_ids"] = sampling.top_p_reset_id
-        return arguments
+        refuse_asked(asked, "the engine")
+        asked = {
+            "min_p": sampling.min_p > 0 and not self.min_p,
+            "runtime_top_p_decay": sampling.top_p_decay < 1 and not self.top_p_decay,
+        }
+        refuse_asked(asked, "the engine's sampler")
 
     def _guide(self, guide: Guide) -> Any:
         if self.guided is None:

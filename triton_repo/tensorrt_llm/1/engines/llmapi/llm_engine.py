@@ -173,12 +173,17 @@ class LlmEngine:
 
     def _cancel_if(self, chosen: Callable[[Request], bool]) -> None:
         for live in self._in_flight():
-            if live.task is None or not chosen(live.generation.request) or not self._forget(live):
-                continue
-            live.task.cancel()
-            if live.result is not None:
-                live.result.abort()
-            self._on_response(live.generation.cancel())
+            if live.task is not None and chosen(live.generation.request) and self._end(live):
+                self._on_response(live.generation.cancel())
+
+    def _end(self, live: _Live) -> bool:
+        """Stop a request that has started; False where it has ended already."""
+        if live.task is None or not self._forget(live):
+            return False
+        live.task.cancel()
+        if live.result is not None:
+            live.result.abort()
+        return True
 
     def _forget(self, live: _Live) -> bool:
         """Take a request off the books; False when it was off already."""
@@ -194,16 +199,10 @@ class LlmEngine:
             return list(self._live.values())
 
     async def _abandon(self) -> None:
-        tasks = []
-        for live in self._in_flight():
-            if live.task is None or not self._forget(live):
-                continue
-            live.task.cancel()
-            tasks.append(live.task)
-            if live.result is not None:
-                live.result.abort()
+        ended = [live for live in self._in_flight() if self._end(live)]
+        for live in ended:
             self._on_failure(live.generation.request, "the model is unloading")
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(live.task for live in ended if live.task), return_exceptions=True)
 
 
 def generate_arguments(request: Request, sampling_params: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engines.llmapi.beams import beam_arguments, check_beams
 from engines.llmapi.extensions import Extensions
-from wire.request import RefusedError
+from wire.request import RefusedError, refuse_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,5 +117,5 @@ def _refuse(sampling: Sampling, *, applies_penalties: bool, long_bad_words: bool
         raise RefusedError("bad_words_list: the LLM API takes no bad word of more than one token id")
     if applies_penalties:
         return
-    for name in (*_penalties(sampling), *(["bad_words_list"] if sampling.bad_words else [])):
-        raise RefusedError(f"{name} is not supported by the engine's sampler")
+    asked = {**dict.fromkeys(_penalties(sampling), True), "bad_words_list": bool(sampling.bad_words)}
+    refuse_asked(asked, "the engine's sampler")

@@ -11,7 +11,7 @@ import transformers
 
 from engines.llmapi.llm_engine import LlmEngine
 from engines.transformers.seeded_sampling import generation_config, install
-from wire.request import RefusedError
+from wire.request import refuse_asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ _LONGEST_STEP = 512  # prompt tokens in one step, so that a long prompt does not
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """The part of TensorRT-LLM's class of this name that the engine honours; `refuse` names the rest.
+    """The part of TensorRT-LLM's class of this name that the engine honours; `TransformersEngine` refuses the rest.
 
     Attributes:
         max_tokens: tokens at most.
@@ -50,31 +50,20 @@ class SamplingParams:
     logprobs: int = 0
 
 
-def refuse(request: Request) -> None:
-    """Refuse a request that transformers' continuous batching has no place for.
-
-    Raises:
-        RefusedError: by name.
-    """
-    asked = {
-        "min_tokens": request.sampling.min_tokens > 0 and request.end_id >= 0,
-        "embedding_bias": request.sampling.bias is not None,
-        "cache_salt": bool(request.cache_salt),
-        "num_top_log_probs": request.top_log_probs > 0,
-        "return_context_logits": request.context_logits,
-        "return_generation_logits": request.generation_logits,
-    }
-    for name, wanted in asked.items():
-        if wanted:
-            raise RefusedError(f"{name} is not supported by the engine")
-
-
 class TransformersEngine(LlmEngine):
     """An `LlmEngine` that refuses what transformers' continuous batching cannot do."""
 
     def submit(self, request: Request) -> None:
         """Start a request; see `LlmEngine.submit`."""
-        refuse(request)
+        asked = {
+            "min_tokens": request.sampling.min_tokens > 0 and request.end_id >= 0,
+            "embedding_bias": request.sampling.bias is not None,
+            "cache_salt": bool(request.cache_salt),
+            "num_top_log_probs": request.top_log_probs > 0,
+            "return_context_logits": request.context_logits,
+            "return_generation_logits": request.generation_logits,
+        }
+        refuse_asked(asked, "the engine")
         super().submit(request)
 
 
