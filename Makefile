@@ -39,6 +39,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(foreach model,$(wildcard triton_repo/*/1/model.py),$(BIN)/mypy $(dir $(model)) &&) true
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev ## measure the relay beside the naive gateway (minutes; needs g++ and gRPC for C++)

@@ -23,10 +23,10 @@ from gateway_ops.local_stack.smollm2 import ensure_model_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "triton_repo" / "tensorrt_llm" / "1"))
 
-from reference.engine import Limits, ReferenceEngine
-from reference.guided import GuidedDecoder
-from reference.llama import Llama
-from reference.request import Guide, Request, Sampling
+from cpu_double.guided import GuidedDecoder
+from cpu_double.llama import Llama
+from cpu_double.reference_engine import Limits, ReferenceEngine
+from wire.request import Guide, Request, Sampling
 
 PROMPT = "<|im_start|>user\nInvent a person, in JSON.<|im_end|>\n<|im_start|>assistant\n"
 TEXT = {"type": "string", "maxLength": 40}
@@ -79,8 +79,8 @@ def generate(engine: ReferenceEngine, prompt: list[int], tokens: int, guide: Gui
 
 def replay(decoder: GuidedDecoder, guide: Guide, ids: list[int], vocab: int) -> list[float]:
     """CPU milliseconds of the guide for each token of an answer."""
-    request = Request("r", [0], 1, end_id=2, guide=guide, compiled=decoder.compile(guide))
-    matcher = decoder.start(request)
+    request = Request("r", [0], 1, end_id=2, guide=guide)
+    matcher = decoder.start(request, decoder.compile(guide))
     scores = np.zeros(vocab)
     times = []
     for token in ids:

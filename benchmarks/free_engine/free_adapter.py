@@ -11,9 +11,10 @@ import threading
 from collections import deque
 from pathlib import Path
 
-import reference_adapter
-from reference.engine import Stats
-from reference.request import Request, Response
+from cpu_double import reference_adapter
+from cpu_double.reference_engine import Stats
+from wire.request import Request
+from wire.response import Response
 
 _BLOCK = 32
 

@@ -19,9 +19,10 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
 
-from hf.llm import SamplingParams, TransformersEngine, TransformersLlm
-from llmapi.options import read_options
-from reference.request import Request, Response, Sampling
+from engines.llmapi.options import read_options
+from engines.transformers.continuous_batching import SamplingParams, TransformersEngine, TransformersLlm
+from wire.request import Request, Sampling
+from wire.response import Response
 
 _DEADLINE_S = 120
 _TOLERANCE = 0.1  # bf16: two ways of batching differ in the last bits of the logits

@@ -12,9 +12,10 @@ from gateway_ops.local_stack.tiny_model import write_tiny_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
 
-from reference.engine import Limits, ReferenceEngine
-from reference.llama import Llama
-from reference.request import Request, Response
+from cpu_double.llama import Llama
+from cpu_double.reference_engine import Limits, ReferenceEngine
+from wire.request import Request
+from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from reference.engine import ReferenceEngine
-from reference.request import RefusedError, Request, Response, Sampling
+
+from cpu_double.reference_engine import ReferenceEngine
+from wire.request import RefusedError, Request, Sampling
+from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]

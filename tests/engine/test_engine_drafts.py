@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.engine import PREFILL_TOKENS, Limits, ReferenceEngine
-from reference.llama import BLOCK, Llama
-from reference.request import Draft, RefusedError, Request, Response, Sampling
-from reference.sampling import Guess, Sampler
+
+from cpu_double.kv_cache import BLOCK
+from cpu_double.llama import Llama
+from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from cpu_double.sampler import Guess, Sampler
+from wire.inputs import parse
+from wire.outputs import to_tensors
+from wire.request import Draft, RefusedError, Request, Sampling
+from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]
@@ -146,11 +150,11 @@ def test_the_tensors_of_a_draft() -> None:
         "return_perf_metrics": np.array([[True]]),
     }
     takes = frozenset({"draft"})
-    request, wanted = wire.parse(inputs, request_id="r", exclude_input=True, takes=takes)
+    request = parse(inputs, request_id="r", exclude_input=True, takes=takes)
     assert request.draft.ids == (8, 9)
-    assert wanted == wire.Wanted()
+    assert (request.num_input_tokens, request.num_output_tokens, request.finish_reason) == (False, False, False)
     more = {"draft_logits": np.ones((1, 2, 4), np.float32), "draft_acceptance_threshold": np.array([[0.5]], np.float32)}
-    request, _ = wire.parse(inputs | more, request_id="r", exclude_input=True, takes=takes)
+    request = parse(inputs | more, request_id="r", exclude_input=True, takes=takes)
     assert request.draft.logits is not None
     assert (request.draft.logits.shape, request.draft.threshold) == ((2, 4), 0.5)
 
@@ -171,7 +175,7 @@ def test_a_draft_that_cannot_be_is_named(wrong: dict[str, np.ndarray], message: 
         "request_output_len": np.array([[9]], np.int32),
     }
     with pytest.raises(RefusedError, match=message):
-        wire.parse(inputs | wrong, request_id="r", exclude_input=True, takes=frozenset({"draft"}))
+        parse(inputs | wrong, request_id="r", exclude_input=True, takes=frozenset({"draft"}))
 
 
 def test_logits_of_another_shape_are_refused(generate: Generate) -> None:
@@ -235,7 +239,7 @@ def test_a_threshold_decides_alone() -> None:
 
 def test_acceptance_is_told(make_engine: MakeEngine, generate: Generate, greedy: list[int]) -> None:
     last, _ = _ask(make_engine(), generate, [*greedy[:3], greedy[3] + 1])
-    tensors = wire.to_tensors(last, wire.Wanted())
+    tensors = to_tensors(last)
     told = {name: tensors[name].tolist() for name in tensors if "draft" in name or "accept" in name}
     assert told == {"total_draft_tokens": [[4]], "total_accepted_draft_tokens": [[3]], "acceptance_rate": [[0.75]]}
     assert tensors["acceptance_rate"].dtype == np.float32

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reference.engine import Limits, ReferenceEngine
-from reference.guided import GuidedDecoder, Matcher
-from reference.guided_setup import load_guided_decoder
-from reference.llama import Llama
-from reference.request import Guide, RefusedError, Request, Response, Sampling
 from tokenizers import Tokenizer
 
+from cpu_double.guided import GuidedDecoder, Matcher
+from cpu_double.guides import load_guided_decoder
+from cpu_double.llama import Llama
+from cpu_double.reference_engine import Limits, ReferenceEngine
 from tests.scripted_engine.replay import write_scripted_model
+from wire.request import Guide, RefusedError, Request, Sampling
+from wire.response import Response
 
 Generate = Callable[..., list[Response]]
 IM_END, END_OF_TEXT = 2, 0
@@ -187,7 +188,7 @@ def test_json_is_an_object_without_runs_of_blanks(answer: Answer) -> None:
 
 
 def start(decoder: GuidedDecoder, guide: Guide) -> Matcher:
-    return decoder.start(Request("r", [5], 9, end_id=IM_END, guide=guide, compiled=decoder.compile(guide)))
+    return decoder.start(Request("r", [5], 9, end_id=IM_END, guide=guide), decoder.compile(guide))
 
 
 def forced(decoder: GuidedDecoder, tokenizer: Tokenizer, guide: Guide, text: str) -> str:
@@ -315,14 +316,14 @@ def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
     (tmp_path / "tokenizer.json").write_text("{}")
     assert load_guided_decoder(tmp_path, 300) is None
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    monkeypatch.delitem(sys.modules, "reference.guided")
+    monkeypatch.delitem(sys.modules, "cpu_double.guided")
     assert load_guided_decoder(tiny_folder, 300) is None
 
 
 def test_a_guide_that_takes_long_stalls_nobody(
     engine: ReferenceEngine, decoder: GuidedDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is compiled beside the steps; who came later overtakes, and a cancel reaches who waits."""
+    """It is compiled beside the steps; later requests overtake, and a cancel reaches the waiting one."""
     release = threading.Event()
     make = GuidedDecoder._make
 

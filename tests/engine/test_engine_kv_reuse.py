@@ -1,4 +1,4 @@
-"""Blocks of finished sequences serve later ones, and nobody's tokens change by it."""
+"""Blocks of finished sequences serve later ones, and no answer changes by it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.engine import PREFILL_TOKENS, Limits, ReferenceEngine
-from reference.kv_reuse import BlockPool
-from reference.llama import BLOCK, Chunk, Llama
-from reference.request import Perf, Request, Response
+
+from cpu_double.kv_cache import BLOCK, BlockPool
+from cpu_double.llama import Chunk, Llama
+from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from wire.request import Request
+from wire.response import Perf, Response
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference.engine import PREFILL_TOKENS, ReferenceEngine
-from reference.request import PromptScores, Request, Response, Sampling
+
+from cpu_double.reference_engine import PREFILL_TOKENS, ReferenceEngine
+from wire.request import Request, Sampling
+from wire.response import PromptScores, Response
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import wire
 from adapters import MODULES, make_pairs, merge, pack
-from reference.engine import Limits, ReferenceEngine
-from reference.llama import BLOCK, Chunk, Llama
-from reference.lora import load_adapter
-from reference.request import LoraTask, RefusedError, Request, Response
+
+from cpu_double.kv_cache import BLOCK
+from cpu_double.llama import Chunk, Llama
+from cpu_double.lora import load_adapter
+from cpu_double.reference_engine import Limits, ReferenceEngine
+from wire.inputs import parse
+from wire.request import LoraTask, RefusedError, Request
+from wire.response import Response
 
 Generate = Callable[..., list[Response]]
 PROMPT = [20, 21, 22, 23, 90, 91]
@@ -189,7 +192,7 @@ def test_incomplete_tensors_are_refused(given: tuple[str, ...], words: str) -> N
         "request_output_len": np.array([[9]], np.int32),
     }
     with pytest.raises(RefusedError, match=words):
-        wire.parse(
+        parse(
             inputs | {name: tensors[name] for name in given},
             request_id="r",
             exclude_input=False,

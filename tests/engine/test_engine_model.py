@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reference.llama import Chunk, Llama
-from reference.safetensors import ModelError
 from safetensors.numpy import load_file, save_file
 
+from cpu_double.llama import Chunk, Llama
+from cpu_double.safetensors import ModelError
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 

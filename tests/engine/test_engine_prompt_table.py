@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wire
 from numpy.typing import NDArray
-from reference.engine import Limits, ReferenceEngine
-from reference.llama import BLOCK, Chunk, Llama
-from reference.request import PromptTable, RefusedError, Request, Response, Sampling
 from safetensors.numpy import load_file, save_file
+
+from cpu_double.kv_cache import BLOCK
+from cpu_double.llama import Chunk, Llama
+from cpu_double.reference_engine import Limits, ReferenceEngine
+from wire.inputs import parse
+from wire.request import PromptTable, RefusedError, Request, Sampling
+from wire.response import Response
 
 Generate = Callable[..., list[Response]]
 WORDS = [20, 21, 22, 23]
@@ -140,8 +143,7 @@ def _parse(**given: NDArray[Any]) -> Request:
         "input_lengths": np.array([[3]], np.int32),
         "request_output_len": np.array([[9]], np.int32),
     }
-    request, _ = wire.parse(inputs | given, request_id="r", exclude_input=False, takes=frozenset({"prompt_table"}))
-    return request
+    return parse(inputs | given, request_id="r", exclude_input=False, takes=frozenset({"prompt_table"}))
 
 
 def test_the_tensors_are_read() -> None:

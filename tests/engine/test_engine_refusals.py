@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wire
 from numpy.typing import NDArray
-from reference.request import RefusedError
-from wire_additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
 
 from gateway.contract import TENSORRT_LLM, TensorSpec
 from tools.coverage.llmapi import LLMAPI
 from tools.coverage.tensors import INPUTS
+from wire.additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
+from wire.inputs import parse
+from wire.request import RefusedError
 
 KINDS = {"STRING": object, "LOGITS": np.float32, "FP16": np.float16, "FP32": np.float32, "UINT8": np.uint8}
 
@@ -36,7 +36,7 @@ REFUSED = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and INPUTS
 @pytest.mark.parametrize("spec", REFUSED, ids=lambda spec: spec.name)
 def test_what_is_listed_as_refused_is_refused(spec: TensorSpec) -> None:
     with pytest.raises(RefusedError, match=spec.name.partition("_")[0]):
-        wire.parse(PLAIN | {spec.name: ones(spec)}, request_id="r", exclude_input=False)
+        parse(PLAIN | {spec.name: ones(spec)}, request_id="r", exclude_input=False)
 
 
 # These say nothing alone: the first needs ids, the others a task, whose adapter the engine has or refuses.
@@ -51,4 +51,4 @@ def test_what_the_llm_api_engine_lacks_is_refused(spec: TensorSpec) -> None:
     takes = frozenset((BEAMS, LORA, RETENTION, TOP_P_DECAY))
     value = ones(spec) + ones(spec) if spec.name == "num_return_sequences" else ones(spec)
     with pytest.raises(RefusedError, match=spec.name.partition("_")[0]):
-        wire.parse(PLAIN | {spec.name: value}, request_id="r", exclude_input=False, takes=takes)
+        parse(PLAIN | {spec.name: value}, request_id="r", exclude_input=False, takes=takes)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.engine import PREFILL_TOKENS, Limits, ReferenceEngine
-from reference.llama import Llama
-from reference.request import RefusedError, Request, Response
+
+from cpu_double.llama import Llama
+from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from wire.request import RefusedError, Request
+from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
 Generate = Callable[..., list[Response]]

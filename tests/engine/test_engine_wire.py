@@ -9,21 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wire
 from numpy.typing import NDArray
-from reference.request import (
-    Beams,
-    Guide,
-    Perf,
-    PromptScores,
-    RefusedError,
-    Request,
-    Response,
-    RetainedRange,
-    Retention,
-)
-from reference.words import unpack_words
-from wire_additions import BEAMS, RETENTION, TOP_P_DECAY
+
+from wire.additions import BEAMS, RETENTION, TOP_P_DECAY
+from wire.inputs import parse
+from wire.outputs import to_tensors
+from wire.request import Beams, Guide, RefusedError, Request, RetainedRange, Retention
+from wire.response import Perf, PromptScores, Response
+from wire.word_lists import unpack_words
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -37,21 +30,21 @@ def _inputs(**more: Any) -> Tensors:
     return inputs | {name: np.array([[value]]) if np.isscalar(value) else value for name, value in more.items()}
 
 
-def _parse(inputs: Tensors, *, exclude_input: bool = False) -> tuple[Request, wire.Wanted]:
-    return wire.parse(inputs, request_id="r", exclude_input=exclude_input)
+def _parse(inputs: Tensors, *, exclude_input: bool = False) -> Request:
+    return parse(inputs, request_id="r", exclude_input=exclude_input)
 
 
 def test_absent_tensors_have_the_engines_defaults() -> None:
-    request, wanted = _parse(_inputs())
+    request = _parse(_inputs())
     assert (request.id, request.prompt, request.max_tokens, request.end_id) == ("r", [5, 6, 7], 9, -1)
     assert (request.sampling.top_k, request.sampling.top_p, request.sampling.temperature) == (None, None, None)
     assert (request.streaming, request.prompt_log_probs, request.perf_metrics) == (False, None, False)
-    assert wanted == wire.Wanted(num_input_tokens=False, num_output_tokens=False, finish_reason=False)
+    assert (request.num_input_tokens, request.num_output_tokens, request.finish_reason) == (False, False, False)
 
 
 def test_every_tensor_is_read() -> None:
     words = np.array([[[10, 11, 20], [2, 3, -1]]], np.int32)
-    request, _ = _parse(
+    request = _parse(
         _inputs(
             input_lengths=2,
             end_id=2,
@@ -86,10 +79,10 @@ def test_every_tensor_is_read() -> None:
 
 
 def test_the_request_decides_about_the_prompt_and_else_the_model() -> None:
-    assert _parse(_inputs())[0].echo
-    assert not _parse(_inputs(), exclude_input=True)[0].echo
-    assert _parse(_inputs(exclude_input_in_output=False), exclude_input=True)[0].echo
-    assert not _parse(_inputs(exclude_input_in_output=True))[0].echo
+    assert _parse(_inputs()).echo
+    assert not _parse(_inputs(), exclude_input=True).echo
+    assert _parse(_inputs(exclude_input_in_output=False), exclude_input=True).echo
+    assert not _parse(_inputs(exclude_input_in_output=True)).echo
 
 
 @pytest.mark.parametrize("missing", ["input_ids", "input_lengths", "request_output_len"])
@@ -117,7 +110,7 @@ def test_what_only_some_engines_take_is_read() -> None:
         retention_decode_priority=50,
     )
     takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
-    request, _ = wire.parse(inputs, request_id="r", exclude_input=False, takes=takes)
+    request = parse(inputs, request_id="r", exclude_input=False, takes=takes)
     sampling = request.sampling
     assert (sampling.top_p_decay, sampling.top_p_min, sampling.top_p_reset_id) == (0.5, 0.25, 6)
     assert request.beams == Beams(4, 0.5, None, 0)
@@ -140,7 +133,7 @@ def test_what_only_some_engines_take_is_read() -> None:
 def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: str) -> None:
     takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
     with pytest.raises(RefusedError, match=words):
-        wire.parse(_inputs(**inputs), request_id="r", exclude_input=False, takes=takes)
+        parse(_inputs(**inputs), request_id="r", exclude_input=False, takes=takes)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +176,7 @@ def test_what_the_engine_cannot_do_is_refused_by_name(name: str, value: Any, wor
 
 def test_logits_are_answered_where_the_engine_gathers_them() -> None:
     inputs = _inputs(return_context_logits=True, return_generation_logits=True)
-    request, _ = wire.parse(inputs, request_id="r", exclude_input=False, gathers_logits=True)
+    request = parse(inputs, request_id="r", exclude_input=False, gathers_logits=True)
     assert (request.context_logits, request.generation_logits) == (True, True)
 
 
@@ -192,15 +185,15 @@ def _string(text: bytes) -> np.ndarray:
 
 
 def test_guides() -> None:
-    def parse(**inputs: Any) -> Guide | None:
-        request, _ = wire.parse(_inputs(**inputs), request_id="r", exclude_input=False, guided=True)
+    def guide(**inputs: Any) -> Guide | None:
+        request = parse(_inputs(**inputs), request_id="r", exclude_input=False, guided=True)
         return request.guide
 
     kind, text = "guided_decoding_guide_type", "guided_decoding_guide"
-    assert parse() is None
-    assert parse(**{kind: _string(b""), text: _string(b"")}) is None
-    assert parse(**{kind: _string(b"json")}) == Guide("json", "")
-    assert parse(**{kind: _string(b"regex"), text: _string("é".encode())}) == Guide("regex", "é")
+    assert guide() is None
+    assert guide(**{kind: _string(b""), text: _string(b"")}) is None
+    assert guide(**{kind: _string(b"json")}) == Guide("json", "")
+    assert guide(**{kind: _string(b"regex"), text: _string("é".encode())}) == Guide("regex", "é")
     for wrong, words in (
         ({kind: _string(b"regex")}, "guide string must be provided"),
         ({text: _string(b"a+")}, "must be one of json, json_schema"),
@@ -208,7 +201,7 @@ def test_guides() -> None:
         ({kind: _string(b"regex"), text: _string(b"\xff")}, "guided_decoding_guide must be UTF-8"),
     ):
         with pytest.raises(RefusedError, match=words):
-            parse(**wrong)
+            guide(**wrong)
 
 
 def test_neutral_values_of_unsupported_features_pass() -> None:
@@ -231,15 +224,15 @@ def test_packed_words_follow_the_contracts_example() -> None:
     assert unpack_words("w", np.array([[0], [-1]], np.int32)) == ()
 
 
-_ALL = wire.Wanted(num_input_tokens=True, num_output_tokens=True, finish_reason=True)
+_ALL = {"num_input_tokens": True, "num_output_tokens": True, "finish_reason": True}
 
 
 def test_output_shapes_and_dtypes() -> None:
-    request = Request("r", [5, 6, 7], 9, streaming=True, log_probs=True, top_log_probs=2)
+    request = Request("r", [5, 6, 7], 9, streaming=True, log_probs=True, top_log_probs=2, **_ALL)
     response = Response(
         request, ids=[8], log_probs=[-1.0, -2.0], cum_log_prob=-3.0, top_log_probs=[[(8, -2.0), (9, -4.0)]]
     )
-    tensors = wire.to_tensors(response, _ALL)
+    tensors = to_tensors(response)
     assert {name: (array.dtype, array.shape) for name, array in tensors.items()} == {
         "output_ids": (np.int32, (1, 1, 1)),
         "sequence_length": (np.int32, (1, 1)),
@@ -255,8 +248,8 @@ def test_output_shapes_and_dtypes() -> None:
 
 
 def test_a_zero_token_final_response() -> None:
-    request = Request("r", [5], 9, streaming=True, log_probs=True, top_log_probs=2)
-    tensors = wire.to_tensors(Response(request, log_probs=[-1.0], final=True, finish="stop"), _ALL)
+    request = Request("r", [5], 9, streaming=True, log_probs=True, top_log_probs=2, **_ALL)
+    tensors = to_tensors(Response(request, log_probs=[-1.0], final=True, finish="stop"))
     assert tensors["output_ids"].shape == (1, 1, 0)
     assert tensors["sequence_length"].tolist() == [[0]]
     assert tensors["top_log_probs"].shape == (1, 0, 2)
@@ -270,7 +263,7 @@ def test_shapes_of_logits_have_their_axes_swapped_while_streaming() -> None:
         request = Request("r", [5, 6], 9, streaming=streaming, generation_logits=True, context_logits=True)
         scores = PromptScores(logits=np.zeros((2, 7), np.float32))
         response = Response(request, ids=[8], prompt=scores, logits=logits.astype(np.float32))
-        tensors = wire.to_tensors(response, wire.Wanted())
+        tensors = to_tensors(response)
         assert tensors["generation_logits"].shape == shape
         assert tensors["context_logits"].shape == (1, 2, 7)
         assert "prompt_log_probs" not in tensors
@@ -280,7 +273,7 @@ def test_what_the_prompt_and_the_cache_have_to_tell() -> None:
     scores = PromptScores([-1.0, -2.0], [[(6, -1.0), (9, -3.0)], [(3, -0.5), (7, -2.0)]], ranks=[1, 2])
     perf = Perf(1, first_scheduled_ns=2, first_token_ns=3, blocks=(5, 2), cached_tokens=64)
     response = Response(Request("r", [5, 6, 7], 9, prompt_log_probs=2), ids=[8], final=True, prompt=scores, perf=perf)
-    tensors = wire.to_tensors(response, wire.Wanted())
+    tensors = to_tensors(response)
     assert tensors["prompt_log_probs"].tolist() == [[-1.0, -2.0]]
     assert tensors["prompt_log_probs_ranks"].tolist() == [[1, 2]]
     assert tensors["prompt_top_log_probs_ids"].tolist() == [[[6, 9], [3, 7]]]
@@ -299,14 +292,13 @@ def test_what_the_prompt_and_the_cache_have_to_tell() -> None:
 
 
 def test_only_what_was_asked_for_is_sent() -> None:
-    nothing = wire.Wanted(num_input_tokens=False, num_output_tokens=False, finish_reason=False)
-    tensors = wire.to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"), nothing)
+    tensors = to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"))
     assert set(tensors) == {"output_ids", "sequence_length"}
 
 
 def test_output_token_count_of_an_echo_includes_the_prompt() -> None:
-    response = Response(Request("r", [5, 6], 9, echo=True), ids=[5, 6, 7], final=True, finish="length")
-    assert wire.to_tensors(response, _ALL)["num_output_tokens"].item() == 3
+    response = Response(Request("r", [5, 6], 9, echo=True, **_ALL), ids=[5, 6, 7], final=True, finish="length")
+    assert to_tensors(response)["num_output_tokens"].item() == 3
 
 
 @pytest.mark.parametrize(
@@ -344,7 +336,7 @@ def test_an_engine_of_one_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def _model() -> Any:
-    path = Path(wire.__file__).with_name("model.py")
+    path = Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1" / "model.py"
     spec = importlib.util.spec_from_file_location("tensorrt_llm_model", path)
     assert spec is not None
     assert spec.loader is not None

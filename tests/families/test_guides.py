@@ -18,7 +18,7 @@ from tests.tokens.build import byte_level
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
 
-from reference.guided import GuidedDecoder, Matcher
+from cpu_double.guided import GuidedDecoder, Matcher
 
 CITY = {
     "type": "object",

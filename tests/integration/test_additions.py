@@ -88,9 +88,9 @@ def merged(adapters: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPa
 def expected(folder: Path, prompt: list[int], count: int) -> list[int]:
     """Greedy tokens of a model folder, by the engine in this process."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
-    from reference.engine import Limits, ReferenceEngine  # noqa: PLC0415 - its path is only known here
-    from reference.llama import Llama  # noqa: PLC0415
-    from reference.request import Request  # noqa: PLC0415
+    from cpu_double.llama import Llama  # noqa: PLC0415
+    from cpu_double.reference_engine import Limits, ReferenceEngine  # noqa: PLC0415 - its path is only known here
+    from wire.request import Request  # noqa: PLC0415
 
     engine = ReferenceEngine(Llama(folder), Limits(2048))
     engine.submit(Request("", prompt, count))

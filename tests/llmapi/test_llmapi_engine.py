@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from llmapi.engine import LlmEngine
-from llmapi.options import Options
-from reference.request import RefusedError, Request, Response
+
+from engines.llmapi.llm_engine import LlmEngine
+from engines.llmapi.options import Options
+from wire.request import RefusedError, Request
+from wire.response import Response
 
 Said = tuple[Request, Any]
 

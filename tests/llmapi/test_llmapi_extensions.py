@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import recorded
 from kserve import Answer
-from llmapi.extensions import Extensions
-from llmapi.lora import read_adapters
 from llmapi_stack import Serve, Server
-from reference.request import Guide, LoraTask, RefusedError, Request
 from test_llmapi_server import MODEL, PROMPT, ids, inputs
+
+from engines.llmapi.extensions import Extensions
+from engines.llmapi.peft_adapters import read_adapters
+from wire.request import Guide, LoraTask, RefusedError, Request
 
 TAG = {"structures": [{"begin": "a", "schema": {}, "end": "b"}], "triggers": ["a"]}
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wire
-from llmapi.beams import BeamSearch
-from llmapi.generation import EngineError, Generation
-from reference.request import Beam, Beams, Request, Response
+
+from engines.llmapi.beams import BeamSearch
+from engines.llmapi.generation import EngineError, Generation
+from wire.outputs import to_tensors
+from wire.request import Beams, Request
+from wire.response import Beam, Response
 
 END = 2
 
@@ -178,7 +180,7 @@ def beam(ids: list[int], logprobs: list[Any], finish: str = "length") -> SimpleN
 
 
 def test_beams_come_at_the_end_in_their_order() -> None:
-    request = Request("r", [7], 3, end_id=END, beams=Beams(2), log_probs=True, echo=True)
+    request = Request("r", [7], 3, end_id=END, beams=Beams(2), log_probs=True, echo=True, num_output_tokens=True)
     search = BeamSearch(request)
     assert search.step(SimpleNamespace(finished=False, outputs=[])) is None
     beams = [beam([3, END], [{3: -0.5}, {END: -1.0}], "stop"), beam([4, 5], [-0.25, -2.0])]
@@ -186,7 +188,7 @@ def test_beams_come_at_the_end_in_their_order() -> None:
     assert answer
     assert answer.beams == (Beam([7, 3], [-0.5]), Beam([7, 4, 5], [-0.25, -2.0]))
     assert (answer.final, answer.finish, answer.ids) == (True, "stop", [])
-    tensors = wire.to_tensors(answer, wire.Wanted(num_output_tokens=True))
+    tensors = to_tensors(answer)
     assert tensors["output_ids"].tolist() == [[[7, 3, -1], [7, 4, 5]]]
     assert tensors["sequence_length"].tolist() == [[2, 3]]
     assert tensors["output_log_probs"].tolist() == [[[-0.5, 0.0], [-0.25, -2.0]]]

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llmapi.extensions import Extensions
-from llmapi.options import Options, choose_sampler, llm_arguments, read_options, visible_gpus
-from llmapi.sampling import sampling_arguments, sampling_strategy, set_bad_words
-from reference.request import Beams, RefusedError, Request, Sampling
+
+from engines.llmapi.extensions import Extensions
+from engines.llmapi.llm_arguments import choose_sampler, llm_arguments, visible_gpus
+from engines.llmapi.options import Options, read_options
+from engines.llmapi.sampling_params import sampling_arguments, sampling_strategy, set_bad_words
+from wire.request import Beams, RefusedError, Request, Sampling
 
 
 @pytest.fixture

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 import record_signatures
 import recorded
-from llmapi.engine import generate_arguments
-from llmapi.extensions import Extensions
-from llmapi.options import Options, choose_sampler, llm_arguments
-from llmapi.sampling import sampling_arguments
-from reference.request import Beams, RefusedError, Request, Retention, Sampling
 
+from engines.llmapi.extensions import Extensions
+from engines.llmapi.llm_arguments import choose_sampler, llm_arguments
+from engines.llmapi.llm_engine import generate_arguments
+from engines.llmapi.options import Options
+from engines.llmapi.sampling_params import sampling_arguments
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.engine_parameters import llm_arguments as rendered_arguments
+from wire.request import Beams, RefusedError, Request, Retention, Sampling
 
 every_version = pytest.mark.parametrize("version", recorded.TABLE)
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import recorded
 from kserve import Answer
-from llmapi.extensions import retention_config
 from llmapi_stack import HERE, Serve, Server
-from reference.llama import Llama
-from reference.request import RetainedRange, Retention
 from test_llmapi_server import MODEL, PROMPT, ids, inputs, packed
+
+from cpu_double.llama import Llama
+from engines.llmapi.extensions import retention_config
+from wire.request import RetainedRange, Retention
 
 WIDTH = 3
 

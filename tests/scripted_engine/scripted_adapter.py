@@ -35,11 +35,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from adapter import BaseAdapter
-from reference.request import Finish, Perf, RefusedError, Request, Response
-from reference.sequence import echo
-from reference.words import ends_with
 from tokenizers import Tokenizer
+
+from cpu_double.sequence import echo
+from wire.base_adapter import BaseAdapter
+from wire.request import RefusedError, Request
+from wire.response import Finish, Perf, Response
+from wire.word_lists import ends_with
 
 _CANCEL_CHECK_S = 0.01
 
@@ -119,7 +121,7 @@ class Adapter(BaseAdapter):
         sent = 0
         while not self._is_cancelled(request) and (sent < len(ids) or held):
             if sent == len(ids):
-                time.sleep(_CANCEL_CHECK_S)  # Triton tells of a cancel only who asks
+                time.sleep(_CANCEL_CHECK_S)  # Triton does not tell of a cancel unasked
                 continue
             size = min(next(sizes), len(ids) - sent)
             if sent + size == len(ids) and not held:

@@ -104,23 +104,19 @@ def _check_files(model: ModelFolder, loaded: list[int]) -> Iterator[Finding]:
             continue
         yield from check_python(folder, wanted)
         kind = filled(model, "engine")  # this project's engine model runs what its parameter says
-        file = f"{kind}_adapter.py"
-        if kind in get_args(EngineKind) and (folder / "adapter.py").is_file() and not (folder / file).is_file():
+        file, there = f"{kind}_adapter.py", {path.name for path in folder.rglob("*adapter.py")}
+        own = there & {"base_adapter.py", "adapter.py"}  # the latter as `gateway repo build` once rendered it
+        if kind in get_args(EngineKind) and own and file not in there:
             what = f"{version}/ has no {file}, which engine {kind} runs."
             yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
 
 
 _CLASS = "TritonPythonModel"
 # Files of this project's models with names of their own. Other modules may be installed where Triton runs.
-_ENGINE_MODULES = frozenset(
-    {
-        *("wire_additions", "kept_arrays", "llm_adapter"),
-        *("llmapi_adapter", "reference_adapter", "transformers_adapter"),
-    }
-)
-OWN_MODULES = _ENGINE_MODULES | {"text_to_tokens", "tokens_to_text", "speculation"}
-# Files of the engine with common names, which count where one of the former lies beside them.
-OWN_GENERIC_MODULES = frozenset({"adapter", "wire", "hf", "llmapi", "reference"})
+OWN_MODULES = frozenset({"cpu_double", "text_to_tokens", "tokens_to_text", "speculation", "step_tensors"})
+# And these of the engine's, where one of its marks lies beside them.
+OWN_GENERIC_MODULES = frozenset({"wire", "engines"})
+_ENGINE_MARKS = ("cpu_double", "engines.llm_adapter")
 _FIX = "Copy the file anew, or render the model anew."
 
 
@@ -163,7 +159,7 @@ def _has_class(tree: ast.Module) -> bool:
 
 def _missing(tree: ast.Module, path: Path, folder: Path) -> Iterator[tuple[str, int]]:
     """Modules that cannot be there: this project's own, those of a package beside, and relative ones."""
-    own = any(_exists(folder, name) for name in _ENGINE_MODULES)
+    own = any(_exists(folder, name) for name in _ENGINE_MARKS)
     for node in _certain(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             package = path.parents[node.level - 1]

@@ -117,8 +117,8 @@ def test_a_class_that_comes_from_elsewhere(repo: Path, text: str) -> None:
         ("preprocessing/1/text_to_tokens.py", "preprocessing/1/model.py", "text_to_tokens"),
         ("postprocessing/1/tokens_to_text.py", "postprocessing/1/model.py", "tokens_to_text"),
         ("tensorrt_llm_bls/1/speculation.py", "tensorrt_llm_bls/1/model.py", "speculation"),
-        ("tensorrt_llm/1/wire.py", "tensorrt_llm/1/adapter.py", "wire"),
-        ("tensorrt_llm/1/reference/kv_reuse.py", "tensorrt_llm/1/reference/engine.py", "reference.kv_reuse"),
+        ("tensorrt_llm/1/wire/inputs.py", "tensorrt_llm/1/wire/base_adapter.py", "wire.inputs"),
+        ("tensorrt_llm/1/cpu_double/lora.py", "tensorrt_llm/1/cpu_double/reference_engine.py", "cpu_double.lora"),
     ],
 )
 def test_a_helper_that_is_gone(
@@ -133,7 +133,7 @@ def test_a_helper_that_is_gone(
 
 def test_an_adapter_that_is_gone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
     repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
-    (repo / "tensorrt_llm" / "1" / "llmapi_adapter.py").unlink()
+    (repo / "tensorrt_llm" / "1" / "engines" / "llmapi" / "llmapi_adapter.py").unlink()
     (found,) = bad(repo)
     assert found.what == "1/ has no llmapi_adapter.py, which engine llmapi runs."
 

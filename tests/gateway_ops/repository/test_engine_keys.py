@@ -20,11 +20,11 @@ from gateway_ops.repository.engine_keys import ENGINES, PARAMETERS
 from gateway_ops.repository.engine_parameters import engine_parameters
 
 VERSION = Path(__file__).parents[3] / "triton_repo" / "tensorrt_llm" / "1"
-COMMON = ("model.py", "adapter.py")
+COMMON = ("model.py", "wire/base_adapter.py")
 SOURCES: dict[str, tuple[str, ...]] = {
-    "reference": (*COMMON, "reference_adapter.py", "reference/*.py"),
-    "llmapi": (*COMMON, "llm_adapter.py", "llmapi_adapter.py", "llmapi/*.py"),
-    "transformers": (*COMMON, "llm_adapter.py", "transformers_adapter.py", "hf/*.py", "llmapi/engine.py"),
+    "reference": (*COMMON, "cpu_double/*.py"),
+    "llmapi": (*COMMON, "engines/llm_adapter.py", "engines/llmapi/*.py"),
+    "transformers": (*COMMON, "engines/llm_adapter.py", "engines/transformers/*.py", "engines/llmapi/llm_engine.py"),
 }
 # What the repository itself writes, and what tests of a client's patience ask of the engine.
 OF_NO_KEY = {"engine", "gpt_model_path", "extra_args_file", "always_emit"}
@@ -48,7 +48,7 @@ def named(tree: ast.AST) -> Iterator[str]:
 
 
 def options_module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("options_of_engines", VERSION / "llmapi" / "options.py")
+    spec = importlib.util.spec_from_file_location("options_of_engines", VERSION / "engines" / "llmapi" / "options.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -63,7 +63,7 @@ def options_read(folder: Path) -> dict[str, set[str]]:
     (folder / "config.json").write_text(json.dumps({"vocab_size": 10, "max_position_embeddings": 64}))
     (folder / "more.json").write_text('{"max_num_tokens": 7}')
     plain = read_options({}, {}, folder)
-    source = ast.parse((VERSION / "llmapi" / "options.py").read_text())
+    source = ast.parse((VERSION / "engines" / "llmapi" / "options.py").read_text())
     names = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     found: dict[str, set[str]] = {}
     for name in names:
@@ -79,7 +79,7 @@ def options_read(folder: Path) -> dict[str, set[str]]:
 
 def fields_used(engine: str) -> set[str]:
     """Fields of `Options` that an engine asks for, and those that its properties are made of."""
-    options = ast.parse((VERSION / "llmapi" / "options.py").read_text())
+    options = ast.parse((VERSION / "engines" / "llmapi" / "options.py").read_text())
     inside = {node.name: node for node in ast.walk(options) if isinstance(node, ast.FunctionDef)}
     used = set()
     for tree in trees(engine):

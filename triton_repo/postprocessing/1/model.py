@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
+
 from tokens_to_text import IncrementalText, LoadError, TextStates, holds_whole_run, load_tokenizer
 
 _KEPT_TENSORS = 1024  # of the latest texts, some 0.2 MB of shared memory
@@ -48,11 +51,11 @@ class TritonPythonModel:
         """Give the tensors back while there is a pool that they belong to."""
         self._word.cache_clear()
 
-    def execute(self, requests: list[Any]) -> list[Any]:
+    def execute(self, requests: list[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Decode each request; OUTPUT is 1-D, one string for each beam of each row."""
         return [self._answer(request) for request in requests]
 
-    def _answer(self, request: Any) -> Any:
+    def _answer(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         lengths = inputs["SEQUENCE_LENGTH"].tolist()
         reasons = inputs.get("FINISH_REASON")
@@ -78,15 +81,15 @@ class TritonPythonModel:
         is_word = len(texts) == 1 and len(texts[0]) <= _LONGEST_KEPT
         return pb_utils.InferenceResponse([self._word(texts[0]) if is_word else _tensor(*texts)])
 
-    def _decode(self, ids: list[int]) -> str:
+    def _decode(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=self._skip_special_tokens)
         return text
 
 
-def _tensor(*texts: str) -> Any:
+def _tensor(*texts: str) -> pb_utils.Tensor:
     return pb_utils.Tensor("OUTPUT", np.array([text.encode() for text in texts], dtype=object))
 
 
-def _first(inputs: dict[str, np.ndarray], name: str) -> int:
+def _first(inputs: dict[str, NDArray[Any]], name: str) -> int:
     array = inputs.get(name)
     return 0 if array is None or not array.size else int(array.reshape(-1)[0])

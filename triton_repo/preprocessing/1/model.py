@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
+
 from text_to_tokens import NO_END_ID, InputError, LoadError, TextToTokens
 
 
@@ -26,17 +28,17 @@ class TritonPythonModel:
         if self._text.end_id == NO_END_ID:
             pb_utils.Logger.log_warn("no end token in generation_config.json or tokenizer_config.json: send end_id")
 
-    def execute(self, requests: list[Any]) -> list[Any]:
+    def execute(self, requests: list[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer each request on its own; a wrong input fails only its request."""
         return [self._answer(request) for request in requests]
 
-    def _answer(self, request: Any) -> Any:
+    def _answer(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         try:
             return pb_utils.InferenceResponse(self._outputs(request))
         except InputError as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
 
-    def _outputs(self, request: Any) -> list[Any]:
+    def _outputs(self, request: pb_utils.InferenceRequest) -> list[pb_utils.Tensor]:
         texts = _strings(request, "QUERY")
         if texts is None:
             raise InputError("text_input is required")
@@ -66,18 +68,18 @@ class TritonPythonModel:
             outputs["OUT_PROMPT_TABLE_EXTRA_IDS"] = np.repeat(extra_id.reshape(batch, 1), ids.shape[1], axis=1)
         return [pb_utils.Tensor(name, value) for name, value in outputs.items()]
 
-    def _bias(self, request: Any, batch: int) -> np.ndarray:
+    def _bias(self, request: pb_utils.InferenceRequest, batch: int) -> NDArray[np.float32]:
         words = _strings(request, "EMBEDDING_BIAS_WORDS") or [[]] * batch
         weights = _array(request, "EMBEDDING_BIAS_WEIGHTS")
         return self._text.embedding_bias(words, [[]] * batch if weights is None else weights.tolist())
 
 
-def _array(request: Any, name: str) -> np.ndarray | None:
+def _array(request: pb_utils.InferenceRequest, name: str) -> NDArray[Any] | None:
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy()
 
 
-def _strings(request: Any, name: str) -> list[list[str]] | None:
+def _strings(request: pb_utils.InferenceRequest, name: str) -> list[list[str]] | None:
     array = _array(request, name)
     if array is None:
         return None
@@ -87,5 +89,5 @@ def _strings(request: Any, name: str) -> list[list[str]] | None:
         raise InputError(f"{name} is not UTF-8") from None
 
 
-def _or_default(array: np.ndarray | None, default: int, batch: int) -> np.ndarray:
+def _or_default(array: NDArray[Any] | None, default: int, batch: int) -> NDArray[Any]:
     return np.full((batch, 1), default, dtype=np.int32) if array is None else array

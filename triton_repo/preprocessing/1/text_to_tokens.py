@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 NO_END_ID = -1  # the engine reads it as "nothing but the length ends the answer"
@@ -68,7 +69,7 @@ class TextToTokens:
         self.end_id = self._default_id(generation.get("eos_token_id"), config.get("eos_token"), NO_END_ID)
         self.pad_id = self._default_id(generation.get("pad_token_id"), config.get("pad_token"), self.end_id)
 
-    def prompts(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def prompts(self, texts: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Tokenize a batch of prompts.
 
         Returns:
@@ -81,7 +82,7 @@ class TextToTokens:
             ids[row, : len(values)] = values
         return ids, np.array([[len(values)] for values in rows], dtype=np.int32)
 
-    def word_lists(self, batch: list[list[str]]) -> np.ndarray:
+    def word_lists(self, batch: list[list[str]]) -> NDArray[np.int32]:
         """Pack lists of words, each tokenized without special tokens; empty words are none.
 
         Returns:
@@ -100,7 +101,7 @@ class TextToTokens:
             lists[row, 1, : len(ends)] = ends
         return lists
 
-    def embedding_bias(self, words: list[list[str]], weights: list[list[float]]) -> np.ndarray:
+    def embedding_bias(self, words: list[list[str]], weights: list[list[float]]) -> NDArray[np.float32]:
         """Spread word biases over token ids: every id of a word, special tokens included, gets the word's weight.
 
         Returns:

@@ -1,7 +1,12 @@
 """The model ``tensorrt_llm``: picks the engine and hands Triton's calls to it.
 
+Beside this file:
+    engines/: the engines that serve in production, on GPUs: ``llmapi`` (TensorRT-LLM) and ``transformers``.
+    cpu_double/: the engine ``reference``, which stands for TensorRT-LLM where there is no GPU, in tests and trials.
+    wire/: shared by all engines: tensors to requests, responses to tensors, Triton's calls.
+
 The model's parameters ``engine`` and ``gpt_model_path`` name engine and model folder; else the environment does:
-    TRITON_ENGINE: ``llmapi`` (TensorRT-LLM), ``reference`` (NumPy), or NAME with a module NAME_adapter in ENGINE_PATH.
+    TRITON_ENGINE: ``llmapi``, ``transformers``, ``reference``, or NAME with a module NAME_adapter in ENGINE_PATH.
     MODEL_DIR: model folder in Hugging Face style.
     ENGINE_PATH: folder of an engine of one's own, optional.
 """
@@ -17,7 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # the folder is self-contained wherever it is mounted
 
-_ENGINES = {"llmapi": "llmapi_adapter", "reference": "reference_adapter", "transformers": "transformers_adapter"}
+_ENGINES = {
+    "llmapi": "engines.llmapi.llmapi_adapter",
+    "transformers": "engines.transformers.transformers_adapter",
+    "reference": "cpu_double.reference_adapter",
+}
 
 
 def choose_engine(parameters: Mapping[str, str] | None = None) -> tuple[str, Path]:
@@ -53,7 +62,7 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the engine; an exception here is the model's load error."""
-        module, folder = choose_engine(importlib.import_module("adapter").parameters_of(args))
+        module, folder = choose_engine(importlib.import_module("wire.base_adapter").parameters_of(args))
         self._adapter = importlib.import_module(module).Adapter(args, folder)
 
     def execute(self, requests: list[Any]) -> None:

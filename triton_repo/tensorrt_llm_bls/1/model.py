@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,73 +25,34 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import speculation
+from step_tensors import ENGINE_TO_POSTPROCESSING, PREPROCESSING_TO_ENGINE, RENAMED_FOR_ENGINE, TO_PREPROCESSING
+
+Tensors = dict[str, NDArray[Any]]
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _CANCEL_CHECK_S = 0.1
 _KEEP_ITERATOR_S = 2.0
 
-_TO_PREPROCESSING = {
-    "text_input": "QUERY",
-    "max_tokens": "REQUEST_OUTPUT_LEN",
-    "decoder_text_input": "DECODER_QUERY",
-    "bad_words": "BAD_WORDS_DICT",
-    "stop_words": "STOP_WORDS_DICT",
-    "embedding_bias_words": "EMBEDDING_BIAS_WORDS",
-    "embedding_bias_weights": "EMBEDDING_BIAS_WEIGHTS",
-    "end_id": "END_ID",
-    "pad_id": "PAD_ID",
-    "prompt_table_extra_id": "PROMPT_TABLE_EXTRA_ID",
-    "return_finish_reason": "RETURN_FINISH_REASON",
-}
-_PREPROCESSING_TO_ENGINE = {
-    "INPUT_ID": "input_ids",
-    "REQUEST_INPUT_LEN": "input_lengths",
-    "REQUEST_OUTPUT_LEN": "request_output_len",
-    "DECODER_INPUT_ID": "decoder_input_ids",
-    "REQUEST_DECODER_INPUT_LEN": "decoder_input_lengths",
-    "BAD_WORDS_IDS": "bad_words_list",
-    "STOP_WORDS_IDS": "stop_words_list",
-    "EMBEDDING_BIAS": "embedding_bias",
-    "OUT_END_ID": "end_id",
-    "OUT_PAD_ID": "pad_id",
-    "OUT_PROMPT_TABLE_EXTRA_IDS": "prompt_table_extra_ids",
-    "OUT_RETURN_FINISH_REASON": "return_finish_reason",
-}
-_RENAMED_FOR_ENGINE = {
-    "top_k": "runtime_top_k",
-    "top_p": "runtime_top_p",
-    "length_penalty": "len_penalty",
-    "stream": "streaming",
-}
-_ENGINE_TO_POSTPROCESSING = {
-    "output_ids": "TOKENS_BATCH",
-    "sequence_length": "SEQUENCE_LENGTH",
-    "finish_reason": "FINISH_REASON",
-    "batch_index": "BATCH_INDEX",
-    "sequence_index": "SEQUENCE_INDEX",
-}
-_REFUSED = {
-    **dict.fromkeys(
-        ("image_input", "image_bytes_input", "image_url_input", "video_bytes_input"), "this model is for text only"
-    ),
-}
+_VISION = ("image_input", "image_bytes_input", "image_url_input", "video_bytes_input")
+_REFUSED = dict.fromkeys(_VISION, "this model is for text only")
 _NO_DRAFT = dict.fromkeys(("num_draft_tokens", "use_draft_logits"), "no draft model is configured")
 
 
 class _RequestError(Exception):
-    """What is wrong with a request or its generation, in words fit for the client."""
+    """A failure of a request or of its generation, in words fit for the client."""
 
 
 @dataclass
 class _Job:
     """One client request under way; ``request_id`` is that of the calls to the steps, fresh each time."""
 
-    inputs: dict[str, np.ndarray]
-    sender: Any
+    inputs: Tensors
+    sender: pb_utils.InferenceResponseSender
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     texts: list[str] = field(default_factory=list)
     heard_at: float = field(default_factory=time.monotonic)
@@ -101,7 +63,7 @@ class _Job:
     def flag(self, name: str) -> bool:
         return bool(self.inputs[name].reshape(-1)[0]) if name in self.inputs else False
 
-    def send(self, tensors: dict[str, np.ndarray], *, last: bool) -> None:
+    def send(self, tensors: Tensors, *, last: bool) -> None:
         outputs = [pb_utils.Tensor(name, value) for name, value in tensors.items()]
         self._answer(pb_utils.InferenceResponse(outputs), last=last)
 
@@ -117,7 +79,7 @@ class _Job:
         with self._lock:
             return not self.ended and bool(self.sender.is_cancelled())
 
-    def _answer(self, response: Any, *, last: bool) -> None:
+    def _answer(self, response: pb_utils.InferenceResponse | None, *, last: bool) -> None:
         with self._lock:
             if self.ended:
                 return
@@ -143,7 +105,7 @@ class TritonPythonModel:
         declared = {one["name"] for one in config["input"]}
         # An engine without finish reasons is not asked for them: it would refuse the input.
         self._for_engine = [
-            name for name, to in _PREPROCESSING_TO_ENGINE.items() if to != "return_finish_reason" or to in declared
+            name for name, to in PREPROCESSING_TO_ENGINE.items() if to != "return_finish_reason" or to in declared
         ]
         self._engine_outputs = [one["name"] for one in config["output"] if one["name"] != "text_output"]
         # The model that guesses; an unset variable of the environment is none.
@@ -159,7 +121,7 @@ class TritonPythonModel:
         self._watcher = threading.Thread(target=self._watch, name="cancellation", daemon=True)
         self._watcher.start()
 
-    def execute(self, requests: list[Any]) -> None:
+    def execute(self, requests: list[pb_utils.InferenceRequest]) -> None:
         """Take requests; their answers are sent later (decoupled)."""
         for request in requests:
             # Copies: Triton reclaims the tensors when this method returns.
@@ -210,14 +172,14 @@ class TritonPythonModel:
             raise _RequestError("the engine failed: its answer ended without a finish reason")
         job.end()
 
-    def _preprocess(self, job: _Job) -> dict[str, np.ndarray]:
-        inputs = {_TO_PREPROCESSING[name]: value for name, value in job.inputs.items() if name in _TO_PREPROCESSING}
+    def _preprocess(self, job: _Job) -> Tensors:
+        inputs = {TO_PREPROCESSING[name]: value for name, value in job.inputs.items() if name in TO_PREPROCESSING}
         answer = _tensors(_request(self._preprocessing, job.request_id, inputs, self._for_engine).exec())
-        for_engine = {_RENAMED_FOR_ENGINE.get(name, name): value for name, value in job.inputs.items()}
-        for_engine = {name: value for name, value in for_engine.items() if name not in _TO_PREPROCESSING}
-        return {**for_engine, **{_PREPROCESSING_TO_ENGINE[name]: value for name, value in answer.items()}}
+        for_engine = {RENAMED_FOR_ENGINE.get(name, name): value for name, value in job.inputs.items()}
+        for_engine = {name: value for name, value in for_engine.items() if name not in TO_PREPROCESSING}
+        return {**for_engine, **{PREPROCESSING_TO_ENGINE[name]: value for name, value in answer.items()}}
 
-    def _speculate(self, job: _Job, inputs: dict[str, np.ndarray]) -> Any:
+    def _speculate(self, job: _Job, inputs: Tensors) -> Iterator[Tensors]:
         refusal = speculation.refusal(inputs)
         if refusal is not None:
             raise _RequestError(refusal)
@@ -228,7 +190,7 @@ class TritonPythonModel:
             drafts=speculation.draft_length(inputs),
         ).answers()
 
-    def _ask_draft(self, job: _Job, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    def _ask_draft(self, job: _Job, inputs: Tensors) -> Tensors | None:
         """The one answer of the draft; None where it refuses, for instance since its context is full."""
         try:
             return self._ask(job, self._draft, inputs)
@@ -236,7 +198,7 @@ class TritonPythonModel:
             pb_utils.Logger.log_warn(f"tensorrt_llm_bls: going on without {self._draft}: {error}")
             return None
 
-    def _ask(self, job: _Job, model: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _ask(self, job: _Job, model: str, inputs: Tensors) -> Tensors:
         """The one answer of an engine."""
         if job.stopped:
             return {"output_ids": np.zeros((1, 1, 0), np.int32), "sequence_length": np.zeros((1, 1), np.int32),
@@ -254,7 +216,7 @@ class TritonPythonModel:
             raise _RequestError(f"{model} gave {len(answers)} answers instead of one")
         return answers[0]
 
-    def _call_engine(self, job: _Job, inputs: dict[str, np.ndarray]) -> Any:
+    def _call_engine(self, job: _Job, inputs: Tensors) -> Iterator[Tensors]:
         request = _request(self._engine, job.request_id, inputs, self._engine_outputs)
         for response in self._stream(request):
             job.heard_at = time.monotonic()
@@ -262,7 +224,7 @@ class TritonPythonModel:
             if tensors:
                 yield tensors
 
-    def _stream(self, request: Any) -> Any:
+    def _stream(self, request: pb_utils.InferenceRequest) -> Iterator[pb_utils.InferenceResponse]:
         # When an iterator has been read, a thread of Triton's stub drops it too, without holding Python's lock. Were
         # that the last reference, the stub would crash: so the iterator is kept until that has happened.
         iterator = request.exec(decoupled=True)
@@ -271,8 +233,8 @@ class TritonPythonModel:
         finally:
             self._read.append((time.monotonic(), iterator))
 
-    def _postprocess(self, job: _Job, tensors: dict[str, np.ndarray]) -> np.ndarray:
-        inputs = {to: tensors[name] for name, to in _ENGINE_TO_POSTPROCESSING.items() if name in tensors}
+    def _postprocess(self, job: _Job, tensors: Tensors) -> NDArray[Any]:
+        inputs = {to: tensors[name] for name, to in ENGINE_TO_POSTPROCESSING.items() if name in tensors}
         answer = _tensors(_request(self._postprocessing, job.request_id, inputs, ["OUTPUT"]).exec())
         texts = answer["OUTPUT"]
         if not (self._accumulate and job.flag("stream")):
@@ -308,18 +270,18 @@ class TritonPythonModel:
             pb_utils.Logger.log_warn(f"stop of {request_id}: {error}")
 
 
-def _without_drafts(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _without_drafts(inputs: Tensors) -> Tensors:
     return {name: value for name, value in inputs.items() if name not in ("num_draft_tokens", "use_draft_logits")}
 
 
-def _request(model: str, request_id: str, inputs: dict[str, np.ndarray], outputs: list[str]) -> Any:
+def _request(model: str, request_id: str, inputs: Tensors, outputs: list[str]) -> pb_utils.InferenceRequest:
     tensors = [pb_utils.Tensor(name, value) for name, value in inputs.items()]
     return pb_utils.InferenceRequest(
         model_name=model, request_id=request_id, inputs=tensors, requested_output_names=outputs
     )
 
 
-def _tensors(response: Any) -> dict[str, np.ndarray]:
+def _tensors(response: pb_utils.InferenceResponse) -> Tensors:
     if response.has_error():
         raise _RequestError(response.error().message())
     return {tensor.name(): np.array(tensor.as_numpy()) for tensor in response.output_tensors()}

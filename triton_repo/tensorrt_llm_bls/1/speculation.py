@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Tensors = dict[str, np.ndarray]
+Tensors = dict[str, NDArray[Any]]
 
-# What goes together with drafts in no way that would be true to the request.
+# Inputs that drafts cannot serve truly.
 _REFUSED = {
     "num_return_sequences": "several sequences cannot be drafted for in one request",
     "beam_width": "beams cannot be drafted for",
@@ -25,24 +27,29 @@ _REFUSED = {
 }
 _ONES = ("num_return_sequences", "beam_width")  # 1 is their neutral value
 _OWN = ("num_draft_tokens", "use_draft_logits")
-_TARGET_ONLY = ("lora_task_id", "lora_weights", "lora_config", "return_perf_metrics", "return_log_probs")
-_TARGET_ONLY += ("num_top_log_probs", "return_num_input_tokens", "return_num_output_tokens", "return_finish_reason")
-_JOINED = {"output_log_probs": 2, "top_log_probs": 1, "top_log_probs_ids": 1}  # along which axis
-_FIRST = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "num_input_tokens", "num_cached_tokens")
-_FIRST += ("kv_cache_reused_blocks", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks")
+_TARGET_ONLY = (
+    *("lora_task_id", "lora_weights", "lora_config", "return_perf_metrics", "return_log_probs", "num_top_log_probs"),
+    *("return_num_input_tokens", "return_num_output_tokens", "return_finish_reason"),
+)
+# How outputs of the rounds become those of one answer: joined along an axis, summed, or those of the first round.
+_JOINED = {"output_log_probs": 2, "top_log_probs": 1, "top_log_probs_ids": 1}
 _SUMMED = ("cum_log_probs", "total_draft_tokens", "total_accepted_draft_tokens")
+_FIRST = (
+    *("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "num_input_tokens", "num_cached_tokens"),
+    *("kv_cache_reused_blocks", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks"),
+)
 
 Call = Callable[[Tensors], Tensors]
 DraftCall = Callable[[Tensors], "Tensors | None"]
 
 
 def draft_length(inputs: Tensors) -> int:
-    """How many tokens shall be guessed at a time; 0 is no speculation."""
+    """The number of tokens to guess at a time; 0 is no speculation."""
     return int(inputs["num_draft_tokens"].reshape(-1)[0]) if "num_draft_tokens" in inputs else 0
 
 
 def refusal(inputs: Tensors) -> str | None:
-    """Why a request with drafts cannot be served, by the name of the input; None when it can."""
+    """The reason why a request with drafts cannot be served, with the name of the input; None when it can."""
     for name, reason in _REFUSED.items():
         value = inputs.get(name)
         if value is None or not value.size or value.reshape(-1)[0] in (0, False):
@@ -73,7 +80,7 @@ class Speculation:
     _drafting: bool = True
 
     def answers(self) -> Iterator[Tensors]:
-        """What the target answers, round by round; when not streaming, everything in the last one.
+        """The target's answers, round by round; when not streaming, all in the last one.
 
         Each has the outputs of the engine: new ids, or all of them after the prompt where that is echoed.
         """
@@ -120,7 +127,7 @@ class Speculation:
         ended = len(new) < count and not _is_cut_short(new, guessed)
         return new, answer, b"stop" if ended or _ends_with_a_word(common, new) else b""
 
-    def _guess(self, common: Tensors, count: int) -> tuple[list[int], np.ndarray | None]:
+    def _guess(self, common: Tensors, count: int) -> tuple[list[int], NDArray[Any] | None]:
         """The draft's tokens, and [1, tokens, vocabulary] logits of them where the target shall have these."""
         if count < 1 or not self._drafting:
             return [], None
@@ -209,7 +216,7 @@ def _respond(so_far: Tensors, ids: list[int], new: int) -> Tensors:
     return answer
 
 
-def _scalar(value: int) -> np.ndarray:
+def _scalar(value: int) -> NDArray[Any]:
     return np.array([[value]], np.int32)
 
 

@@ -21,12 +21,13 @@ from typing import Any
 
 import recorded
 import torch
-from reference.engine import Limits, ReferenceEngine
-from reference.guided_setup import load_guided_decoder
-from reference.llama import Llama
-from reference.request import Guide, Perf, Request, Response, Sampling
 
+from cpu_double.guides import load_guided_decoder
+from cpu_double.llama import Llama
+from cpu_double.reference_engine import Limits, ReferenceEngine
 from tensorrt_llm.beam_search import Found, search
+from wire.request import Guide, Request, Sampling
+from wire.response import Perf, Response
 
 STEP_S = 0.004  # about a GPU's step: long answers last long enough to be cancelled
 __version__ = recorded.RELEASES[recorded.VERSION]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from reference.llama import Chunk, Llama
-from reference.sampling import best_log_probs, log_softmax
+
+from cpu_double.llama import Chunk, Llama
+from wire.log_probs import best_log_probs, log_softmax
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The engines that serve in production, on GPUs."""

@@ -1,0 +1,1 @@
+"""``TRITON_ENGINE=llmapi``: TensorRT-LLM's LLM API. Only `llmapi_adapter` knows Triton."""

@@ -1,0 +1,1 @@
+"""``TRITON_ENGINE=transformers``: transformers' continuous batching, for GPUs without TensorRT-LLM."""

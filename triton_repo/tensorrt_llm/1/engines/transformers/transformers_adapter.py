@@ -1,0 +1,52 @@
+"""``TRITON_ENGINE=transformers``: any Hugging Face causal language model on CUDA, where TensorRT-LLM is not installed.
+
+It needs torch and transformers 5.17 in the Python of Triton's stub. Prompts go as ids; streaming, greedy decoding,
+temperature, top-k, top-p, seeds, stop words, log-probs of the chosen tokens (of the model's own distribution, before
+temperature, top-k and top-p) and cancel are served; penalties, biases, alternatives, guides and min_tokens are refused.
+
+Environment, beside TRITON_ENGINE and MODEL_DIR: `engines.llmapi.options.read_options`; ``HF_ATTENTION`` (``sdpa``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from engines.llm_adapter import LlmAdapter
+from engines.llmapi.options import read_options
+from wire.base_adapter import parameters_of
+
+try:
+    from engines.transformers.continuous_batching import SamplingParams, TransformersEngine, TransformersLlm
+except ImportError as error:
+    raise RuntimeError(
+        "TRITON_ENGINE is 'transformers', which needs torch and transformers 5.17 in the Python of Triton's stub, and"
+        f" importing them failed ({error}); use TRITON_ENGINE=llmapi where TensorRT-LLM is installed"
+    ) from error
+
+
+class Adapter(LlmAdapter):
+    """Runs a `TransformersEngine` for Triton."""
+
+    def __init__(self, args: dict[str, str], folder: Path) -> None:
+        """Load the model.
+
+        Raises:
+            RuntimeError: there is no CUDA device, or a setting has no valid value.
+        """
+        options = read_options(os.environ, parameters_of(args), folder)
+        super().__init__(args, max_active=options.max_batch_size)
+        self._engine: TransformersEngine = TransformersEngine(
+            TransformersLlm(folder, options, attention=os.environ.get("HF_ATTENTION") or "sdpa"),
+            SamplingParams,
+            options,
+            applies_penalties=False,
+            to_tensor=_unused,
+            on_response=self._send,
+            on_failure=self._fail,
+        )
+
+
+def _unused(_: Any) -> Any:
+    raise AssertionError("biases are refused")

@@ -1,1 +1,0 @@
-"""An engine over transformers' continuous batching, for GPUs without TensorRT-LLM."""
