@@ -3,8 +3,9 @@
 Pure: no I/O, no web framework, no gRPC.
 """
 
-from gateway.families.events import CallArguments, CallStart, Content, Event, Reasoning
-from gateway.families.family import Family, Parser, Preparation, Tool, Turn
+from gateway.families.family import Family, Parser, Preparation
+from gateway.families.parser_events import CallArguments, CallStart, Content, Event, Reasoning
+from gateway.families.tool_plan import Tool, ToolPlan
 
 __all__ = [
     "CallArguments",
@@ -16,5 +17,5 @@ __all__ = [
     "Preparation",
     "Reasoning",
     "Tool",
-    "Turn",
+    "ToolPlan",
 ]

@@ -9,7 +9,7 @@ import jinja2
 
 from gateway.config import ConfigError, ModelSettings
 from gateway.generation.engine import EngineFeatures
-from gateway.prompt.environment import make_environment
+from gateway.prompt.chat_template import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
 from gateway_ops.checking.findings import Finding, Severity
 

@@ -1,86 +1,74 @@
-"""Calls without a marker of their own, as the Llama models write them: JSON objects or Python calls.
+"""Llama and LFM2: calls as JSON objects or Python calls, alone or between markers.
 
-    {"name": "f", "parameters": {"a": 1}}; {"name": "g", "parameters": {}}
+    {"name": "f", "parameters": {"a": 1}}
+    <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}<|eom_id|>
     [{"name": "f", "parameters": {"a": 1}}]
     [f(a=1, b="x"), g()]
+    <|python_start|>[f(a=1)]<|python_end|>
+    <|tool_call_start|>[f(a=1)]<|tool_call_end|>
 
-A marker may go before and after them. Without one, they count as calls only at the beginning of a line and when
-nothing else follows until the end of the answer: the same text can be part of an explanation.
+Without a marker they count as calls only at the beginning of a line and when nothing else follows until the end of the
+answer: the same text can be part of an explanation.
+
+Sources: https://github.com/meta-llama/llama-models (models/llama3_3/prompt_format.md: custom tools in JSON,
+``<|python_tag|>`` and ``<|eom_id|>``; models/llama3_2/text_prompt_format.md and models/llama4/prompt_format.md:
+zero-shot function calling, Llama 4's markers) and the chat template of
+https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct; for the last line the model card of
+https://huggingface.co/LiquidAI/LFM2-1.2B and SGLang's detector for it.
 """
 
 from __future__ import annotations
 
-from gateway.families.emitter import Call, without
-from gateway.families.family import Turn
-from gateway.families.json_calls import read_json_call
-from gateway.families.markers import Markers
-from gateway.families.natively import NAME_CHARACTERS, read_name
-from gateway.families.parsing import FamilyParser
-from gateway.families.python_values import json_text, read_python_value
-from gateway.families.source import Steps
-from gateway.families.thinking import ThinkTags
+from typing import ClassVar
 
+from gateway.families.family_parser import FamilyParser
+from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
+from gateway.families.markers import Markers
+from gateway.families.parser_events import FormingCall, without
+from gateway.families.python_literals import read_python_value
+from gateway.families.structural_tags import CallFormat
+from gateway.families.text_source import Steps
+
+LLAMA_JSON_CALLS = CallFormat('{"name": "', '", "parameters": ', "}", once=True)
 _LINES = ("\n{", "\n[")
 
 
-class CallTextParser(FamilyParser):
-    """Parses answers with such calls."""
+class LlamaParser(FamilyParser):
+    """Parses answers with calls in all these forms.
 
-    def __init__(
-        self,
-        turn: Turn,
-        *,
-        eager: bool,
-        before: str,
-        after: str | None = None,
-        ends: tuple[str, ...] = (),
-        tags: ThinkTags | None = None,
-        prompt: str = "",
-    ) -> None:
-        """Parse one answer.
+    Attributes:
+        before: the marker before calls.
+        after: the markers after them, which may be missing.
+    """
 
-        Args:
-            turn: names the tools.
-            eager: whether calls are said while they form.
-            before: the marker before calls.
-            after: the marker after them, which may be missing.
-            ends: markers at the end of an answer.
-            tags: around reasoning before the answer; None: there is none.
-            prompt: the rendered prompt.
-        """
-        self._tags = tags
-        self._opened = tags is not None and tags.opened_by(prompt)
-        after_markers = (after,) if after else ()
-        markers = (before, *after_markers, *ends, *((tags.open, tags.close) if tags else ()))
-        super().__init__(turn, eager=eager, markers=Markers(*markers))
-        self._before = before
-        self._seen = Markers(*markers, *_LINES)
-        self._after = Markers(*after_markers, *ends)
+    before: ClassVar[str]
+    after: ClassVar[Markers]
 
     def run(self) -> Steps[None]:
         """Read reasoning, then content and calls."""
-        if self._tags is not None and (yield from self.think(self._tags, opened=self._opened)) is not None:
+        if (yield from self.think(opened=self.opened)) is not None:
             yield from self._tagged()
         space = yield from self.source.space()
         if (yield from self.source.peek()) in {"{", "["}:
             yield from self._bare(space, (yield from self.source.take()))
         else:
             self.emitter.content(space)
-        while (marker := (yield from self.source.until(self._seen, self.emitter.content))) is not None:
+        seen = Markers(*self.markers.texts, *_LINES)
+        while (marker := (yield from self.source.until(seen, self.emitter.content))) is not None:
             if marker in _LINES:
                 yield from self._bare(marker[0], marker[1])
-            elif marker == self._before:
+            elif marker == self.before:
                 yield from self._tagged()
 
     def _bare(self, space: str, opening: str) -> Steps[None]:
         """Calls without a marker, whose opening bracket has been read."""
-        calls: list[Call] = []
+        calls: list[FormingCall] = []
         self.source.record()
         read = self._objects if opening == "{" else self._list
         good = yield from read(calls)
         if good:
             yield from self.source.space()
-            yield from self.source.choice(self._after)
+            yield from self.source.choice(self.after)
             if not (yield from self.source.more()):
                 self._complete(calls)
                 return
@@ -92,7 +80,7 @@ class CallTextParser(FamilyParser):
 
     def _tagged(self) -> Steps[None]:
         """Calls behind the marker."""
-        calls: list[Call] = []
+        calls: list[FormingCall] = []
         self.source.record()
         yield from self.source.space()
         if (yield from self.source.literal("{")):
@@ -104,11 +92,11 @@ class CallTextParser(FamilyParser):
         if good:
             self._complete(calls)
             yield from self.source.space()
-            yield from self.source.choice(self._after)
+            yield from self.source.choice(self.after)
         else:
             self._give_up(calls)
 
-    def _objects(self, calls: list[Call]) -> Steps[bool]:
+    def _objects(self, calls: list[FormingCall]) -> Steps[bool]:
         """JSON objects, the first of which has been opened; between them a semicolon, or space alone."""
         more = True
         while more:
@@ -120,14 +108,14 @@ class CallTextParser(FamilyParser):
             more = yield from self.source.literal("{")
         return True
 
-    def _object(self, calls: list[Call]) -> Steps[bool]:
-        call = self.emitter.begin_call()
+    def _object(self, calls: list[FormingCall]) -> Steps[bool]:
+        call = FormingCall(self.emitter)
         calls.append(call)
         good = yield from read_json_call(self.source, call, opened=True)
         self._behind(call)
         return good
 
-    def _list(self, calls: list[Call]) -> Steps[bool]:
+    def _list(self, calls: list[FormingCall]) -> Steps[bool]:
         """JSON objects or Python calls behind a bracket that has been read."""
         more = True
         while more:
@@ -143,10 +131,10 @@ class CallTextParser(FamilyParser):
         self._behind(calls[-1])
         return closed
 
-    def _function(self, calls: list[Call]) -> Steps[bool]:
+    def _function(self, calls: list[FormingCall]) -> Steps[bool]:
         """One Python call with keyword arguments."""
         source = self.source
-        call = self.emitter.begin_call()
+        call = FormingCall(self.emitter)
         calls.append(call)
         name = yield from read_name(source)
         if not (yield from source.literal("(")) or not call.named(name):
@@ -164,27 +152,51 @@ class CallTextParser(FamilyParser):
             if not (yield from source.literal(",")) and (yield from source.peek()) != ")":
                 return False
 
-    def _argument(self, call: Call, names: set[str]) -> Steps[bool]:
+    def _argument(self, call: FormingCall, names: set[str]) -> Steps[bool]:
         """One argument; as in Python, none of the ``names`` before it may come again."""
         name = yield from self.source.run(NAME_CHARACTERS)
         yield from self.source.space()
         if not name or name in names or not (yield from self.source.literal("=")):
             return False
-        call.arguments(f'{", " if names else ""}"{json_text(name)}": ')
+        call.arguments(f"{', ' if names else ''}{dumps(name)}: ")
         names.add(name)
         return (yield from read_python_value(self.source, call.arguments))
 
-    def _behind(self, call: Call) -> None:
-        """What was read of a call that has been said already is not said again."""
+    def _behind(self, call: FormingCall) -> None:
+        """Forget the text of a call that has been said already, so that it is not said again."""
         if call.started:
             self.source.record()
 
-    def _complete(self, calls: list[Call]) -> None:
+    def _complete(self, calls: list[FormingCall]) -> None:
         self.source.recorded()
         for call in calls:
             call.complete()
 
-    def _give_up(self, calls: list[Call]) -> None:
-        """What was read is no call, if none of it has been said."""
+    def _give_up(self, calls: list[FormingCall]) -> None:
+        """Give up calls that are none, unless one has been said."""
         said = next((call for call in calls if call.started), calls[0])
         self.broken(said)
+
+
+class LlamaJsonParser(LlamaParser):
+    """Parses the calls of Llama 3."""
+
+    before = "<|python_tag|>"
+    after = Markers("<|eom_id|>")
+    call_markers = (before, *after.texts)
+
+
+class PythonicParser(LlamaParser):
+    """Parses the calls of Llama 4."""
+
+    before = "<|python_start|>"
+    after = Markers("<|python_end|>", "<|eom|>")
+    call_markers = (before, *after.texts)
+
+
+class Lfm2Parser(LlamaParser):
+    """Parses the calls of LFM2."""
+
+    before = "<|tool_call_start|>"
+    after = Markers("<|tool_call_end|>")
+    call_markers = (before, *after.texts)

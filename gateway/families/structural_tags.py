@@ -7,11 +7,14 @@ Format: xgrammar's structural tags, in the parts that version 0.1.25 has, which 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gateway.families.thinking import ThinkTags
-from gateway.generation.sampling_params import Guide
+from gateway.families.call_schema import arguments_schema
+from gateway.families.markers import ThinkTags
+from gateway.families.tool_plan import Tool, ToolPlan
+from gateway.generation import Guide
 
 Format: TypeAlias = dict[str, Any]
 """One piece of a structural tag, as JSON."""
@@ -68,13 +71,66 @@ def triggered(trigger: str, tags: Sequence[Format], *, demanded: bool = False, o
     }
 
 
+def arguments_format(tool: Tool) -> Format:
+    """A tool's arguments: held to the schema of a strict tool, else to an object."""
+    return json_format(arguments_schema(tool) if tool.strict else {"type": "object"})
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """A family's own format of calls: the texts before, between and after a tool's name and its arguments.
+
+    Attributes:
+        before: the name.
+        between: name and arguments.
+        after: the arguments.
+        trigger: beginning of ``before``, which free text does not hold; empty: all of it.
+        section: texts before and after a demanded call.
+        once: whether an answer has one call at most, as its models were taught.
+        arguments: the format of a tool's arguments; None where they cannot be held to its schema.
+    """
+
+    before: str
+    between: str
+    after: str
+    trigger: str = ""
+    section: tuple[str, str] = ("", "")
+    once: bool = False
+    arguments: Callable[[Tool], Format | None] = arguments_format
+
+    def answer(self, plan: ToolPlan, *, demanded: bool) -> Format | None:
+        """Calls among free text.
+
+        Args:
+            plan: names the tools; only strict ones are held to their schema.
+            demanded: whether the answer is one call instead.
+
+        Returns:
+            The format; None where the arguments of a tool cannot be held to its schema.
+        """
+        tags = self.tags(plan.tools, demanded=demanded)
+        if len(tags) < len(plan.tools):
+            return None
+        return triggered(self.trigger or self.before, tags, demanded=demanded, once=self.once or not plan.parallel)
+
+    def tags(self, tools: Sequence[Tool], *, demanded: bool) -> list[Format]:
+        """One call of each tool, but for tools whose arguments cannot be held to their schema."""
+        begin, end = self.section if demanded else ("", "")
+        formats = [(tool.name, self.arguments(tool)) for tool in tools]
+        return [
+            tag(f"{begin}{self.before}{name}{self.between}", content, self.after + end)
+            for name, content in formats
+            if content is not None
+        ]
+
+
 def tag_guide(content: Format) -> Guide:
     """The guide of a structural tag."""
     return Guide("structural_tag", json.dumps({"type": "structural_tag", "format": content}, ensure_ascii=False))
 
 
 def guide_format(guide: Guide) -> Format:
-    """What a guide is inside a structural tag."""
+    """The piece of a structural tag that stands for a guide."""
     if guide.kind == "json":
         return json_format({"type": "object"})
     if guide.kind == "json_schema":
@@ -93,7 +149,7 @@ def after_reasoning(tags: ThinkTags, prompt: str, content: Format) -> Format:
     Args:
         tags: around the reasoning.
         prompt: the rendered prompt.
-        content: what the answer is held to.
+        content: format of the answer.
     """
     if tags.closed_by(prompt):
         return content

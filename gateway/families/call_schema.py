@@ -10,15 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.families.family import Tool
-from gateway.generation.sampling_params import Guide
+from gateway.families.tool_plan import Tool
+from gateway.generation import Guide
 
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
-class Definitions:
+class _Definitions:
     """Schemas that move into one outer schema.
 
     Attributes:
@@ -29,7 +29,7 @@ class Definitions:
         self.schemas: dict[str, Any] = {}
 
     def place(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands for ``schema`` inside the outer schema: itself, or a reference if it has references."""
+        """The stand-in for ``schema`` inside the outer schema: itself, or a reference if it has references."""
         own = {key: value for key, value in schema.items() if key not in {"$schema", "$id"}}
         name = f"schema{len(self.schemas)}"
         moved = _moved(own, f"#/$defs/{name}")
@@ -102,7 +102,7 @@ def calls_schema(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str
         parallel: whether more than one call may be made.
         response: schema of an answer without calls that is possible too; its values must not be arrays.
     """
-    definitions = Definitions()
+    definitions = _Definitions()
     calls = [
         {
             "type": "object",
