@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.helper.frames import read_frame, write_frame
+from gateway.helper.framed_pipe import read_frame, write_frame
 
 _LARGEST_QUESTION = 2**30
 _PR_SET_PDEATHSIG: Final = 1

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
 
-from gateway.helper.frames import read_frame, write_frame
+from gateway.helper.framed_pipe import read_frame, write_frame
 
 _ROOT = Path(__file__).parents[2]
 _START = (

@@ -21,10 +21,10 @@ from jinja2.ext import loopcontrols as LoopControls  # noqa: N812 - a class, in 
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from gateway.prompt.errors import TemplateError
 from gateway.prompt.escaping import is_marker
 from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
 from gateway.prompt.template_abilities import TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.prompt.errors import TemplateError
 from gateway.prompt.template_abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 
 _SHORT = 9
 # Escapes that may stand for a NUL or a lone surrogate, which must not come out of the text again.

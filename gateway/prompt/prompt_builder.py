@@ -8,9 +8,9 @@ from typing import Any
 
 from gateway.generation.request import Prompt
 from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.errors import TemplateError
 from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
 from gateway.prompt.request_template import RequestTemplate
+from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 
 _KEPT = 8  # templates of requests: what they show is found out once

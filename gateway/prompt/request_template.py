@@ -11,8 +11,8 @@ import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when
 
 from gateway.helper import Helper, HelperFailedError
 from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.errors import TemplateError
 from gateway.prompt.template_abilities import TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 
 SECONDS: Final = 5.0
 MEMORY_MIB: Final = 512
