@@ -44,11 +44,6 @@ class JsonScanner:
         self.failed = False
         self.kind: Kind | None = None
 
-    @property
-    def depth(self) -> int:
-        """Arrays and objects that are open."""
-        return len(self._stack)
-
     def scan(self, text: str, at: int) -> int:
         """Read as much of ``text`` as belongs to the value.
 
@@ -155,7 +150,8 @@ class JsonScanner:
     def _in_number(self, text: str, at: int) -> int:
         character, number = text[at], self._number
         if "0" <= character <= "9" and number != "zero":
-            self._number = _AFTER_DIGIT.get(number, "integer" if character != "0" else "zero")
+            begun = "zero" if character == "0" else "integer"
+            self._number = begun if number == "minus" else _AFTER_DIGIT.get(number, number)
             # A leading zero stands alone; all other digits come in runs.
             return at + 1 if self._number == "zero" else _DIGITS.match(text, at).end()  # type: ignore[union-attr]
         following = _AFTER_SIGN.get((number, character))
@@ -187,23 +183,9 @@ class JsonScanner:
         return at
 
 
-_AFTER_DIGIT = {
-    "integer": "integer",
-    "point": "fraction",
-    "fraction": "fraction",
-    "mark": "exponent",
-    "sign": "exponent",
-    "exponent": "exponent",
-}
+_AFTER_DIGIT = {"point": "fraction", "mark": "exponent", "sign": "exponent"}
 _AFTER_SIGN = {
-    ("zero", "."): "point",
-    ("integer", "."): "point",
-    ("zero", "e"): "mark",
-    ("integer", "e"): "mark",
-    ("fraction", "e"): "mark",
-    ("zero", "E"): "mark",
-    ("integer", "E"): "mark",
-    ("fraction", "E"): "mark",
-    ("mark", "+"): "sign",
-    ("mark", "-"): "sign",
+    **{(number, "."): "point" for number in ("zero", "integer")},
+    **{(number, mark): "mark" for number in ("zero", "integer", "fraction") for mark in "eE"},
+    **{("mark", sign): "sign" for sign in "+-"},
 }

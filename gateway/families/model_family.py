@@ -89,7 +89,7 @@ class ModelFamily:
         tags = self.tags if tagged else None
         if guide is not None and guide == plan.response:
             prompt = ""
-        if plan.calls and preparation.guided and not self._natively(plan):
+        if plan.calls and preparation.guided and self._native_calls(plan) is None:
             return GuidedParser(plan, markers=self.markers, tags=tags, prompt=prompt, guided=True)
         if not plan.calls or not tagged:
             return FamilyParser(plan, markers=tags.markers if tags else Markers(), tags=tags, prompt=prompt)
@@ -101,8 +101,10 @@ class ModelFamily:
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
         """The guide, and whether it guarantees every call."""
-        if self._natively(plan):
-            return self._strict_guide(plan, prompt), True
+        native = self._native_calls(plan)
+        if native is not None:
+            content = native if plan.response is None else either(native, guide_format(plan.response))
+            return tag_guide(after_reasoning(self.tags, prompt, content) if self.tags else content), True
         demanded = plan.calls and plan.choice == "required"
         beside = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
         by_schema = not {"json_schema", "structural_tag"}.isdisjoint(plan.guide_types)
@@ -113,6 +115,15 @@ class ModelFamily:
             return None, False
         return self._content_guide(plan.response, plan, prompt), False
 
+    def _native_calls(self, plan: ToolPlan) -> Format | None:
+        """Strict calls guided in the family's own format; beside a structure of the content one, and no free text."""
+        own_tag = plan.response is not None and plan.response.kind == "structural_tag"
+        if self.call_format is None or own_tag or plan.choice != "auto" or "structural_tag" not in plan.guide_types:
+            return None
+        if not any(tool.strict for tool in plan.tools):
+            return None
+        return self.call_format.answer(plan, demanded=plan.response is not None)
+
     def _content_guide(self, guide: Guide, plan: ToolPlan, prompt: str) -> Guide:
         """A guide of the answer proper, behind the reasoning where the engine can."""
         if guide.kind == "structural_tag" or "structural_tag" not in plan.guide_types:
@@ -120,28 +131,6 @@ class ModelFamily:
         if self.tags is None:
             return guide if guide.kind in plan.guide_types else tag_guide(guide_format(guide))
         return tag_guide(after_reasoning(self.tags, prompt, guide_format(guide)))
-
-    def _natively(self, plan: ToolPlan) -> bool:
-        """Whether calls are guided in the family's own format."""
-        return (
-            plan.choice == "auto"
-            and "structural_tag" in plan.guide_types
-            and (plan.response is None or plan.response.kind != "structural_tag")
-            and any(tool.strict for tool in plan.tools)
-            and self._native_calls(plan) is not None
-        )
-
-    def _native_calls(self, plan: ToolPlan) -> Format | None:
-        """Calls in the family's own format; beside a structure of the content one call, and no free text."""
-        return self.call_format.answer(plan, demanded=plan.response is not None) if self.call_format else None
-
-    def _strict_guide(self, plan: ToolPlan, prompt: str) -> Guide:
-        content = self._native_calls(plan)
-        if content is None:
-            raise ValueError(f"{self.name} has no structural tag for calls")
-        if plan.response is not None:
-            content = either(content, guide_format(plan.response))
-        return tag_guide(after_reasoning(self.tags, prompt, content) if self.tags else content)
 
 
 def writes_calls(family: Family) -> bool:

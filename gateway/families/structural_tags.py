@@ -50,27 +50,6 @@ def either(*elements: Format) -> Format:
     return {"type": "or", "elements": list(elements)} if len(elements) > 1 else elements[0]
 
 
-def triggered(trigger: str, tags: Sequence[Format], *, demanded: bool = False, once: bool = False) -> Format:
-    """Free text in which every trigger is the beginning of one of the tags.
-
-    Args:
-        trigger: a prefix of each tag's begin.
-        tags: made by ``tag``.
-        demanded: whether the answer is one of the tags instead, and nothing else. (xgrammar 0.1.25 does not take
-            several tags in a row as one alternative beside a format that ends by itself.)
-        once: whether the answer ends with the first tag.
-    """
-    if demanded:
-        return either(*tags)
-    return {
-        "type": "triggered_tags",
-        "triggers": [trigger],
-        "tags": list(tags),
-        "at_least_one": False,
-        "stop_after_first": once,
-    }
-
-
 def arguments_format(tool: Tool) -> Format:
     """A tool's arguments: held to the schema of a strict tool, else to an object."""
     return json_format(arguments_schema(tool) if tool.strict else {"type": "object"})
@@ -81,10 +60,10 @@ class CallFormat:
     """A family's own format of calls: the texts before, between and after a tool's name and its arguments.
 
     Attributes:
-        before: the name.
-        between: name and arguments.
-        after: the arguments.
-        trigger: beginning of ``before``, which free text does not hold; empty: all of it.
+        before: text before the name.
+        between: text between name and arguments.
+        after: text after the arguments.
+        trigger: beginning of ``before`` that stands nowhere in free text; empty: all of it.
         section: texts before and after a demanded call.
         once: whether an answer has one call at most, as its models were taught.
         arguments: the format of a tool's arguments; None where they cannot be held to its schema.
@@ -111,7 +90,15 @@ class CallFormat:
         tags = self.tags(plan.tools, demanded=demanded)
         if len(tags) < len(plan.tools):
             return None
-        return triggered(self.trigger or self.before, tags, demanded=demanded, once=self.once or not plan.parallel)
+        if demanded:  # xgrammar 0.1.25 takes no row of tags as one alternative beside a format that ends by itself
+            return either(*tags)
+        return {
+            "type": "triggered_tags",
+            "triggers": [self.trigger or self.before],
+            "tags": tags,
+            "at_least_one": False,
+            "stop_after_first": self.once or not plan.parallel,
+        }
 
     def tags(self, tools: Sequence[Tool], *, demanded: bool) -> list[Format]:
         """One call of each tool, but for tools whose arguments cannot be held to their schema."""

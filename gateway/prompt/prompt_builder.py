@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -78,22 +79,19 @@ class PromptBuilder:
         if continue_final_message:
             end = unused_marker(data, template.source)
             data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
-        if not self._escaper.occurs_in(list(data.values())):
-            text = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
-            if check is not None:
-                check(text)
-            ids = self._tokenizer.encode(text)
-            return Prompt(text=text, ids=tuple(ids), bos_text=self._bos_text(ids))
-        marker = unused_marker(data, template.source)
-        marked = {key: self._escaper.mark(value, marker) for key, value in data.items()}
-        rendered = _up_to(end, template.render(**marked, add_generation_prompt=add_generation_prompt))
+        marker = ""
+        if self._escaper.occurs_in(list(data.values())):
+            marker = unused_marker(data, template.source)
+            data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
+        rendered = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
         if check is not None:
             check(rendered)
-        stretches = self._escaper.split(rendered, marker)
-        ids = [index for number, stretch in enumerate(stretches) for index in self._encode(stretch, number == 0)]
+        stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
+        pieces = (self._encode(stretch, number == 0) for number, stretch in enumerate(stretches))
+        ids = tuple(itertools.chain.from_iterable(pieces))
         return Prompt(
             text="".join(stretch.text for stretch in stretches),
-            ids=tuple(ids),
+            ids=ids,
             escaped=any(stretch.literal for stretch in stretches),
             bos_text=self._bos_text(ids),
         )
@@ -128,7 +126,7 @@ class PromptBuilder:
         text = tokenizer.decode(ids, skip_special_tokens=False)
         lacks_bos = tokenizer.adds_bos and list(ids[:1]) != [tokenizer.bos_id]
         same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
-        return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(list(ids)))
+        return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(ids))
 
     def of_request(self, source: str) -> RequestTemplate:
         """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""
@@ -137,7 +135,7 @@ class PromptBuilder:
     def _bos_text(self, ids: Sequence[int]) -> str:
         """BOS's text where a server that tokenizes the prompt's text would add a second BOS."""
         tokenizer = self._tokenizer
-        doubled = tokenizer.adds_bos and ids[:1] == [tokenizer.bos_id]
+        doubled = tokenizer.adds_bos and bool(ids) and ids[0] == tokenizer.bos_id
         return (tokenizer.bos_token or "") if doubled else ""
 
     def _encode(self, stretch: Stretch, at_start: bool) -> list[int]:

@@ -51,28 +51,13 @@ class RequestTemplate:
         self._special_tokens = special_tokens
         self._found: dict[bool, tuple[bool, TemplateAbilities]] = {}
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Render a conversation; arguments as of ``ChatTemplate.render``.
+    def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """Render a conversation; options as of ``ChatTemplate.render``.
 
         Raises:
             TemplateError: it does not compile, refuses the conversation, fails on it, or passes a bound.
         """
-        conversation = {
-            "messages": messages,
-            "tools": tools,
-            "documents": documents,
-            "add_generation_prompt": add_generation_prompt,
-            "variables": variables,
-        }
-        return str(self._asked({"conversation": conversation}))
+        return str(self._asked({"conversation": {"messages": messages, **options}}))
 
     @property
     def shows_tools(self) -> bool:
