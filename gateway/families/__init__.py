@@ -1,4 +1,4 @@
-"""Model families: what each does before generation (guides, special tokens) and after it (tool calls, reasoning).
+"""Model families: their part before generation (guides, special tokens) and after it (tool calls, reasoning).
 
 Pure: no I/O, no web framework, no gRPC.
 """

@@ -22,7 +22,7 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class BareArguments:
-    """The arguments of one call, from bare text to JSON; what is surely a string is passed on while it arrives."""
+    """The arguments of one call, from bare text to JSON; a value that must be a string is passed on as it arrives."""
 
     def __init__(self, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = "") -> None:
         """Begin the arguments.
@@ -45,8 +45,8 @@ class BareArguments:
         """Begin an argument.
 
         Returns:
-            Whether it can be one: a name that has a value already says nothing that is certain, and one with space in
-            it, which the tool does not declare, is a tag that went wrong.
+            Whether it can be one: a second value of a name contradicts the first, and a name with space in it, which
+            the tool does not declare, is a tag that went wrong.
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
@@ -86,7 +86,7 @@ class BareArguments:
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether a tool's argument can only be a string, so that its text is that string whatever it looks like.
+    """Whether a tool's argument can only be a string, so that its text is that string even if it looks like a number.
 
     Args:
         parameters: schema of the tool's arguments.

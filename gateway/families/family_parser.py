@@ -43,16 +43,7 @@ class FamilyParser:
         eager: bool = False,
         guided: bool = False,
     ) -> None:
-        """Parse one answer; arguments as of the attributes, and this.
-
-        Args:
-            plan: names the tools that may be called.
-            markers: of the family.
-            tags: around the reasoning.
-            prompt: the rendered prompt.
-            eager: whether calls are said while they form, as guided ones always are.
-            guided: whether a guide holds the calls.
-        """
+        """Parse one answer; arguments as of the attributes. ``eager``: whether calls are said while they form."""
         self.plan = plan
         self.prompt = prompt
         self.markers = markers

@@ -21,7 +21,7 @@ _ARGUMENTS = ("arguments", "parameters")
 
 
 class GuidedParser(FamilyParser):
-    """Parses the array that ``call_schema.calls_schema`` describes, whatever the family; also content in its place.
+    """Parses the array that ``call_schema.calls_schema`` describes, in all families; also content in its place.
 
     An answer that does not keep to the guide is content from the first wrong character on.
     """

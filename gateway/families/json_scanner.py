@@ -16,7 +16,7 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _DIGITS = re.compile(r"[0-9]*")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _WORDS = {"t": "rue", "f": "alse", "n": "ull"}
-# Number states: what came last, what may follow (besides digits), and whether the number may end here.
+# States in which a number may end.
 _NUMBER_ENDS = frozenset({"zero", "integer", "fraction", "exponent"})
 
 Kind = Literal["object", "array", "string", "number", "word"]
@@ -78,8 +78,9 @@ class JsonScanner:
     def _structure(self, character: str, at: int) -> int:
         """A character outside strings, numbers and words that is not whitespace."""
         state = self._state
-        if state == "colon":
-            return self._expect(character, ":", "value", at)
+        if state == "colon" and character == ":":
+            self._state = "value"
+            return at + 1
         if state in {"first key", "key"}:
             if character == '"':
                 self._key, self._state = True, "string"
@@ -90,7 +91,7 @@ class JsonScanner:
             return at + 1
         if state in {"after", "first value"} and character == self._stack[-1]:
             return self._close(at)
-        return self._fail(at) if state == "after" else self._value(character, at)
+        return self._fail(at) if state in {"after", "colon"} else self._value(character, at)
 
     def _value(self, character: str, at: int) -> int:
         kind: Kind
@@ -162,12 +163,6 @@ class JsonScanner:
             return self._fail(at)
         self._ended()  # the character belongs to what follows
         return at
-
-    def _expect(self, character: str, wanted: str, state: str, at: int) -> int:
-        if character != wanted:
-            return self._fail(at)
-        self._state = state
-        return at + 1
 
     def _close(self, at: int) -> int:
         self._stack.pop()

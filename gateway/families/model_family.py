@@ -84,8 +84,8 @@ class ModelFamily:
         """Make a parser for one answer; see ``Family.parser``."""
         guide = preparation.guide
         tagged = guide is None or guide.kind == "structural_tag"
-        # A guide from the first token on leaves no room for reasoning, whatever the prompt ends with; a structural tag
-        # of the request's own decides itself.
+        # A guide from the first token on leaves no room for reasoning, even where the prompt has opened it; only a
+        # structural tag may.
         tags = self.tags if tagged else None
         if guide is not None and guide == plan.response:
             prompt = ""

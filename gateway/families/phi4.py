@@ -4,7 +4,7 @@
     functools[{"name": "f", "arguments": {"a": 1}}]
 
 Sources: https://huggingface.co/microsoft/Phi-4-mini-instruct (special tokens in tokenizer.json; the model card has the
-declaration of tools only); ``functools`` is what the prompt of vLLM's example template for this model asks for
+declaration of tools only); the prompt of vLLM's example template for this model asks for ``functools``
 (examples/tool_chat_template_phi4_mini.jinja); the think tags are those of Phi-4-mini-reasoning.
 """
 

@@ -31,7 +31,7 @@ _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "contin
 
 
 class SpecialTokens(Protocol):
-    """What a template is told of its tokenizer."""
+    """The tokens of a tokenizer that a template may write."""
 
     bos_token: str | None
     eos_token: str | None
@@ -79,7 +79,7 @@ class ChatTemplate:
         return shows_tools(self._probed(PROBE_TOOLS))
 
     def abilities(self, *, tools: bool) -> TemplateAbilities:
-        """What it shows of a conversation.
+        """The way it takes a conversation.
 
         Args:
             tools: whether it is given definitions of tools; there are templates that show calls only then.
@@ -132,7 +132,7 @@ class ChatTemplate:
         try:
             text = self._template.render(names)
             text.encode()  # an expression may have made half a surrogate pair: UnicodeEncodeError is a ValueError
-            return text  # noqa: TRY300 - the two lines above are what may fail
+            return text  # noqa: TRY300 - the two lines above may fail
         except jinja2.TemplateError as error:
             detail = f"{type(error).__name__}: {error}"
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

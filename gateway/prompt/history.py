@@ -293,7 +293,7 @@ def _arguments(text: str, abilities: TemplateAbilities) -> Any:
 
 
 class _LossError(Exception):
-    """JSON has what no object can hold."""
+    """An object would lose something of the JSON."""
 
 
 def _finite(digits: str) -> float:

@@ -14,14 +14,14 @@ from gateway.prompt.request_template import RequestTemplate
 from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 
-_KEPT = 8  # templates of requests: what they show is found out once
+_KEPT = 8  # templates of requests, which are probed once
 
 
 class PromptBuilder:
     """Renders conversations with one template and tokenizes them. Safe to share between threads.
 
-    The template is trusted with BOS: what it writes is in the ids, and nothing is added to it, as Hugging Face's
-    ``apply_chat_template`` does it. So BOS is never there twice because a tokenizer would add its own.
+    The template is trusted with BOS: the ids hold its text and nothing more, as Hugging Face's ``apply_chat_template``
+    does it. So BOS is never there twice because a tokenizer would add its own.
 
     Attributes:
         template: the model's.
@@ -67,7 +67,7 @@ class PromptBuilder:
             continue_final_message: whether the prompt ends with the last character of the last message's content.
             template: one to use instead of the model's.
             variables: more names for the template.
-            check: is given the rendered text before it is tokenized, and refuses it by an exception of its own.
+            check: takes the rendered text before it is tokenized, and refuses it by an exception of its own.
 
         Raises:
             TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
@@ -115,7 +115,7 @@ class PromptBuilder:
         return Prompt(text=text, ids=tuple(ids), escaped=lacks_bos, bos_text=self._bos_text(ids))
 
     def ids(self, ids: Sequence[int], *, as_text: bool = True) -> Prompt:
-        """A prompt of token ids as they are; its text is what they decode to.
+        """A prompt of token ids as they are, and the text that they decode to.
 
         Args:
             ids: in the vocabulary.

@@ -1,4 +1,7 @@
-"""The chat template of one request: a stranger's program, compiled and rendered in a process of its own."""
+"""The chat template of one request: a stranger's program, compiled and rendered in a process of its own.
+
+That process imports this module, too, and calls ``answer``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _renderer = Helper(
 
 
 class RequestTemplate:
-    """A template that is compiled where it is rendered, with bounds on its time, its memory and what it makes.
+    """A template that is compiled where it is rendered, with bounds on its time, its memory and its output.
 
     Attributes:
         source: the template's text.
@@ -69,7 +72,7 @@ class RequestTemplate:
         return self._facts(tools=True)[0]
 
     def abilities(self, *, tools: bool) -> TemplateAbilities:
-        """What it shows of a conversation; as ``ChatTemplate.abilities``.
+        """The way it takes a conversation; as ``ChatTemplate.abilities``.
 
         Raises:
             TemplateError: it does not compile, or passes a bound.
@@ -84,8 +87,8 @@ class RequestTemplate:
             found = self._found[tools] = shows_tools, TemplateAbilities(**{**abilities, **sets})
         return found
 
-    def _asked(self, what: Mapping[str, Any]) -> Any:
-        question = {"source": self.source, "special_tokens": self._special_tokens, "most": MOST_CHARACTERS, **what}
+    def _asked(self, wish: Mapping[str, Any]) -> Any:
+        question = {"source": self.source, "special_tokens": self._special_tokens, "most": MOST_CHARACTERS, **wish}
         try:
             answer = json.loads(_renderer.ask(json.dumps(question).encode()))
         except HelperFailedError as error:
@@ -112,10 +115,10 @@ def answer(question: bytes | bytearray) -> bytes:
     """Answer a question in JSON.
 
     Its keys are ``source`` and ``special_tokens`` of a template, and either a ``conversation`` to render into ``most``
-    characters, or ``tools``: with or without which it is asked what the template shows.
+    characters, or ``tools``: whether the template is to be probed with tools.
 
     Returns:
-        JSON with what was ``found``, with the fields of a TemplateError, or with the ``bound`` that was passed.
+        JSON with the text or the facts ``found``, the fields of a TemplateError, or the ``bound`` that was passed.
     """
     try:
         return _json(_found(json.loads(question)))
