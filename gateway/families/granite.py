@@ -72,7 +72,7 @@ class GraniteParser(FamilyParser):
             self.emitter.content(space)
 
     def _phrased(self) -> Steps[None]:
-        """Reasoning of version 3.2, up to the phrase that begins the answer."""
+        """Read reasoning of version 3.2, up to the phrase that begins the answer."""
         ends = _PHRASED_ANSWER[self.plan.calls]
         marker = yield from self.source.until(ends, self.emitter.reasoning)
         while marker is not None and marker not in _PHRASES:

@@ -105,7 +105,7 @@ class HarmonyParser(FamilyParser):
             marker = yield from self._message("" if marker == _START else marker, self.begin_call())
 
     def _message(self, beginning: str, call: FormingCall) -> Steps[str | None]:
-        """Read a header that began like this, and its message; returns the marker that ended it."""
+        """Read the rest of a header, and its message; returns the marker that ended it."""
         pieces = [beginning]
         marker = yield from self.source.until(self.markers, pieces.append)
         while marker == _CONSTRAIN or (marker == CHANNEL and CHANNEL not in pieces):

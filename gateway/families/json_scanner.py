@@ -70,13 +70,13 @@ class JsonScanner:
         return at
 
     def end(self) -> bool:
-        """The text ended; returns whether the value is complete, as a number at the top may be."""
+        """End the text; returns whether the value is complete, as a number at the top may be."""
         if self._state == "number" and not self._stack and self._number in _NUMBER_ENDS:
             self.complete = True
         return self.complete
 
     def _structure(self, character: str, at: int) -> int:
-        """A character outside strings, numbers and words that is not whitespace."""
+        """Read a character outside strings, numbers and words that is not whitespace."""
         state = self._state
         if state == "colon" and character == ":":
             self._state = "value"

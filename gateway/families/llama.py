@@ -61,7 +61,7 @@ class LlamaParser(FamilyParser):
                 yield from self._tagged()
 
     def _bare(self, space: str, opening: str) -> Steps[None]:
-        """Calls without a marker, whose opening bracket has been read."""
+        """Read calls without a marker, whose opening bracket has been read."""
         calls: list[FormingCall] = []
         self.source.record()
         read = self._objects if opening == "{" else self._list
@@ -79,7 +79,7 @@ class LlamaParser(FamilyParser):
             self.emitter.content(without(self.source.recorded(), self.markers.texts))
 
     def _tagged(self) -> Steps[None]:
-        """Calls behind the marker."""
+        """Read calls behind the marker."""
         calls: list[FormingCall] = []
         self.source.record()
         yield from self.source.space()
@@ -97,7 +97,7 @@ class LlamaParser(FamilyParser):
             self._give_up(calls)
 
     def _objects(self, calls: list[FormingCall]) -> Steps[bool]:
-        """JSON objects, the first of which has been opened; between them a semicolon, or space alone."""
+        """Read JSON objects, the first of which has been opened; between them a semicolon, or space alone."""
         more = True
         while more:
             if not (yield from self._object(calls)):
@@ -116,7 +116,7 @@ class LlamaParser(FamilyParser):
         return good
 
     def _list(self, calls: list[FormingCall]) -> Steps[bool]:
-        """JSON objects or Python calls behind a bracket that has been read."""
+        """Read JSON objects or Python calls behind a bracket that has been read."""
         more = True
         while more:
             yield from self.source.space()
@@ -132,7 +132,7 @@ class LlamaParser(FamilyParser):
         return closed
 
     def _function(self, calls: list[FormingCall]) -> Steps[bool]:
-        """One Python call with keyword arguments."""
+        """Read one Python call with keyword arguments."""
         source = self.source
         call = FormingCall(self.emitter)
         calls.append(call)
@@ -153,7 +153,7 @@ class LlamaParser(FamilyParser):
                 return False
 
     def _argument(self, call: FormingCall, names: set[str]) -> Steps[bool]:
-        """One argument; as in Python, none of the ``names`` before it may come again."""
+        """Read one argument; as in Python, none of the ``names`` before it may come again."""
         name = yield from self.source.run(NAME_CHARACTERS)
         yield from self.source.space()
         if not name or name in names or not (yield from self.source.literal("=")):

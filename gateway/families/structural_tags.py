@@ -21,32 +21,32 @@ Format: TypeAlias = dict[str, Any]
 
 
 def json_format(schema: Mapping[str, Any]) -> Format:
-    """JSON that follows a schema."""
+    """A format: JSON that follows a schema."""
     return {"type": "json_schema", "json_schema": dict(schema)}
 
 
 def constant(text: str) -> Format:
-    """Exactly this text."""
+    """A format: exactly this text."""
     return {"type": "const_string", "value": text}
 
 
 def free_text() -> Format:
-    """Any text, up to the end of the tag around it."""
+    """A format: any text, up to the end of the tag around it."""
     return {"type": "any_text"}
 
 
 def tag(begin: str, content: Format, end: str) -> Format:
-    """Content between two texts."""
+    """A format: content between two texts."""
     return {"type": "tag", "begin": begin, "content": content, "end": end}
 
 
 def sequence(*elements: Format) -> Format:
-    """One after the other."""
+    """A format: these formats one after the other."""
     return {"type": "sequence", "elements": list(elements)} if len(elements) > 1 else elements[0]
 
 
 def either(*elements: Format) -> Format:
-    """One of them."""
+    """A format: one of these formats."""
     return {"type": "or", "elements": list(elements)} if len(elements) > 1 else elements[0]
 
 
@@ -78,7 +78,7 @@ class CallFormat:
     arguments: Callable[[Tool], Format | None] = arguments_format
 
     def answer(self, plan: ToolPlan, *, demanded: bool) -> Format | None:
-        """Calls among free text.
+        """The format of an answer with calls among free text.
 
         Args:
             plan: names the tools; only strict ones are held to their schema.
@@ -101,7 +101,7 @@ class CallFormat:
         }
 
     def tags(self, tools: Sequence[Tool], *, demanded: bool) -> list[Format]:
-        """One call of each tool, but for tools whose arguments cannot be held to their schema."""
+        """The formats of one call of each tool, without tools whose arguments cannot be held to their schema."""
         begin, end = self.section if demanded else ("", "")
         formats = [(tool.name, self.arguments(tool)) for tool in tools]
         return [

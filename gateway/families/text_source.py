@@ -51,7 +51,7 @@ class TextSource:
         self._at = 0
 
     def end(self, *, cut: bool) -> None:
-        """No more text will come."""
+        """End the text: no more will come."""
         self.ended = True
         self.cut = cut
 

@@ -105,7 +105,7 @@ class _Probing:
             return None
 
     def _lost(self, messages: Messages, abilities: TemplateAbilities, *, of: Messages | None = None) -> float:
-        """How many marks, of some of the messages, are not in the text; infinitely many when there is no text."""
+        """The number of marks, of some of the messages, that are not in the text; infinity when there is no text."""
         text = self._rendered(messages, abilities)
         return math.inf if text is None else sum(mark not in text for mark in _marks(of or messages))
 
@@ -123,7 +123,7 @@ class _Probing:
     def _best(
         self, candidates: Iterable[TemplateAbilities], rank: Callable[[TemplateAbilities], tuple[float, ...]]
     ) -> tuple[TemplateAbilities, float]:
-        """The first candidate of the best rank, and how much is lost with it; ranks begin with that."""
+        """The first candidate of the best rank, and the loss with it, which ranks begin with."""
         ranked: list[tuple[tuple[float, ...], TemplateAbilities]] = []
         for candidate in candidates:
             ranked.append((rank(candidate), candidate))

@@ -14,7 +14,7 @@ REASONING_PART = "part"
 
 @dataclass(frozen=True, slots=True)
 class TemplateAbilities:
-    """How one template takes a conversation, with tool definitions or without; ``probing`` finds it out.
+    """The way one template takes a conversation, with tool definitions or without; ``probing`` finds it out.
 
     Roles are those of messages: system, user, assistant, tool. The defaults fit most templates.
 
