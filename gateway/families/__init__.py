@@ -1,10 +1,11 @@
-"""Model families: what each does before generation (guides, special tokens) and after it (tool calls, reasoning).
+"""Model families: their part before generation (guides, special tokens) and after it (tool calls, reasoning).
 
 Pure: no I/O, no web framework, no gRPC.
 """
 
-from gateway.families.events import CallArguments, CallStart, Content, Event, Reasoning
-from gateway.families.family import Family, Parser, Preparation, Tool, Turn
+from gateway.families.family import Family, Parser, Preparation
+from gateway.families.parser_events import CallArguments, CallStart, Content, Event, Reasoning
+from gateway.families.tool_plan import Tool, ToolPlan
 
 __all__ = [
     "CallArguments",
@@ -16,5 +17,5 @@ __all__ = [
     "Preparation",
     "Reasoning",
     "Tool",
-    "Turn",
+    "ToolPlan",
 ]

@@ -20,37 +20,41 @@ https://huggingface.co/deepseek-ai/DeepSeek-R1; the model card of https://huggin
 
 from __future__ import annotations
 
-from gateway.families.base import BaseFamily
-from gateway.families.emitter import Call
-from gateway.families.family import Parser, Turn
-from gateway.families.json_calls import read_arguments
-from gateway.families.markers import Markers
-from gateway.families.natively import NAME_CHARACTERS, arguments_format, read_name
-from gateway.families.parsing import MarkedCallsParser
-from gateway.families.source import Steps
-from gateway.families.structural import Format, tag, triggered
-from gateway.families.thinking import ThinkTags
+from gateway.families.family_parser import FamilyParser
+from gateway.families.json_calls import NAME_CHARACTERS, read_arguments, read_name
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat
+from gateway.families.text_source import Steps
 
 CALLS = "<｜tool▁calls▁begin｜>"
-CALLS_END = "<｜tool▁calls▁end｜>"
-CALL = "<｜tool▁call▁begin｜>"
-CALL_END = "<｜tool▁call▁end｜>"
-SEPARATOR = "<｜tool▁sep｜>"
+_CALLS_END = "<｜tool▁calls▁end｜>"
+_CALL = "<｜tool▁call▁begin｜>"
+_CALL_END = "<｜tool▁call▁end｜>"
+_SEPARATOR = "<｜tool▁sep｜>"
 _FENCE = "```"
+FENCED_CALLS = CallFormat(
+    f"{_CALL}function{_SEPARATOR}",
+    f"\n{_FENCE}json\n",
+    f"\n{_FENCE}{_CALL_END}",
+    trigger=_CALL,
+    section=(CALLS, _CALLS_END),
+)
+UNFENCED_CALLS = CallFormat(_CALL, _SEPARATOR, _CALL_END, section=(CALLS, _CALLS_END))
 
 
-class DeepseekParser(MarkedCallsParser):
-    """Parses calls of both formats: what follows the separator tells which it is."""
+class DeepseekParser(FamilyParser):
+    """Parses calls of both formats: the text behind the separator tells which it is."""
 
-    opening = CALL
+    call_markers = (CALLS, _CALLS_END, _CALL, _CALL_END, _SEPARATOR)
+    opening = (_CALL,)
 
-    def read_call(self, call: Call) -> Steps[bool]:
-        """Read what follows the marker; see ``MarkedCallsParser``."""
+    def read_call(self, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its marker; see ``FamilyParser``."""
         source = self.source
         yield from source.space()
         name = yield from read_name(source)  # or the type of the tool, `function`
         yield from source.space()
-        if not (yield from source.literal(SEPARATOR)):
+        if not (yield from source.literal(_SEPARATOR)):
             return False
         yield from source.space()
         following = yield from source.peek()
@@ -71,46 +75,3 @@ class DeepseekParser(MarkedCallsParser):
             yield from source.space()
             yield from source.literal(_FENCE)
         return True
-
-
-class DeepseekFamily(BaseFamily):
-    """DeepSeek V3 and R1, whose templates write the arguments of calls in the history as they are given."""
-
-    name = "deepseek_v3"
-    tags = ThinkTags(instead=(CALLS,))
-    markers = Markers(CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, "<think>", "</think>")
-    signs: tuple[tuple[str, ...], ...] = ((CALLS,),)
-    shared_types = frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"})
-
-    def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
-        """A parser of both formats."""
-        return DeepseekParser(turn, eager=eager, markers=self.markers, tags=self.tags, prompt=prompt)
-
-    def native_calls(self, turn: Turn, *, demanded: bool) -> Format | None:
-        """Calls as the templates write them; where one is demanded, each in a block of its own."""
-        before, after = (CALLS, CALLS_END) if demanded else ("", "")
-        tags = [
-            tag(before + CALL + self._head(tool.name), arguments_format(tool), self._foot() + CALL_END + after)
-            for tool in turn.tools
-        ]
-        return triggered(before + CALL, tags, demanded=demanded, once=not turn.parallel)
-
-    def _head(self, name: str) -> str:
-        return f"function{SEPARATOR}{name}\n{_FENCE}json\n"
-
-    def _foot(self) -> str:
-        return f"\n{_FENCE}"
-
-
-class NewerDeepseekFamily(DeepseekFamily):
-    """DeepSeek V3.1: calls without a fence."""
-
-    name = "deepseek_v31"
-    signs = ((CALLS, "<｜Assistant｜></think>"), (CALLS, "thinking is defined"))
-    shared_types = frozenset()
-
-    def _head(self, name: str) -> str:
-        return f"{name}{SEPARATOR}"
-
-    def _foot(self) -> str:
-        return ""

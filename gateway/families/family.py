@@ -2,64 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
-from gateway.families.events import Event
-from gateway.generation.sampling_params import Guide
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A function that the model may call.
-
-    Attributes:
-        name: of the function.
-        description: what it does, for the model.
-        parameters: JSON schema of its arguments; None: it takes none.
-        strict: whether its arguments must follow the schema exactly.
-    """
-
-    name: str
-    description: str | None = None
-    parameters: Mapping[str, Any] | None = None
-    strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What is wanted of one answer.
-
-    Attributes:
-        tools: those that may be called in this turn; named and allowed choices are already applied.
-        choice: whether calls are forbidden, possible or demanded. A named choice is ``required`` with one tool.
-        parallel: whether more than one call may be made.
-        single: whether the answer is one call and ends with it, as where a function is chosen by its name; then
-            ``parallel`` is off.
-        response: structure wanted of the content; None: free text.
-        guide_types: the kinds of guide that the engine takes; empty: no guided decoding.
-    """
-
-    tools: tuple[Tool, ...] = ()
-    choice: Literal["none", "auto", "required"] = "none"
-    parallel: bool = True
-    single: bool = False
-    response: Guide | None = None
-    guide_types: frozenset[str] = frozenset()
-
-    @property
-    def calls(self) -> bool:
-        """Whether a call may be made."""
-        return self.choice != "none" and bool(self.tools)
+from gateway.families.parser_events import Event
+from gateway.families.tool_plan import ToolPlan
+from gateway.generation import Guide
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What generation must know of the family before it starts.
+    """The family's part in a request to the engine.
 
     Attributes:
-        guide: what the engine holds the answer to; None leaves it free.
+        guide: constraint on the answer; None leaves it free.
         special: texts of special tokens that the parser must see; all others stay hidden. A text that is no special
             token of the tokenizer is there as text anyway.
         stop: texts of special tokens that end the turn besides the model's end ids.
@@ -73,23 +29,19 @@ class Preparation:
 
 
 class Parser(Protocol):
-    """Turns the text of one answer into events, as it arrives. Nothing that it has said is ever taken back.
-
-    Attributes:
-        examined: characters looked at so far, each time that one was; the measure of linearity.
-    """
+    """Turns the text of one answer into events, as it arrives. No event is ever taken back."""
 
     @property
     def examined(self) -> int:
-        """Characters looked at so far."""
+        """Characters looked at so far, each time that one was; the measure of linearity."""
         ...
 
     def feed(self, text: str) -> list[Event]:
-        """Take more of the answer; returns what is certain now."""
+        """Take more of the answer; returns the events that are certain now."""
         ...
 
     def finish(self, *, cut: bool) -> list[Event]:
-        """End the answer; returns what was still held back.
+        """End the answer; returns the events that were still held back.
 
         Args:
             cut: whether the token limit ended it.
@@ -98,12 +50,7 @@ class Parser(Protocol):
 
 
 class Family(Protocol):
-    """A model family: how its models write tool calls and reasoning. One instance serves all requests.
-
-    Attributes:
-        name: for settings and logs.
-        reasons: whether its models write reasoning apart from the answer.
-    """
+    """A model family: how its models write tool calls and reasoning. One instance serves all requests."""
 
     @property
     def name(self) -> str:
@@ -115,22 +62,22 @@ class Family(Protocol):
         """Whether its models write reasoning apart from the answer."""
         ...
 
-    def prepare(self, turn: Turn, prompt: str = "") -> Preparation:
-        """Say what generation must know.
+    def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
+        """Prepare the generation of an answer.
 
         Args:
-            turn: what is wanted.
+            plan: of the answer.
             prompt: the rendered prompt, whose end tells whether a think tag is already open; a guide that begins
                 after the reasoning needs it.
         """
         ...
 
-    def parser(self, turn: Turn, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
+    def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
         """Make a parser for one answer.
 
         Args:
-            turn: what is wanted.
-            preparation: what ``prepare`` said of this turn.
+            plan: of the answer.
+            preparation: from ``prepare`` with this plan.
             prompt: the rendered prompt, whose end tells whether a think tag is already open.
             eager: whether an unguided call is reported while it forms, instead of once it is complete and valid.
                 Guided calls always are.

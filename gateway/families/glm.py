@@ -11,95 +11,60 @@ https://huggingface.co/zai-org/GLM-4.5, https://huggingface.co/zai-org/GLM-4.6 a
 
 from __future__ import annotations
 
-from gateway.families.base import BaseFamily
-from gateway.families.emitter import Call
-from gateway.families.family import Parser, Turn
+from gateway.families.bare_arguments import BareArguments
+from gateway.families.family_parser import FamilyParser
+from gateway.families.json_calls import read_name
 from gateway.families.markers import Markers
-from gateway.families.natively import read_name
-from gateway.families.parsing import FamilyParser
-from gateway.families.source import Steps
-from gateway.families.thinking import ThinkTags
-from gateway.families.typed_values import BareArguments
+from gateway.families.parser_events import FormingCall
+from gateway.families.text_source import Steps
 
 OPEN = "<tool_call>"
-CLOSE = "</tool_call>"
+_CLOSE = "</tool_call>"
 KEY = "<arg_key>"
-KEY_END = "</arg_key>"
+_KEY_END = "</arg_key>"
 VALUE = "<arg_value>"
-VALUE_END = "</arg_value>"
-TAGS = ThinkTags(instead=(OPEN,))
-MARKERS = Markers(OPEN, CLOSE, KEY, KEY_END, VALUE, VALUE_END, TAGS.open, TAGS.close)
-_KEY_OR_END = Markers(KEY, CLOSE)
-_VALUE_ENDS = Markers(VALUE_END, VALUE)  # the beginning of another value: this one was never closed
+_VALUE_END = "</arg_value>"
+_KEY_OR_END = Markers(KEY, _CLOSE)
+_VALUE_ENDS = Markers(_VALUE_END, VALUE)  # the beginning of another value: this one was never closed
 
 
 class GlmParser(FamilyParser):
     """Parses tagged calls; arguments become JSON by the types that the tool declares."""
 
-    def __init__(self, turn: Turn, *, eager: bool, prompt: str) -> None:
-        """Parse one answer; arguments as of ``Family.parser``."""
-        self._opened = TAGS.opened_by(prompt)
-        self._parameters = {tool.name: tool.parameters for tool in turn.tools}
-        super().__init__(turn, eager=eager, markers=MARKERS)
+    call_markers = (OPEN, _CLOSE, KEY, _KEY_END, VALUE, _VALUE_END)
+    opening = (OPEN,)
 
-    def run(self) -> Steps[None]:
-        """Read reasoning, then content and calls."""
-        yield from self.think(TAGS, opened=self._opened, block=self._block)
-        while (yield from self.content_until(OPEN)):
-            yield from self._block()
-
-    def _block(self) -> Steps[bool]:
-        """Read what follows the opening tag; returns whether it was a call."""
-        call = self.begin_call()
-        if (yield from self._call(call)) and call.complete():
-            return True
-        self.broken(call)
-        return call.started
-
-    def _call(self, call: Call) -> Steps[bool]:
-        self.begin_header()
-        yield from self.source.space()
-        name = yield from read_name(self.source)
-        yield from self.source.space()
-        marker = yield from self.source.choice(_KEY_OR_END)
+    def read_call(self, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its opening tag; see ``FamilyParser``."""
+        source = self.source
+        yield from source.space()
+        name = yield from read_name(source)
+        yield from source.space()
+        marker = yield from source.choice(_KEY_OR_END)
         if marker is None or not call.named(name):
             return False
         self.end_header()
-        arguments = BareArguments(call, self._parameters[name])
+        arguments = BareArguments(call, self.plan.parameters(name))
         while marker == KEY:
             if not (yield from self._argument(arguments)):
                 return False
-            yield from self.source.space()
-            marker = yield from self.source.choice(_KEY_OR_END)
-        if marker == CLOSE:
-            arguments.end()
-        return marker == CLOSE
+            yield from source.space()
+            marker = yield from source.choice(_KEY_OR_END)
+        if marker is None:
+            return False
+        arguments.end()
+        return call.complete()
 
     def _argument(self, arguments: BareArguments) -> Steps[bool]:
         """Read a key and its value."""
         pieces: list[str] = []
-        marker = yield from self.source.until(MARKERS, pieces.append)
+        marker = yield from self.source.until(self.markers, pieces.append)
         yield from self.source.space()
-        if marker != KEY_END or not (yield from self.source.literal(VALUE)):
+        if marker != _KEY_END or not (yield from self.source.literal(VALUE)):
             return False
         if not arguments.begin("".join(pieces).strip()):
             return False
-        if (yield from self.source.until(_VALUE_ENDS, arguments.more)) != VALUE_END:
+        if (yield from self.source.until(_VALUE_ENDS, arguments.more)) != _VALUE_END:
             return False
         self.source.examined += arguments.close()
         return True
-
-
-class GlmFamily(BaseFamily):
-    """GLM 4.5, 4.6, 4.7 and 5."""
-
-    name = "glm"
-    tags = TAGS
-    markers = MARKERS
-    stop = ("<|observation|>", "<|user|>")
-    signs: tuple[tuple[str, ...], ...] = ((KEY, VALUE),)
-    model_types = frozenset({"glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "Glm4MoeForCausalLM", "GlmMoeDsaForCausalLM"})
-
-    def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
-        """A parser of tagged calls."""
-        return GlmParser(turn, eager=eager, prompt=prompt)

@@ -11,36 +11,51 @@ channel. Source: https://github.com/openai/harmony (docs/format.md; tests/test_h
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.families.emitter import Call
-from gateway.families.family import Turn
+from gateway.families.family import Parser, Preparation
+from gateway.families.family_parser import FamilyParser
 from gateway.families.json_calls import read_arguments
 from gateway.families.markers import Markers
-from gateway.families.parsing import FamilyParser
-from gateway.families.source import Steps
+from gateway.families.model_family import ModelFamily
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import (
+    CallFormat,
+    constant,
+    either,
+    free_text,
+    guide_format,
+    sequence,
+    tag,
+    tag_guide,
+)
+from gateway.families.text_source import Steps
+from gateway.families.tool_plan import ToolPlan
+from gateway.generation import Guide
 
-START = "<|start|>"
+_START = "<|start|>"
 CHANNEL = "<|channel|>"
-CONSTRAIN = "<|constrain|>"
+_CONSTRAIN = "<|constrain|>"
 MESSAGE = "<|message|>"
-END = "<|end|>"
-CALL = "<|call|>"
-RETURN = "<|return|>"
-MARKERS = Markers(START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN)
-FUNCTIONS = "functions."
+_END = "<|end|>"
+_CALL = "<|call|>"
+_RETURN = "<|return|>"
+STOP = (_CALL, _RETURN)
+_FUNCTIONS = "functions."
+HARMONY_CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}", f" {_CONSTRAIN}json{MESSAGE}", _CALL, once=True)
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="
-_BEGINNINGS = Markers(START, CHANNEL, _RECIPIENT_FOLLOWS)
+_BEGINNINGS = Markers(_START, CHANNEL, _RECIPIENT_FOLLOWS)
 _CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*([a-z]*)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """Where a prompt leaves off.
 
     Attributes:
-        header: what the prompt has of the last message's header.
+        header: the part of the last message's header that the prompt has.
         inside: whether the message itself has begun.
     """
 
@@ -48,9 +63,9 @@ class Place(NamedTuple):
     inside: bool
 
     @classmethod
-    def of(cls, prompt: str) -> Place:
+    def of(cls, prompt: str) -> _Place:
         """The place at the end of ``prompt``."""
-        header, message, _ = prompt.rpartition(START)[2].partition(MESSAGE)
+        header, message, _ = prompt.rpartition(_START)[2].partition(MESSAGE)
         return cls(header, bool(message))
 
     @property
@@ -62,15 +77,12 @@ class Place(NamedTuple):
 class HarmonyParser(FamilyParser):
     """Parses messages. Text outside of messages is content."""
 
-    def __init__(self, turn: Turn, *, eager: bool, prompt: str) -> None:
-        """Parse one answer; arguments as of ``Family.parser``."""
-        self._place = Place.of(prompt)
-        self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
-        super().__init__(turn, eager=eager, markers=MARKERS)
+    call_markers = (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
 
     def run(self) -> Steps[None]:
         """Read message after message."""
-        place = self._place
+        self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
+        place = _Place.of(self.prompt)
         call = self.begin_call()
         marker: str | None
         if place.inside:
@@ -82,23 +94,23 @@ class HarmonyParser(FamilyParser):
                 if not self.source.cut_in(_RECIPIENT_FOLLOWS):
                     self.emitter.content(space)
             else:
-                marker = yield from self._message("" if marker == START else marker, call)
+                marker = yield from self._message("" if marker == _START else marker, call)
         else:
             marker = yield from self._message(place.header, call)
         while True:
-            if marker not in {START, CHANNEL}:
-                marker = yield from self.content_until(START, CHANNEL)
+            if marker not in {_START, CHANNEL}:
+                marker = yield from self.content_until(_START, CHANNEL)
             if marker is None:
                 return
-            marker = yield from self._message("" if marker == START else marker, self.begin_call())
+            marker = yield from self._message("" if marker == _START else marker, self.begin_call())
 
-    def _message(self, beginning: str, call: Call) -> Steps[str | None]:
-        """Read a header that began like this, and its message; returns the marker that ended it."""
+    def _message(self, beginning: str, call: FormingCall) -> Steps[str | None]:
+        """Read the rest of a header, and its message; returns the marker that ended it."""
         pieces = [beginning]
-        marker = yield from self.source.until(MARKERS, pieces.append)
-        while marker == CONSTRAIN or (marker == CHANNEL and CHANNEL not in pieces):
+        marker = yield from self.source.until(self.markers, pieces.append)
+        while marker == _CONSTRAIN or (marker == CHANNEL and CHANNEL not in pieces):
             pieces.append(marker)
-            marker = yield from self.source.until(MARKERS, pieces.append)
+            marker = yield from self.source.until(self.markers, pieces.append)
         header = "".join(pieces)
         self.source.examined += len(header)
         if marker == MESSAGE:
@@ -109,19 +121,19 @@ class HarmonyParser(FamilyParser):
             self.broken(call)
         return marker
 
-    def _body(self, header: str, call: Call) -> Steps[str | None]:
+    def _body(self, header: str, call: FormingCall) -> Steps[str | None]:
         """Read a message to its end; returns the marker there. Of a call that is none, the arguments are content."""
         self.source.record()
         recipient = _RECIPIENT.search(header)
         if recipient and recipient[1] not in {"assistant", "user"}:
-            if not (yield from self._call(call, recipient[1].removeprefix(FUNCTIONS))):
+            if not (yield from self._call(call, recipient[1].removeprefix(_FUNCTIONS))):
                 self.broken(call)
             return (yield from self._text(reasoning=False, apart=False))
         self.source.recorded()
         channel = _CHANNEL.search(header)
         return (yield from self._text(reasoning=channel is not None and channel[1] == "analysis", apart=True))
 
-    def _call(self, call: Call, name: str) -> Steps[bool]:
+    def _call(self, call: FormingCall, name: str) -> Steps[bool]:
         if not call.named(name):
             return False
         yield from self.source.space()
@@ -135,11 +147,50 @@ class HarmonyParser(FamilyParser):
         if apart:
             self._said.add(reasoning)
         while True:
-            marker = yield from self.source.until(MARKERS, emit)
-            if marker not in {CONSTRAIN, MESSAGE}:
+            marker = yield from self.source.until(self.markers, emit)
+            if marker not in {_CONSTRAIN, MESSAGE}:
                 return marker
 
 
 def _of_header(word: str) -> bool:
     """Whether a word belongs to a header without a message: a role, a recipient, a channel or the beginning of one."""
     return word == "assistant" or word.startswith(_RECIPIENT_FOLLOWS) or any(each.startswith(word) for each in _NAMES)
+
+
+class HarmonyFamily(ModelFamily):
+    """gpt-oss. All of its answers are messages, so its markers are always wanted.
+
+    Where the engine has structural tags, guides begin after the analysis and calls keep the native format, one to an
+    answer. Elsewhere a guide begins with the first token, in place of any message.
+    """
+
+    @property
+    def reasons(self) -> bool:
+        """True: in the analysis channel."""
+        return True
+
+    def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
+        """Prepare the generation of an answer; see ``Family.prepare``."""
+        return replace(super().prepare(plan, prompt), special=frozenset(self.markers.texts))
+
+    def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
+        """Make a parser of messages, unless a guide leaves no room for them; see ``Family.parser``."""
+        if preparation.guide is not None and preparation.guide.kind != "structural_tag":
+            return super().parser(plan, preparation, prompt, eager=eager)
+        return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
+
+    def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
+        own = plan.response is not None and plan.response.kind == "structural_tag"
+        if "structural_tag" not in plan.guide_types or not _Place.of(prompt).fresh or own:
+            return super()._guide(plan, prompt)
+        if plan.calls and plan.choice == "auto" and plan.response is None:
+            return super()._guide(plan, prompt)
+        answers = HARMONY_CALLS.tags(plan.tools, demanded=True) if plan.calls else []
+        if plan.response is not None and plan.choice != "required":
+            answers.append(sequence(constant(f"{CHANNEL}final{MESSAGE}"), guide_format(plan.response)))
+        if not answers:
+            return None, False
+        answer = either(*answers)
+        analysis = tag(f"{CHANNEL}analysis{MESSAGE}", free_text(), _END)
+        reasoned = sequence(analysis, constant(f"{_START}assistant"), answer)
+        return tag_guide(either(reasoned, answer)), plan.calls

@@ -1,84 +1,140 @@
-"""Calls written as JSON objects: ``{"name": ..., "arguments": {...}}`` and their variants."""
+"""Calls written as JSON: ``{"name": ..., "arguments": {...}}`` in its variants, and arrays of it, guided ones too."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import string
 from typing import Any
 
-from gateway.families.emitter import Call
+from gateway.families.family_parser import FamilyParser
 from gateway.families.json_scanner import JsonScanner
-from gateway.families.source import Source, Steps
+from gateway.families.parser_events import FormingCall
+from gateway.families.text_source import Steps, TextSource
 
-NAMES = frozenset({"name"})
-ARGUMENTS = frozenset({"arguments", "parameters"})
-IDS = frozenset({"id"})
+NAME_CHARACTERS = string.ascii_letters + string.digits + "_-."
+"""Characters of function names, namespaces included."""
+
+LONGEST_NAME = 256
+"""Characters that a name has at most."""
+
+_ARGUMENTS = ("arguments", "parameters")
 
 
-def read_json_call(
-    source: Source, call: Call, *, ids: frozenset[str] = frozenset(), opened: bool = False
+class GuidedParser(FamilyParser):
+    """Parses the array that ``call_schema.calls_schema`` describes, in all families; also content in its place.
+
+    An answer that does not keep to the guide is content from the first wrong character on.
+    """
+
+    def run(self) -> Steps[None]:
+        """Read reasoning, then the array or content."""
+        yield from self.think(opened=self.opened)
+        call = self.begin_call()
+        yield from self.source.space()
+        if (yield from self.source.literal("[")):
+            yield from read_call_list(self, call, listed=True)
+        else:
+            self.broken(call)
+
+
+def read_name(source: TextSource) -> Steps[str]:
+    """Read a function's name; empty when there is none."""
+    return (yield from source.run(NAME_CHARACTERS, LONGEST_NAME))
+
+
+def read_call_list(
+    parser: FamilyParser, call: FormingCall, *, word: str = "", listed: bool = False, ids: bool = False
 ) -> Steps[bool]:
+    """Read a JSON array of calls, or one call without an array; reports each call as it is complete.
+
+    The first that is broken ends the list: it is content, and so is the text behind it.
+
+    Args:
+        parser: at the array.
+        call: begun, for the first of them.
+        word: an ordinary word with the array's bracket, where it has been read; shown when no call follows.
+        listed: whether the array's bracket has been read.
+        ids: whether the calls may have ids of the model's own.
+
+    Returns:
+        Whether there was a call.
+    """
+    source = parser.source
+    yield from source.space()
+    listed = listed or bool(word) or (yield from source.literal("["))
+    called = False
+    while True:
+        if not (yield from read_json_call(source, call, ids=ids)) or not call.complete():
+            if not called and not call.started:
+                parser.emitter.content(word)
+            parser.broken(call)
+            return called or call.started
+        called = True
+        yield from source.space()
+        if not listed or not (yield from source.literal(",")):
+            break
+        call = parser.begin_call()
+    if listed:
+        yield from source.literal("]")
+    return True
+
+
+def read_json_call(source: TextSource, call: FormingCall, *, ids: bool = False, opened: bool = False) -> Steps[bool]:
     """Read one object with a call's name and arguments, in any order; other keys are skipped.
 
     Arguments that are missing or null are ``{}``; a string that holds a JSON object is that object.
 
     Args:
         source: at the object, or at whitespace before it.
-        call: takes name and arguments as they are known. It is not completed: what surrounds the object may matter.
-        ids: keys whose string is the model's own id of the call.
+        call: takes name and arguments as they are known. It is not completed: the text around the object may matter.
+        ids: whether the string under ``id`` is the model's own id of the call.
         opened: whether the object's brace has been read.
 
     Returns:
-        Whether it was a whole object with the name of a tool and an object of arguments. False: what was read of it
-        is a broken call.
+        Whether it was a whole object with the name of a tool and an object of arguments. False: the text that was
+        read is a broken call.
     """
     yield from source.space()
     if not opened and not (yield from source.literal("{")):
         return False
-    fields = _Fields(source, call, ids)
+    seen: set[str] = set()
     more = True
     while more:
         yield from source.space()
         key = yield from read_json_string(source)
-        if key is None or not (yield from _punctuation(source, ":")) or not (yield from fields.read(key)):
+        if key is None or not (yield from _punctuation(source, ":")):
+            return False
+        if not (yield from _read_field(source, call, key, seen, ids=ids)):
             return False
         more = yield from _punctuation(source, ",")
     if not (yield from source.literal("}")):
         return False
-    if not fields.argued:
+    if "arguments" not in seen:
         call.arguments("{}")
-    return fields.named
+    return "name" in seen
 
 
-class _Fields:
-    """The values of one call's object."""
-
-    def __init__(self, source: Source, call: Call, ids: frozenset[str]) -> None:
-        self._source = source
-        self._call = call
-        self._ids = ids
-        self.named = False
-        self.argued = False
-
-    def read(self, key: str) -> Steps[bool]:
-        """Read the value of ``key``; returns whether it is one that a call may have."""
-        if key in NAMES:
-            name = yield from read_json_string(self._source)
-            known = not self.named and name is not None and self._call.named(name)
-            self.named = self.named or known
-            return known
-        if key in ARGUMENTS:
-            valid = not self.argued and (yield from read_arguments(self._source, self._call))
-            self.argued = self.argued or valid
-            return valid
-        if key in self._ids:
-            call_id = yield from read_json_string(self._source)
-            self._call.identified(call_id or "")
-            return call_id is not None
-        return (yield from self._source.json(JsonScanner()))
+def _read_field(source: TextSource, call: FormingCall, key: str, seen: set[str], *, ids: bool) -> Steps[bool]:
+    """Read the value of a key; returns whether it is one that a call may have. Notes name and arguments as seen."""
+    if key == "name":
+        name = yield from read_json_string(source)
+        if name is None or "name" in seen or not call.named(name):
+            return False
+        seen.add("name")
+        return True
+    if key in _ARGUMENTS:
+        if "arguments" in seen:
+            return False
+        seen.add("arguments")
+        return (yield from read_arguments(source, call))
+    if ids and key == "id":
+        call_id = yield from read_json_string(source)
+        call.identified(call_id or "")
+        return call_id is not None
+    return (yield from source.json(JsonScanner()))
 
 
-def read_json_string(source: Source) -> Steps[str | None]:
+def read_json_string(source: TextSource) -> Steps[str | None]:
     """Read a JSON string; returns its value, or None when there is no whole string."""
     pieces: list[str] = []
     if (yield from source.peek()) != '"' or not (yield from source.json(JsonScanner(), pieces.append)):
@@ -89,32 +145,31 @@ def read_json_string(source: Source) -> Steps[str | None]:
     return value
 
 
-def _punctuation(source: Source, character: str) -> Steps[bool]:
+def _punctuation(source: TextSource, character: str) -> Steps[bool]:
     yield from source.space()
     found = yield from source.literal(character)
     yield from source.space()
     return found
 
 
-def read_arguments(source: Source, call: Call) -> Steps[bool]:
-    """Read the arguments of a call: an object, a string that holds one, or null; returns whether they were that."""
+def read_arguments(source: TextSource, call: FormingCall) -> Steps[bool]:
+    """Read the arguments of a call; returns whether they were an object, a string that holds one, or null."""
     first = yield from source.peek()
-    emit: Callable[[str], None] = call.arguments
     if first == "{":
-        return (yield from source.json(JsonScanner(), emit))
+        return (yield from source.json(JsonScanner(), call.arguments))
     if first == '"':
         text = yield from read_json_string(source)
-        if text is None or not is_object(source, text):
+        if text is None or not _is_object(source, text):
             return False
-        emit(text)
+        call.arguments(text)
         return True
     if not (yield from source.literal("null")):
         return False
-    emit("{}")
+    call.arguments("{}")
     return True
 
 
-def is_object(source: Source, text: str) -> bool:
+def _is_object(source: TextSource, text: str) -> bool:
     """Whether a text is one JSON object and nothing else; counted as examined."""
     scanner = JsonScanner()
     stripped = text.strip(" \t\r\n")

@@ -16,7 +16,7 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _DIGITS = re.compile(r"[0-9]*")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _WORDS = {"t": "rue", "f": "alse", "n": "ull"}
-# Number states: what came last, what may follow (besides digits), and whether the number may end here.
+# States in which a number may end.
 _NUMBER_ENDS = frozenset({"zero", "integer", "fraction", "exponent"})
 
 Kind = Literal["object", "array", "string", "number", "word"]
@@ -44,11 +44,6 @@ class JsonScanner:
         self.failed = False
         self.kind: Kind | None = None
 
-    @property
-    def depth(self) -> int:
-        """Arrays and objects that are open."""
-        return len(self._stack)
-
     def scan(self, text: str, at: int) -> int:
         """Read as much of ``text`` as belongs to the value.
 
@@ -75,16 +70,17 @@ class JsonScanner:
         return at
 
     def end(self) -> bool:
-        """The text ended; returns whether the value is complete, as a number at the top may be."""
+        """End the text; returns whether the value is complete, as a number at the top may be."""
         if self._state == "number" and not self._stack and self._number in _NUMBER_ENDS:
             self.complete = True
         return self.complete
 
     def _structure(self, character: str, at: int) -> int:
-        """A character outside strings, numbers and words that is not whitespace."""
+        """Read a character outside strings, numbers and words that is not whitespace."""
         state = self._state
-        if state == "colon":
-            return self._expect(character, ":", "value", at)
+        if state == "colon" and character == ":":
+            self._state = "value"
+            return at + 1
         if state in {"first key", "key"}:
             if character == '"':
                 self._key, self._state = True, "string"
@@ -95,7 +91,7 @@ class JsonScanner:
             return at + 1
         if state in {"after", "first value"} and character == self._stack[-1]:
             return self._close(at)
-        return self._fail(at) if state == "after" else self._value(character, at)
+        return self._fail(at) if state in {"after", "colon"} else self._value(character, at)
 
     def _value(self, character: str, at: int) -> int:
         kind: Kind
@@ -155,7 +151,8 @@ class JsonScanner:
     def _in_number(self, text: str, at: int) -> int:
         character, number = text[at], self._number
         if "0" <= character <= "9" and number != "zero":
-            self._number = _AFTER_DIGIT.get(number, "integer" if character != "0" else "zero")
+            begun = "zero" if character == "0" else "integer"
+            self._number = begun if number == "minus" else _AFTER_DIGIT.get(number, number)
             # A leading zero stands alone; all other digits come in runs.
             return at + 1 if self._number == "zero" else _DIGITS.match(text, at).end()  # type: ignore[union-attr]
         following = _AFTER_SIGN.get((number, character))
@@ -166,12 +163,6 @@ class JsonScanner:
             return self._fail(at)
         self._ended()  # the character belongs to what follows
         return at
-
-    def _expect(self, character: str, wanted: str, state: str, at: int) -> int:
-        if character != wanted:
-            return self._fail(at)
-        self._state = state
-        return at + 1
 
     def _close(self, at: int) -> int:
         self._stack.pop()
@@ -187,23 +178,9 @@ class JsonScanner:
         return at
 
 
-_AFTER_DIGIT = {
-    "integer": "integer",
-    "point": "fraction",
-    "fraction": "fraction",
-    "mark": "exponent",
-    "sign": "exponent",
-    "exponent": "exponent",
-}
+_AFTER_DIGIT = {"point": "fraction", "mark": "exponent", "sign": "exponent"}
 _AFTER_SIGN = {
-    ("zero", "."): "point",
-    ("integer", "."): "point",
-    ("zero", "e"): "mark",
-    ("integer", "e"): "mark",
-    ("fraction", "e"): "mark",
-    ("zero", "E"): "mark",
-    ("integer", "E"): "mark",
-    ("fraction", "E"): "mark",
-    ("mark", "+"): "sign",
-    ("mark", "-"): "sign",
+    **{(number, "."): "point" for number in ("zero", "integer")},
+    **{(number, mark): "mark" for number in ("zero", "integer", "fraction") for mark in "eE"},
+    **{("mark", sign): "sign" for sign in "+-"},
 }

@@ -9,37 +9,34 @@ template of https://huggingface.co/moonshotai/Kimi-K2-Thinking.
 
 from __future__ import annotations
 
-from gateway.families.base import BaseFamily
-from gateway.families.emitter import Call
-from gateway.families.family import Parser, Turn
-from gateway.families.json_calls import read_arguments
-from gateway.families.markers import Markers
-from gateway.families.natively import LONGEST_NAME, NAME_CHARACTERS, arguments_format
-from gateway.families.parsing import MarkedCallsParser
-from gateway.families.source import Steps
-from gateway.families.structural import Format, constant, sequence, tag, triggered
-from gateway.families.thinking import ThinkTags
+from gateway.families.family_parser import FamilyParser
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
+from gateway.families.text_source import Steps
+from gateway.families.tool_plan import Tool
 
 SECTION = "<|tool_calls_section_begin|>"
-SECTION_END = "<|tool_calls_section_end|>"
-CALL = "<|tool_call_begin|>"
-CALL_END = "<|tool_call_end|>"
-ARGUMENTS = "<|tool_call_argument_begin|>"
+_SECTION_END = "<|tool_calls_section_end|>"
+_CALL = "<|tool_call_begin|>"
+_CALL_END = "<|tool_call_end|>"
+_ARGUMENTS = "<|tool_call_argument_begin|>"
 
 
-class KimiParser(MarkedCallsParser):
+class KimiParser(FamilyParser):
     """Parses calls; the name is in the id, between ``functions.`` and the number."""
 
-    opening = CALL
+    call_markers = (SECTION, _SECTION_END, _CALL, _CALL_END, _ARGUMENTS)
+    opening = (_CALL,)
 
-    def read_call(self, call: Call) -> Steps[bool]:
-        """Read what follows the marker; see ``MarkedCallsParser``."""
+    def read_call(self, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its marker; see ``FamilyParser``."""
         source = self.source
         yield from source.space()
         call_id = yield from source.run(NAME_CHARACTERS + ":", LONGEST_NAME)
         yield from source.space()
         name = call_id.rpartition(":")[0].removeprefix("functions.")
-        if not (yield from source.literal(ARGUMENTS)):
+        if not (yield from source.literal(_ARGUMENTS)):
             return False
         self.end_header()
         if not call.named(name, call_id):
@@ -48,29 +45,17 @@ class KimiParser(MarkedCallsParser):
         return (yield from read_arguments(source, call)) and call.complete()
 
 
-class KimiFamily(BaseFamily):
-    """Kimi K2, which needs its own ids back in the history."""
+def _numbered_arguments(tool: Tool) -> Format:
+    """The number of the call, as the model counts them, and its arguments."""
+    number = {"type": "regex", "pattern": "[0-9]{1,4}"}
+    return sequence(number, constant(_ARGUMENTS), arguments_format(tool))
 
-    name = "kimi"
-    tags = ThinkTags(instead=(SECTION,))
-    markers = Markers(SECTION, SECTION_END, CALL, CALL_END, ARGUMENTS, "<think>", "</think>")
-    signs: tuple[tuple[str, ...], ...] = ((SECTION,), ("<|im_system|>tool_declare<|im_middle|>",))
-    model_types = frozenset({"kimi_k2", "kimi_k25"})
 
-    def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
-        """A parser of calls and of the reasoning before them."""
-        return KimiParser(turn, eager=eager, markers=self.markers, tags=self.tags, prompt=prompt)
-
-    def native_calls(self, turn: Turn, *, demanded: bool) -> Format | None:
-        """Calls with ids as the model numbers them; where one is demanded, each in a section of its own."""
-        before, after = (SECTION, SECTION_END) if demanded else ("", "")
-        number = {"type": "regex", "pattern": "[0-9]{1,4}"}
-        tags = [
-            tag(
-                f"{before}{CALL}functions.{tool.name}:",
-                sequence(number, constant(ARGUMENTS), arguments_format(tool)),
-                CALL_END + after,
-            )
-            for tool in turn.tools
-        ]
-        return triggered(before + CALL, tags, demanded=demanded, once=not turn.parallel)
+KIMI_CALLS = CallFormat(
+    f"{_CALL}functions.",
+    ":",
+    _CALL_END,
+    trigger=_CALL,
+    section=(SECTION, _SECTION_END),
+    arguments=_numbered_arguments,
+)

@@ -1,14 +1,19 @@
-"""Sets of markers, found in a text that arrives in pieces: an Aho-Corasick automaton that looks at a character once.
+"""Markers of a format, and the think tags among them.
 
-A. V. Aho, M. J. Corasick, "Efficient string matching", CACM 18(6), 1975.
+A set of markers is found in a text that arrives in pieces by an automaton, which looks at a character once: A. V. Aho,
+M. J. Corasick, "Efficient string matching", CACM 18(6), 1975.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
+
+_TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
-class Node:
+class MarkerState:
     """A state of the automaton.
 
     Attributes:
@@ -22,13 +27,13 @@ class Node:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.follow: dict[str, Node] = {}
-        self.fallback: Node | None = None
+        self.follow: dict[str, MarkerState] = {}
+        self.fallback: MarkerState | None = None
         self.marker: str | None = None
 
 
 class Markers:
-    """A set of markers. Made once per family, shared by its parsers.
+    """A set of markers.
 
     Attributes:
         texts: the markers.
@@ -40,13 +45,13 @@ class Markers:
         """Prepare the automaton.
 
         Raises:
-            ValueError: when a marker is empty or holds another; which of the two is meant would be unclear.
+            ValueError: when a marker is empty, or holds another, so that the two could not be told apart.
         """
         texts = tuple(dict.fromkeys(texts))
         if any(one in other for one in texts for other in texts if one is not other):
             raise ValueError("A marker must not hold another marker.")
         self.texts = texts
-        self.root = Node("")
+        self.root = MarkerState("")
         for text in texts:
             self._add(text)
         self._link()
@@ -57,7 +62,7 @@ class Markers:
             raise ValueError("A marker must not be empty.")
         node = self.root
         for character in text:
-            node = node.follow.setdefault(character, Node(node.path + character))
+            node = node.follow.setdefault(character, MarkerState(node.path + character))
         node.marker = text
 
     def _link(self) -> None:
@@ -68,7 +73,7 @@ class Markers:
                     child.fallback = self._longest_suffix(node.fallback, character)
             level = [child for node in level for child in node.follow.values()]
 
-    def _longest_suffix(self, node: Node | None, character: str) -> Node:
+    def _longest_suffix(self, node: MarkerState | None, character: str) -> MarkerState:
         while node is not None:
             if character in node.follow:
                 return node.follow[character]
@@ -86,6 +91,38 @@ class Markers:
         longest = max((len(beginning) for beginning in begun if text.endswith(beginning)), default=0)
         return text[: len(text) - longest]
 
-    def step(self, node: Node, character: str) -> Node:
+    def step(self, node: MarkerState, character: str) -> MarkerState:
         """The state after one more character."""
         return node.follow.get(character) or self._longest_suffix(node.fallback, character)
+
+
+@dataclass(frozen=True)
+class ThinkTags:
+    """The tags around a family's reasoning, which its models write before the answer.
+
+    A missing closing tag leaves everything reasoning, up to a marker that can only come after it.
+
+    Attributes:
+        open: before the reasoning.
+        close: after it.
+        between: text that the model writes between the closing tag and the answer; a guide keeps to it.
+        instead: markers that end the reasoning where the model forgot to close it, such as a call's.
+    """
+
+    open: str = "<think>"
+    close: str = "</think>"
+    between: str = ""
+    instead: tuple[str, ...] = ()
+
+    @cached_property
+    def markers(self) -> Markers:
+        """The two tags."""
+        return Markers(self.open, self.close)
+
+    def opened_by(self, prompt: str) -> bool:
+        """Whether the prompt ends inside the reasoning: with the opening tag, whitespace aside."""
+        return prompt[-len(self.open) - _TAIL :].rstrip().endswith(self.open)
+
+    def closed_by(self, prompt: str) -> bool:
+        """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
+        return prompt[-len(self.close) - _TAIL :].rstrip().endswith(self.close)

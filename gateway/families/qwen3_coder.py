@@ -16,68 +16,48 @@ from __future__ import annotations
 
 import re
 
-from gateway.families.bare_values import bare_values
-from gateway.families.base import BaseFamily
-from gateway.families.emitter import Call
-from gateway.families.family import Parser, Tool, Turn
+from gateway.families.bare_arguments import BareArguments, bare_formats
+from gateway.families.family_parser import FamilyParser
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_name
 from gateway.families.markers import Markers
-from gateway.families.natively import LONGEST_NAME, NAME_CHARACTERS, read_name
-from gateway.families.parsing import FamilyParser
-from gateway.families.source import Steps
-from gateway.families.structural import Format, constant, sequence, tag, triggered
-from gateway.families.thinking import ThinkTags
-from gateway.families.typed_values import BareArguments
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat, Format, constant, sequence, tag
+from gateway.families.text_source import Steps
+from gateway.families.tool_plan import Tool
 
 OPEN = "<tool_call>"
-CLOSE = "</tool_call>"
-_FUNCTION = "<function="
+_CLOSE = "</tool_call>"
+FUNCTION = "<function="
 _PARAMETER = "<parameter="
 _VALUE_CLOSE = "</parameter>"
 _VALUE_END = Markers(_VALUE_CLOSE, _PARAMETER)
 _KEY_END = Markers(">", "<", "\n")
-_NEXT = Markers(_PARAMETER, "</function>", CLOSE)
-_TAGS = Markers(_VALUE_CLOSE, "</function>", _PARAMETER, _FUNCTION)
+_NEXT = Markers(_PARAMETER, "</function>", _CLOSE)
+_TAGS = Markers(_VALUE_CLOSE, "</function>", _PARAMETER, FUNCTION)
 _TAG = re.compile(r"<(?:function|parameter)=[^<>\n]*(?:>|\Z)|</(?:function|parameter)>")
 
 
 class Qwen3CoderParser(FamilyParser):
     """Parses ``<function=...>`` blocks, with or without the tags around them."""
 
-    def __init__(
-        self, turn: Turn, *, eager: bool, guided: bool, markers: Markers, tags: ThinkTags | None, prompt: str
-    ) -> None:
-        """Parse one answer.
-
-        Args:
-            turn: names the tools.
-            eager: whether calls are said while they form.
-            guided: whether a guide closes every value, so that all text before the closing tag is the value.
-            markers: the tool tags, and the think tags where there are any.
-            tags: around the reasoning; None: there is none.
-            prompt: the rendered prompt.
-        """
-        self._tags = tags
-        self._guided = guided
-        self._opened = tags is not None and tags.opened_by(prompt)
-        self._parameters = {tool.name: tool.parameters for tool in turn.tools}
-        self._seen = Markers(*markers.texts, _FUNCTION)
-        super().__init__(turn, eager=eager, markers=markers)
+    call_markers = (OPEN, _CLOSE)
+    opening = (OPEN,)
 
     def run(self) -> Steps[None]:
         """Read reasoning, then content and calls."""
-        if self._tags is not None:
-            yield from self.think(self._tags, opened=self._opened, block=self._block)
-        while (marker := (yield from self.source.until(self._seen, self.emitter.content))) is not None:
+        seen = Markers(*self.markers.texts, FUNCTION)
+        yield from self.think(opened=self.opened)
+        while (marker := (yield from self.source.until(seen, self.emitter.content))) is not None:
             if marker == OPEN:
-                yield from self._block()
-            elif marker == _FUNCTION:
-                yield from self._functions(_FUNCTION)
+                yield from self.read_block()
+            elif marker == FUNCTION:
+                yield from self._functions(FUNCTION)
 
-    def _block(self) -> Steps[bool]:
-        """Read what follows the opening tag; returns whether there was a call."""
+    def read_block(self) -> Steps[bool]:
+        """Read the functions behind the opening tag; returns whether there was a call."""
         space = yield from self.source.space()
-        if (yield from self.source.literal(_FUNCTION)):
-            return (yield from self._functions(space + _FUNCTION))
+        if (yield from self.source.literal(FUNCTION)):
+            return (yield from self._functions(space + FUNCTION))
         self.say_prose(space)
         return False
 
@@ -85,32 +65,32 @@ class Qwen3CoderParser(FamilyParser):
         """Read functions, the tag of the first of which has been read.
 
         Args:
-            head: what was read of it.
+            head: the text of it that was read.
         """
         called = False
         while True:
             call = self.begin_call()
             if not (yield from self._function(call)) or not call.complete():
                 if not call.started:
-                    self.say_prose(head.removesuffix(_FUNCTION) if self.source.cut else head)
+                    self.say_prose(head.removesuffix(FUNCTION) if self.source.cut else head)
                 self.broken(call)
                 return called or call.started
             called = True
             head = yield from self.source.space()
-            if not (yield from self.source.literal(_FUNCTION)):
+            if not (yield from self.source.literal(FUNCTION)):
                 break
-            head += _FUNCTION
-        yield from self.source.literal(CLOSE)
+            head += FUNCTION
+        yield from self.source.literal(_CLOSE)
         return called
 
-    def _function(self, call: Call) -> Steps[bool]:
+    def _function(self, call: FormingCall) -> Steps[bool]:
         """Read a function behind ``<function=``."""
         self.begin_header()
         name = yield from read_name(self.source)
         if not (yield from self.source.literal(">")) or not call.named(name):
             return False
         self.end_header()
-        arguments = BareArguments(call, self._parameters[name], line_end="\n")
+        arguments = BareArguments(call, self.plan.parameters(name), line_end="\n")
         while True:
             yield from self.source.space()
             marker = yield from self.source.choice(_NEXT)
@@ -130,54 +110,29 @@ class Qwen3CoderParser(FamilyParser):
         yield from self.source.literal("\n")
         while (marker := (yield from self.source.until(_VALUE_END, arguments.more))) == _PARAMETER:
             name = yield from self.source.run(NAME_CHARACTERS, LONGEST_NAME)
-            if not self._guided and name and (yield from self.source.literal(">")):
-                return False  # where this value ends nobody knows: its closing tag is missing
+            if not self.guided and name and (yield from self.source.literal(">")):
+                return False  # its closing tag is missing: where this value ends is not known
             arguments.more(_PARAMETER + name)
         if marker is not None:
             self.source.examined += arguments.close()
         return marker is not None
 
     def without_format(self, raw: str) -> str:
-        """As of all families; but of a call that was cut, the tags of the function are left out as well."""
+        """The text as of all families; of a call that was cut also without the tags of the function."""
         if self.source.cut:
             raw = _TAG.sub("", _TAGS.cut_off(raw))
         return super().without_format(raw)
 
 
-class Qwen3CoderFamily(BaseFamily):
-    """Qwen3-Coder, which does not reason."""
-
-    name = "qwen3_coder"
-    markers = Markers(OPEN, CLOSE)
-    signs: tuple[tuple[str, ...], ...] = ((OPEN, _FUNCTION),)
-
-    def native_parser(self, turn: Turn, prompt: str, *, eager: bool) -> Parser:
-        """A parser of XML calls, and of reasoning before them."""
-        guided = self._natively(turn)
-        return Qwen3CoderParser(turn, eager=eager, guided=guided, markers=self.markers, tags=self.tags, prompt=prompt)
-
-    def native_calls(self, turn: Turn, *, demanded: bool) -> Format | None:
-        """Blocks as the templates write them, where every argument of every tool can be held to its schema."""
-        tags = [_call_format(tool) for tool in turn.tools]
-        whole = [each for each in tags if each is not None]
-        if len(whole) < len(tags):
-            return None
-        return triggered(OPEN, whole, demanded=demanded, once=not turn.parallel)
-
-
-def _call_format(tool: Tool) -> Format | None:
-    values = bare_values(tool)
+def _parameter_formats(tool: Tool) -> Format | None:
+    """The parameters of a function; None where one of them cannot be held to its schema."""
+    values = bare_formats(tool)
     if values is None:
         return None
     parameters = [tag(f"{_PARAMETER}{name}>\n", value, "\n</parameter>\n") for name, value in values.items()]
-    return tag(f"{OPEN}\n{_FUNCTION}{tool.name}", sequence(constant(">\n"), *parameters), f"</function>\n{CLOSE}")
+    return sequence(constant(">\n"), *parameters)
 
 
-class Qwen35Family(Qwen3CoderFamily):
-    """Qwen3.5 and its successors: the same calls, with reasoning."""
-
-    name = "qwen3_5"
-    tags = ThinkTags(between="\n\n", instead=(OPEN,))
-    markers = Markers(OPEN, CLOSE, "<think>", "</think>")
-    signs = ((OPEN, _FUNCTION, "<think>"),)
-    model_types = frozenset({"qwen3_5", "qwen3_5_moe"})
+QWEN3_CODER_CALLS = CallFormat(
+    f"{OPEN}\n{FUNCTION}", "", f"</function>\n{_CLOSE}", trigger=OPEN, arguments=_parameter_formats
+)

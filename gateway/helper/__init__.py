@@ -1,4 +1,4 @@
-"""Work on what strangers sent, in a process of its own: no other work waits for it, and its time and memory end."""
+"""Work on strangers' input, in a process of its own: no other work waits for it, and its time and memory end."""
 
 from gateway.helper.process import Helper, HelperFailedError, end_helpers
 

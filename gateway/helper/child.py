@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.helper.frames import read_frame, write_frame
+from gateway.helper.framed_pipe import read_frame, write_frame
 
 _LARGEST_QUESTION = 2**30
 _PR_SET_PDEATHSIG: Final = 1
-_FILES = 16  # for modules that are imported late; no socket is among what it has
+_FILES = 16  # for modules that are imported late; it has no sockets
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     parent, name, memory, seconds = arguments
     end_with_parent(int(parent), signal.SIGKILL)  # in the middle of an answer, too
     answer = importlib.import_module(name).answer
-    gc.disable()  # what an answer makes is gone with it
+    gc.disable()  # the objects of an answer go with it
     for limit, most in (
         (resource.RLIMIT_AS, int(memory)),
         (resource.RLIMIT_NOFILE, _FILES),
@@ -65,7 +65,7 @@ def end_with_parent(parent: int, how: signal.Signals) -> None:
 
 
 def _allow_cpu(seconds: float) -> None:
-    """So many seconds from now on: the parent looks at the clock, but may have died."""
+    """Bound the CPU time from now on: the parent looks at the clock, but may have died."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime + seconds) + 1, hard))

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
 
-from gateway.helper.frames import read_frame, write_frame
+from gateway.helper.framed_pipe import read_frame, write_frame
 
 _ROOT = Path(__file__).parents[2]
 _START = (
@@ -23,7 +23,7 @@ _START = (
 )
 _START_S = 60.0
 _END_S = 5.0
-_ENVIRONMENT = ("TZ",)  # what a template calls today
+_ENVIRONMENT = ("TZ",)  # a template may show the date
 # The kernel ends a helper with the thread that started it: this one stays, the thread of a question may not.
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="helper-starter")
 
@@ -47,7 +47,7 @@ _helpers: weakref.WeakSet[Helper] = weakref.WeakSet()
 
 
 def end_helpers() -> None:
-    """Kill the processes of all helpers, so that nobody waits for their answers."""
+    """Kill the processes of all helpers, so that no request waits for their answers."""
     for helper in list(_helpers):
         helper.kill()
 
@@ -120,7 +120,7 @@ class Helper:
     def _exchange(
         self, process: subprocess.Popen[bytes], question: Sequence[bytes] | None, seconds: float
     ) -> bytearray:
-        """Its answer to a question; to none, when it is ready."""
+        """Send a question and read the answer; without a question, read that the process is ready."""
         self._late = False
         timer = threading.Timer(seconds, self._expire, (process,))
         timer.daemon = True

@@ -3,12 +3,12 @@
 A template file is read, and the template of a request is rendered in a process of its own.
 """
 
-from gateway.prompt.abilities import TemplateAbilities
-from gateway.prompt.builder import PromptBuilder
-from gateway.prompt.errors import TemplateError
+from gateway.prompt.chat_template import ChatTemplate, load_template
 from gateway.prompt.history import history
+from gateway.prompt.prompt_builder import PromptBuilder
 from gateway.prompt.request_template import RequestTemplate
-from gateway.prompt.template import ChatTemplate, load_template
+from gateway.prompt.template_abilities import TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 
 __all__ = [
     "ChatTemplate",

@@ -1,4 +1,9 @@
-"""A conversation in the terms of one chat template: nothing in it is lost on the way, or it is refused by name."""
+"""A conversation in the terms of one chat template: nothing in it is lost on the way, or it is refused by name.
+
+Calls, results and names that the template has no place for are text of their messages, in the plain form that
+docs/tools.md describes to users. Calls are written there as guided ones are answered (``families.call_schema``), so
+that a model without a call format of its own sees its earlier calls as it wrote them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,11 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.prompt.abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
-from gateway.prompt.errors import TemplateError
-from gateway.prompt.plain_form import calls_text, named_text, result_text
+from gateway.prompt.template_abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 
 _SHORT = 9
 # Escapes that may stand for a NUL or a lone surrogate, which must not come out of the text again.
@@ -174,7 +178,7 @@ class _Conversation:
         if name and _kind(found["role"]) in self._abilities.names:
             found["name"] = name
         elif name:
-            texts[0] = named_text(name, texts[0])
+            texts[0] = _named_text(name, texts[0])
         return texts
 
     def _content(self, role: str, texts: Sequence[str]) -> str | list[dict[str, str]]:
@@ -199,14 +203,14 @@ class _Conversation:
         abilities = self._abilities
         name = message.get("name")
         if name and "assistant" not in abilities.names:
-            texts = [named_text(name, message["content"]), *(message.get("parts") or ())[1:]]
+            texts = [_named_text(name, message["content"]), *(message.get("parts") or ())[1:]]
             message = {**message, "content": "\n".join(texts), "parts": texts, "name": None}
         native = _is_native(message, abilities)
         for call in message["tool_calls"]:
             self._functions[call["id"]] = call["function"]["name"]
             self._native[call["id"]] = native
         if not native:
-            self._put(self._plain_message(message, calls=calls_text(message["tool_calls"])))
+            self._put(self._plain_message(message, calls=_calls_text(message["tool_calls"])))
             return
         if abilities.text_with_calls == "before" and message["content"].strip():
             self._put(self._plain_message(message))
@@ -240,7 +244,7 @@ class _Conversation:
         if abilities.result_names:
             found["name"] = name
         if not self._native.get(call_id, abilities.calls):
-            texts = [result_text(function, "\n".join(texts))]
+            texts = [_result_text(function, "\n".join(texts))]
             if abilities.plain_results == "user":
                 self._add_result_of_user(texts)
                 return
@@ -289,7 +293,7 @@ def _arguments(text: str, abilities: TemplateAbilities) -> Any:
 
 
 class _LossError(Exception):
-    """JSON has what no object can hold."""
+    """An object would lose something of the JSON."""
 
 
 def _finite(digits: str) -> float:
@@ -304,3 +308,22 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):  # a key that is given twice
         raise _LossError
     return found
+
+
+def _calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
+    """Calls as one JSON array of names and arguments; the arguments as they were written."""
+    functions = [(call["function"]["name"], call["function"]["arguments"].strip() or "{}") for call in calls]
+    texts = [
+        f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}' for name, arguments in functions
+    ]
+    return f"[{', '.join(texts)}]"
+
+
+def _result_text(name: str, text: str) -> str:
+    """The result of a call, behind the name of its function."""
+    return f"Result of {name}:\n{text}"
+
+
+def _named_text(name: str, text: str) -> str:
+    """The text of a message, behind the name of its author."""
+    return f"{name}: {text}"

@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gateway.prompt.abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
-from gateway.prompt.errors import TemplateError
 from gateway.prompt.history import history
+from gateway.prompt.template_abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 
 Messages = Sequence[Mapping[str, Any]]
 Render = Callable[[Messages, bool], str]
@@ -105,7 +105,7 @@ class _Probing:
             return None
 
     def _lost(self, messages: Messages, abilities: TemplateAbilities, *, of: Messages | None = None) -> float:
-        """How many marks, of some of the messages, are not in the text; infinitely many when there is no text."""
+        """The number of marks, of some of the messages, that are not in the text; infinity when there is no text."""
         text = self._rendered(messages, abilities)
         return math.inf if text is None else sum(mark not in text for mark in _marks(of or messages))
 
@@ -123,17 +123,17 @@ class _Probing:
     def _best(
         self, candidates: Iterable[TemplateAbilities], rank: Callable[[TemplateAbilities], tuple[float, ...]]
     ) -> tuple[TemplateAbilities, float]:
-        """The first candidate of the best rank, and how much is lost with it; ranks begin with that."""
-        best: tuple[TemplateAbilities, tuple[float, ...]] | None = None
+        """The first candidate of the best rank, and the loss with it, which ranks begin with."""
+        ranked: list[tuple[tuple[float, ...], TemplateAbilities]] = []
         for candidate in candidates:
-            found = rank(candidate)
-            if best is None or found < best[1]:
-                best = candidate, found
-            if not any(found):
+            ranked.append((rank(candidate), candidate))
+            if not any(ranked[-1][0]):
                 break
-        if best is None:
-            raise ValueError("no candidates")
-        return best[0], best[1][0]
+        found, best = min(ranked, key=lambda each: each[0])
+        return best, found[0]
+
+    def _learn(self, **facts: Any) -> None:
+        self.abilities = dataclasses.replace(self.abilities, **facts)
 
     def _replaced(self, **facts: Sequence[Any]) -> list[TemplateAbilities]:
         """The facts known so far with every combination of others, those of the first values first."""
@@ -169,8 +169,7 @@ class _Probing:
         known = dataclasses.replace(self.abilities, developer=True)
         text = self._rendered([developer, _ASK], known)
         unknown = self._rendered([{**developer, "role": _UNKNOWN_ROLE}, _ASK], known)
-        self.abilities = dataclasses.replace(
-            self.abilities,
+        self._learn(
             developer=text is not None
             and developer["content"] in text
             and (unknown is None or unknown.replace(_UNKNOWN_ROLE, "developer") != text),
@@ -194,7 +193,7 @@ class _Probing:
             result_names=(True, False),
         )
         found, lost = self._best(forms, rank)
-        self.abilities = dataclasses.replace(self.abilities, calls=not lost)
+        self._learn(calls=not lost)
         if lost:
             return
         self.abilities = found
@@ -204,7 +203,7 @@ class _Probing:
             self.abilities = null
         asked, _ = self._with_calls(*turn)
         if not self._shows(asked):
-            self.abilities = dataclasses.replace(self.abilities, system_in_calls=False)
+            self._learn(system_in_calls=False)
 
     def _length(self, turn: Messages, abilities: TemplateAbilities) -> int:
         return sum(len(self._rendered(messages, abilities) or "") for messages in self._with_calls(*turn))
@@ -234,7 +233,7 @@ class _Probing:
             candidates = self._replaced(**{fact: values})
             self.abilities, _ = self._best(candidates, lambda each, turn=turn: (self._lost_of_calls(turn, each),))  # type: ignore[misc]
         if self._lost_of_calls(both, self.abilities):
-            self.abilities = dataclasses.replace(self.abilities, text_with_calls="plain")
+            self._learn(text_with_calls="plain")
 
     def _find_names(self) -> None:
         """Find the roles whose names are shown."""

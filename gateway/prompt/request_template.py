@@ -1,14 +1,21 @@
-"""The chat template of one request: a stranger's program, compiled and rendered in a process of its own."""
+"""The chat template of one request: a stranger's program, compiled and rendered in a process of its own.
+
+That process imports this module, too, and calls ``answer``.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when memory may have run out
+
 from gateway.helper import Helper, HelperFailedError
-from gateway.prompt.abilities import TemplateAbilities
-from gateway.prompt.errors import TemplateError
+from gateway.prompt.chat_template import ChatTemplate
+from gateway.prompt.template_abilities import TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 
 SECONDS: Final = 5.0
 MEMORY_MIB: Final = 512
@@ -22,12 +29,12 @@ _FAILURES = {
     "ended": "takes too much time or memory",
 }
 _renderer = Helper(
-    "gateway.prompt.rendering", memory_bytes=MEMORY_MIB * 2**20, seconds=SECONDS, largest=8 * MOST_CHARACTERS
+    "gateway.prompt.request_template", memory_bytes=MEMORY_MIB * 2**20, seconds=SECONDS, largest=8 * MOST_CHARACTERS
 )
 
 
 class RequestTemplate:
-    """A template that is compiled where it is rendered, with bounds on its time, its memory and what it makes.
+    """A template that is compiled where it is rendered, with bounds on its time, its memory and its output.
 
     Attributes:
         source: the template's text.
@@ -47,28 +54,13 @@ class RequestTemplate:
         self._special_tokens = special_tokens
         self._found: dict[bool, tuple[bool, TemplateAbilities]] = {}
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Render a conversation; arguments as of ``ChatTemplate.render``.
+    def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """Render a conversation; options as of ``ChatTemplate.render``.
 
         Raises:
             TemplateError: it does not compile, refuses the conversation, fails on it, or passes a bound.
         """
-        conversation = {
-            "messages": messages,
-            "tools": tools,
-            "documents": documents,
-            "add_generation_prompt": add_generation_prompt,
-            "variables": variables,
-        }
-        return str(self._asked({"conversation": conversation}))
+        return str(self._asked({"conversation": {"messages": messages, **options}}))
 
     @property
     def shows_tools(self) -> bool:
@@ -80,7 +72,7 @@ class RequestTemplate:
         return self._facts(tools=True)[0]
 
     def abilities(self, *, tools: bool) -> TemplateAbilities:
-        """What it shows of a conversation; as ``ChatTemplate.abilities``.
+        """The way it takes a conversation; as ``ChatTemplate.abilities``.
 
         Raises:
             TemplateError: it does not compile, or passes a bound.
@@ -95,8 +87,8 @@ class RequestTemplate:
             found = self._found[tools] = shows_tools, TemplateAbilities(**{**abilities, **sets})
         return found
 
-    def _asked(self, what: Mapping[str, Any]) -> Any:
-        question = {"source": self.source, "special_tokens": self._special_tokens, "most": MOST_CHARACTERS, **what}
+    def _asked(self, wish: Mapping[str, Any]) -> Any:
+        question = {"source": self.source, "special_tokens": self._special_tokens, "most": MOST_CHARACTERS, **wish}
         try:
             answer = json.loads(_renderer.ask(json.dumps(question).encode()))
         except HelperFailedError as error:
@@ -110,3 +102,45 @@ class RequestTemplate:
             why = f"The request's chat template fails: {answer['detail']}" if answer["detail"] else answer["message"]
             raise TemplateError(why, param=_PARAM)
         return answer["found"]
+
+
+@dataclasses.dataclass
+class _Tokens:
+    special_tokens: dict[str, str]
+    bos_token: str | None = None  # both are among them where there are any
+    eos_token: str | None = None
+
+
+def answer(question: bytes | bytearray) -> bytes:
+    """Answer a question in JSON.
+
+    Its keys are ``source`` and ``special_tokens`` of a template, and either a ``conversation`` to render into ``most``
+    characters, or ``tools``: whether the template is to be probed with tools.
+
+    Returns:
+        JSON with the text or the facts ``found``, the fields of a TemplateError, or the ``bound`` that was passed.
+    """
+    try:
+        return _json(_found(json.loads(question)))
+    except TemplateError as error:
+        # Both may be the template's own words, of any length and with half surrogate pairs.
+        message, detail = (text[:500].encode(errors="replace").decode() for text in (error.message, error.detail))
+        return _json({"message": message, "by_author": error.by_author, "detail": detail})
+    except MemoryError:
+        return _json({"bound": "memory"})
+
+
+def _found(asked: dict[str, Any]) -> dict[str, Any]:
+    # Not kept: constants of a template may be of any size.
+    template = ChatTemplate(asked["source"], _Tokens(asked["special_tokens"]))
+    if "tools" in asked:
+        tools = asked["tools"]
+        shown = tools and template.shows_tools
+        return {"found": (shown, dataclasses.asdict(template.abilities(tools=tools)))}
+    conversation = asked["conversation"]
+    text = template.render(conversation.pop("messages"), **conversation)
+    return {"found": text} if len(text) <= asked["most"] else {"bound": "size"}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=list).encode()

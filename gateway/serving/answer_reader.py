@@ -10,7 +10,7 @@ import dataclasses
 from collections import deque
 from dataclasses import dataclass
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Preparation, Reasoning, Turn
+from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Preparation, Reasoning, ToolPlan
 from gateway.families.json_scanner import JsonScanner
 from gateway.generation import SamplingParams, StopMatcher
 from gateway.tokens import Tokenizer
@@ -262,7 +262,7 @@ class PreparedTurn:
         eager: whether unguided calls are reported while they form.
     """
 
-    turn: Turn
+    turn: ToolPlan
     preparation: Preparation
     family: Family
     prompt: str
@@ -297,7 +297,7 @@ class PreparedTurn:
         return AnswerReader(parser, params.stop, include_stop=params.include_stop_str_in_output, one_call=one_call)
 
 
-def prepare(turn: Turn, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:
+def prepare(turn: ToolPlan, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:
     """Ask the family what a turn needs.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.config import ModelSettings
-from gateway.families.plain import PlainFamily
+from gateway.families.model_family import writes_calls
 from gateway.generation import Capability, EngineFeatures
 from gateway.serving.loading import ModelParts
 
@@ -77,7 +77,7 @@ def _tools(parts: ModelParts) -> dict[str, Capability]:
     """How tools are served that the model is free to call."""
     if not parts.template(tools=True).shows_tools:
         how = Capability("impossible", _NOT_SHOWN)
-    elif isinstance(parts.family, PlainFamily):
+    elif not writes_calls(parts.family):
         how = Capability("impossible", _NO_FORMAT)
     else:
         how = Capability(

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from gateway.config import ConfigError, ModelSettings
 from gateway.config.model_settings import SamplingDefaults
 from gateway.families import Family
-from gateway.families.plain import PlainFamily
-from gateway.families.registry import ARGUMENTS, EXAMPLE, UnknownFamilyError, WrittenCall, choose
+from gateway.families.family_choice import ARGUMENTS, EXAMPLE, UnknownFamilyError, WrittenCall, choose
+from gateway.families.model_family import writes_calls
 from gateway.generation import EngineFeatures
 from gateway.generation.additions import LoraAdapter, PromptTable
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
@@ -133,7 +133,7 @@ def _family(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSetting
         )
     except UnknownFamilyError as error:
         raise ConfigError(f"{key}.family: {error}") from None
-    if isinstance(family, PlainFamily) and written:
+    if written and not writes_calls(family):
         _log.warning(
             "%s: its chat template writes calls in a form that no model family here reads, so they are made by demand"
             " only (tool_choice), with guided decoding; set %s.family if its models write one of the known forms",

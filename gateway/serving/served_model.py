@@ -16,7 +16,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
-from gateway.families import Turn
+from gateway.families import ToolPlan
 from gateway.generation import (
     Capability,
     Engine,
@@ -199,7 +199,7 @@ class ServedModel:
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
 
-    def prepare(self, turn: Turn, prompt: Prompt) -> PreparedTurn:
+    def prepare(self, turn: ToolPlan, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.
 
         Args:

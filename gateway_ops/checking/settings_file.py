@@ -18,7 +18,7 @@ from gateway.config.settings_validation import validate, validate_deployments, w
 from gateway.config.yaml_file import Document, Keys, dotted, read_document
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
-from gateway.prompt.environment import make_environment
+from gateway.prompt.chat_template import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
 from gateway.triton.inspection import DiscoveryError, inspect_model
 from gateway.triton.options import engine_options

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.harness import answers
 from benchmarks.harness.features import FEATURES
-from gateway.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, Turn
-from gateway.families.registry import FAMILIES
+from gateway.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
+from gateway.families.family_table import FAMILIES
 from gateway.tokens import Tokenizer
 
 TOKENS = 400  # the tiny tokenizer needs many for a tag
@@ -22,7 +22,7 @@ def tokenizer(tiny_model_dir: Path) -> Tokenizer:
 
 
 def read(family: str, answer: answers.Answer, tokenizer: Tokenizer) -> list[Event]:
-    turn = Turn((Tool("weather"),), "auto")
+    turn = ToolPlan((Tool("weather"),), "auto")
     parser = FAMILIES[family].parser(turn, FAMILIES[family].prepare(turn), "")
     return [*parser.feed(tokenizer.decode(answer.ids)), *parser.finish(cut=True)]
 

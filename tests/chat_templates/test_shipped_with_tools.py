@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, Turn
-from gateway.families.registry import FAMILIES, choose
+from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
+from gateway.families.family_choice import choose
+from gateway.families.family_table import FAMILIES
 from gateway.prompt import TemplateError
 from tests.chat_templates.conversation import (
     ANSWER,
@@ -348,7 +349,7 @@ def test_what_the_template_writes_the_family_reads(name: str) -> None:
     answer = whole.removeprefix(prompt)
     for end in ("<eos>", "<|im_end|>\n", "<|eot_id|>", "<｜end▁of▁sentence｜>", "<|end_of_text|>\n", "<|end|>"):
         answer = answer.removesuffix(end)
-    turn = Turn(tools=(Tool("get_weather"), Tool("clock")), choice="auto")
+    turn = ToolPlan(tools=(Tool("get_weather"), Tool("clock")), choice="auto")
     events = parse(family.parser(turn, family.prepare(turn, prompt), prompt), [answer])
     calls = [event for event in events if isinstance(event, CallStart)]
     arguments = [json.loads(event.text) for event in events if isinstance(event, CallArguments)]

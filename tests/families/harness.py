@@ -8,7 +8,7 @@ Keys of a case:
     events    what it means: {content: ...}, {reasoning: ...}, {call: NAME, arguments: TEXT, id: ID or absent}
     eager     the events of an eager parser, where they differ (broken calls)
     prompt    the end of the prompt, where it matters
-    turn      fields of Turn that differ from: choice auto with the file's tools (tools: names of those given)
+    turn      fields of ToolPlan that differ from: choice auto with the file's tools (tools: names of those given)
     cut       true where the token limit ended the answer
     guided    true where the guide guarantees calls (guide_types are then all)
 """
@@ -26,9 +26,9 @@ import tokenizers
 import yaml
 from tokenizers import AddedToken, models, pre_tokenizers, trainers
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Reasoning, Tool, Turn
-from gateway.families.emitter import merge
-from gateway.families.registry import FAMILIES
+from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Reasoning, Tool, ToolPlan
+from gateway.families.family_table import FAMILIES
+from gateway.families.parser_events import merge
 
 RECORDED = Path(__file__).parent / "recorded"
 GUIDES = frozenset({"json", "json_schema", "regex", "ebnf_grammar", "structural_tag"})
@@ -43,7 +43,7 @@ class Case:
     output: str
     events: list[Event]
     eager_events: list[Event]
-    turn: Turn
+    turn: ToolPlan
     prompt: str = ""
     cut: bool = False
     markers: tuple[str, ...] = field(default=())
@@ -112,7 +112,7 @@ def _case(family: Family, tools: dict[str, Tool], data: dict[str, Any]) -> Case:
     names = fields.pop("tools", list(tools))
     if data.get("guided"):
         fields["guide_types"] = GUIDES
-    turn = Turn(**{"choice": "auto", **fields, "tools": tuple(tools[name] for name in names)})
+    turn = ToolPlan(**{"choice": "auto", **fields, "tools": tuple(tools[name] for name in names)})
     events = _events(data["events"])
     preparation = family.prepare(turn, data.get("prompt", ""))
     return Case(

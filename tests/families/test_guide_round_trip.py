@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, Turn
-from gateway.families.registry import FAMILIES
+from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, ToolPlan
+from gateway.families.family_table import FAMILIES
 from gateway.generation.sampling_params import Guide
 from tests.families.harness import GUIDES, parse, tool
 
@@ -78,7 +78,7 @@ def values_of(schema: dict[str, Any]) -> Iterator[Any]:
             yield dict(zip(names, values, strict=True))
 
 
-def said(family: Family, turn: Turn, prompt: str) -> list[list[Event]]:
+def said(family: Family, turn: ToolPlan, prompt: str) -> list[list[Event]]:
     """What the family's parser says of each text that its guide lets pass."""
     preparation = family.prepare(turn, prompt)
     guide = preparation.guide
@@ -116,7 +116,7 @@ def prompts(family: Family) -> list[str]:
 @pytest.mark.parametrize("guides", [GUIDES, GUIDES - {"structural_tag"}], ids=["all guides", "no structural tags"])
 @pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "single"])
 def test_required_calls(family: Family, guides: frozenset[str], parallel: bool) -> None:
-    turn = Turn(tools=(SEARCH, NOW), choice="required", parallel=parallel, guide_types=guides)
+    turn = ToolPlan(tools=(SEARCH, NOW), choice="required", parallel=parallel, guide_types=guides)
     for prompt in prompts(family):
         assert family.prepare(turn, prompt).guided
         found = said(family, turn, prompt)
@@ -127,7 +127,7 @@ def test_required_calls(family: Family, guides: frozenset[str], parallel: bool) 
 @FAMILY
 @pytest.mark.parametrize("guides", [GUIDES, GUIDES - {"structural_tag"}], ids=["all guides", "no structural tags"])
 def test_structured_answers(family: Family, guides: frozenset[str]) -> None:
-    turn = Turn(response=RESPONSE, guide_types=guides)
+    turn = ToolPlan(response=RESPONSE, guide_types=guides)
     for prompt in prompts(family):
         for events in said(family, turn, prompt):
             assert json.loads(content_in(events)) == ANSWER
@@ -136,7 +136,7 @@ def test_structured_answers(family: Family, guides: frozenset[str]) -> None:
 
 @FAMILY
 def test_strict_calls_in_auto(family: Family) -> None:
-    turn = Turn(tools=(SEARCH, NOW), choice="auto", guide_types=GUIDES)
+    turn = ToolPlan(tools=(SEARCH, NOW), choice="auto", guide_types=GUIDES)
     for prompt in prompts(family):
         if family.prepare(turn, prompt).guide is None:
             assert not family.prepare(turn, prompt).guided
@@ -152,7 +152,7 @@ def test_strict_calls_in_auto(family: Family) -> None:
 @FAMILY
 @pytest.mark.parametrize("guides", [GUIDES, GUIDES - {"structural_tag"}], ids=["all guides", "no structural tags"])
 def test_structured_answers_or_calls(family: Family, guides: frozenset[str]) -> None:
-    turn = Turn(tools=(SEARCH, NOW), choice="auto", response=RESPONSE, guide_types=guides)
+    turn = ToolPlan(tools=(SEARCH, NOW), choice="auto", response=RESPONSE, guide_types=guides)
     for prompt in prompts(family):
         kinds = set()
         for events in said(family, turn, prompt):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.families import Family, Preparation, Turn
-from gateway.families.registry import FAMILIES
+from gateway.families import Family, Preparation, ToolPlan
+from gateway.families.family_table import FAMILIES
 from gateway.generation import Guide
 from tests.families.harness import GUIDES, parse, tool
 from tests.tokens.build import byte_level
@@ -82,8 +82,8 @@ def keeps_to(guide: Guide, text: str) -> bool:
     return bool(state.allowed()[decoder()._ends[0]])
 
 
-def prepared(family: str, prompt: str = "", **fields: Any) -> tuple[Family, Turn, Preparation]:
-    turn = Turn(**{"guide_types": GUIDES, **fields})
+def prepared(family: str, prompt: str = "", **fields: Any) -> tuple[Family, ToolPlan, Preparation]:
+    turn = ToolPlan(**{"guide_types": GUIDES, **fields})
     return FAMILIES[family], turn, FAMILIES[family].prepare(turn, prompt)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.families import CallArguments, CallStart, Turn
-from gateway.families.registry import FAMILIES
+from gateway.families import CallArguments, CallStart, ToolPlan
+from gateway.families.family_table import FAMILIES
 from tests.families.harness import parse, tool
 
 TOOLS = (
@@ -41,7 +41,7 @@ ARGUED = {
 
 def calls(family: str, text: str) -> list[tuple[str, str]]:
     """Names and arguments of the calls that a family reads in a text that ended by itself."""
-    turn = Turn(tools=TOOLS, choice="auto")
+    turn = ToolPlan(tools=TOOLS, choice="auto")
     prompt = "<|start|>assistant" if family == "harmony" else ""
     chosen = FAMILIES[family]
     events = parse(chosen.parser(turn, chosen.prepare(turn, prompt), prompt), [text])

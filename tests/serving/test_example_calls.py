@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.families.registry import choose
+from gateway.families.family_choice import choose
 from gateway.prompt import ChatTemplate
 from gateway.serving.loading import written_call
 from tests.app.harness import gateway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.families.plain import PlainFamily
+from gateway.families.model_family import writes_calls
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.generation_fields import consider_form, without
@@ -55,5 +55,5 @@ def _consider_tools(
         fields.pop("function_call", None)
     if offers.choice == "required" or not offers.callable:
         capabilities |= dict.fromkeys(("tools", "functions"), _DEMANDED)
-    elif request.chat_template is not None and not isinstance(model.parts.family, PlainFamily):
+    elif request.chat_template is not None and writes_calls(model.parts.family):
         capabilities |= dict.fromkeys(("tools", "functions"), _BY_TEMPLATE)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.bad_request import BadRequestError
-from gateway.families import Preparation, Tool, Turn
-from gateway.families.schemas import are_objects
+from gateway.families import Preparation, Tool, ToolPlan
+from gateway.families.call_schema import are_objects
 from gateway.generation import EngineFeatures
 from gateway.generation.sampling_params import Guide
 from gateway.openai.chat.protocol import ChatCompletionRequest
@@ -43,7 +43,7 @@ class ChatPlan:
 
     source: ChatPrompt
     names: Mapping[str, str]
-    turn: Turn | None = None
+    turn: ToolPlan | None = None
     structure: Structure = field(default_factory=Structure)
     offered: Offered = field(default_factory=Offered)
     shown: Sequence[Mapping[str, Any]] = ()
@@ -130,7 +130,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
     choice = offers.choice if offers.callable else "none"
     if choice == "required":
         _check_required(offers, features, validate=validate)
-    turn = Turn(
+    turn = ToolPlan(
         tools=_tools(offers, features, structured=form.guide is not None),
         choice=choice,
         parallel=request.parallel_tool_calls and not (offers.old or offers.named),

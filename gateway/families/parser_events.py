@@ -1,61 +1,137 @@
-"""Events of a parser: collects them, decides about whitespace around calls, and holds a call until it is certain."""
+"""Events of a family's parser, in the order of the answer, and the emitter that makes them.
+
+Events of the same kind (and index) that follow each other merge: only their concatenation has a meaning, never where
+one ends and the next begins.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
 
-from gateway.families.events import CallArguments, CallStart, Content, Event, Reasoning
-from gateway.families.family import Turn
+from gateway.families.tool_plan import ToolPlan
 
 _SPACE = " \t\r\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Text for the user.
+
+    Attributes:
+        text: never empty, without the family's markers.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Text of the model's reasoning.
+
+    Attributes:
+        text: never empty, without the family's markers.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStart:
+    """A tool call begins.
+
+    Attributes:
+        index: of the call in this answer, from 0, without gaps.
+        name: of the tool; one of those that may be called.
+        id: the model's own id of the call where its format has one, else None.
+    """
+
+    index: int
+    name: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """More of a call's arguments; the texts of one index concatenated are the JSON text of one object.
+
+    Attributes:
+        index: of the call.
+        text: never empty.
+    """
+
+    index: int
+    text: str
+
+
+Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
+
+
+def merge(events: Sequence[Event]) -> list[Event]:
+    """Join events of the same kind and index that follow each other."""
+    if len(events) < 2:
+        return list(events)
+    groups = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
+    return [_joined(list(group)) for _, group in groups]
+
+
+def _joined(group: list[Event]) -> Event:
+    first = group[0]
+    if isinstance(first, CallStart) or len(group) == 1:
+        return first
+    return dataclasses.replace(first, text="".join(event.text for event in group if not isinstance(event, CallStart)))
+
+
+def without(text: str, markers: tuple[str, ...]) -> str:
+    """The text without the markers in it."""
+    return re.sub("|".join(map(re.escape, markers)), "", text) if markers else text
+
+
 class Emitter:
-    """Takes what a parser has read and says it as events.
+    """Takes the parts of an answer that a parser has read, and says them as events.
 
     Whitespace between text and a call belongs to the format: it is shown only between two texts. Whitespace around
-    reasoning is not shown at all. So whitespace at the end of what is there is held back until something follows.
+    reasoning is not shown at all. So whitespace at the end is held back until something follows.
 
     Attributes:
         content: takes text for the user.
         reasoning: takes text of the reasoning.
-        calls: calls that were begun, which is the index of the next.
+        eager: whether calls are said while they form.
     """
 
-    def __init__(self, turn: Turn, *, eager: bool) -> None:
+    def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
         """Say an answer's events.
 
         Args:
-            turn: names the tools that may be called.
+            plan: names the tools that may be called.
             eager: whether calls are said while they form.
         """
         self._events: list[Event] = []
-        self._names = frozenset(tool.name for tool in turn.tools) if turn.calls else frozenset()
-        self._parallel = turn.parallel
+        self._names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
+        self._parallel = plan.parallel
+        self._calls = 0
         self.eager = eager
-        self.calls = 0
-        self._content = _Channel(lambda text: self._events.append(Content(text)), hold=turn.calls)
+        self._content = _Channel(lambda text: self._events.append(Content(text)), hold=plan.calls)
         self._reasoning = _Channel(lambda text: self._events.append(Reasoning(text)), hold=True, trim=True)
         self.content: Callable[[str], None] = self._content.text
         self.reasoning: Callable[[str], None] = self._reasoning.text
 
     def end_reasoning(self) -> None:
-        """The answer proper begins: whitespace on both sides of the boundary is not shown."""
+        """Begin the answer proper: whitespace on both sides of the boundary is not shown."""
         self._reasoning.restart()
         self._content.restart()
 
-    def begin_call(self) -> Call:
-        """A call may begin here."""
-        return Call(self)
-
     def take(self) -> list[Event]:
-        """The events since the last time, those that merge merged."""
+        """The events since the last time, merged."""
         events, self._events = self._events, []
-        return list(merge(events))
+        return merge(events)
 
     def finish(self) -> None:
-        """The answer ended: what was held back is said."""
+        """End the answer: say the text that was held back."""
         self._content.finish()
 
     def knows(self, name: str) -> bool:
@@ -63,11 +139,11 @@ class Emitter:
         return name in self._names
 
     def start(self, name: str, call_id: str | None) -> int | None:
-        """Say that a call begins; returns its index, or None when it is one more than the turn allows."""
-        if self.calls and not self._parallel:
+        """Say that a call begins; returns its index, or None when it is one more than the plan allows."""
+        if self._calls and not self._parallel:
             return None
-        index = self.calls
-        self.calls += 1
+        index = self._calls
+        self._calls += 1
         self._content.interrupt()
         self._events.append(CallStart(index, name, call_id))
         return index
@@ -78,13 +154,13 @@ class Emitter:
             self._events.append(CallArguments(index, text))
 
 
-class Call:
+class FormingCall:
     """A call that forms. Held until ``complete``, unless calls are eager: then said once its name is known.
 
-    With ``parallel`` off only the first call of an answer is said, whatever the model writes.
+    With ``parallel`` off only the first call of an answer is said, however many the model writes.
 
     Attributes:
-        started: whether it has been said, so that it can not be taken back.
+        started: whether it has been said, so that it cannot be taken back.
     """
 
     __slots__ = ("_emitter", "_held", "_id", "_index", "_name", "started")
@@ -98,35 +174,35 @@ class Call:
         self.started = False
 
     def named(self, name: str, call_id: str | None = None) -> bool:
-        """The name is known; returns whether there is such a tool. If not, the call is broken."""
+        """Take the name; returns whether there is such a tool. If not, the call is broken."""
         if not self._emitter.knows(name):
             return False
         self._name, self._id = name, call_id
         if self._emitter.eager:
-            self._start()
+            self._start(name)
         return True
 
     def identified(self, call_id: str) -> None:
-        """The model's own id is known; too late for a call that has been said."""
+        """Take the model's own id, which comes too late for a call that has been said."""
         self._id = call_id
 
     def arguments(self, text: str) -> None:
-        """More of the JSON text of the arguments."""
+        """Take more of the JSON text of the arguments."""
         if not self.started:
             self._held.append(text)
         elif self._index is not None:
             self._emitter.more_arguments(self._index, text)
 
     def complete(self) -> bool:
-        """The call is whole and valid; returns False, saying nothing, when it never got a name."""
+        """End the call, which is whole and valid; returns False, saying nothing, when it never got a name."""
         if self._name is None:
             return False
         if not self.started:
-            self._start()
+            self._start(self._name)
         return True
 
-    def _start(self) -> None:
-        self._index = self._emitter.start(self._name or "", self._id)
+    def _start(self, name: str) -> None:
+        self._index = self._emitter.start(name, self._id)
         self.started = True
         held, self._held = self._held, []
         for text in held:
@@ -164,7 +240,7 @@ class _Channel:
             self._space.append(text[len(body) :])
 
     def interrupt(self) -> None:
-        """A call comes here."""
+        """Note that a call comes here."""
         self._interrupted = True
         if not self._shown:
             self._space = []
@@ -177,33 +253,3 @@ class _Channel:
         if self._space and not self._interrupted:
             self._emit("".join(self._space))
         self._space = []
-
-
-def merge(events: Iterable[Event]) -> list[Event]:
-    """Join events of the same kind and index that follow each other."""
-    groups: list[tuple[Event, list[str]]] = []
-    for event in events:
-        text = [] if isinstance(event, CallStart) else [event.text]
-        if groups and text and _joins(groups[-1][0], event):
-            groups[-1][1].extend(text)
-        else:
-            groups.append((event, text))
-    return [_joined(event, texts) for event, texts in groups]
-
-
-def _joins(one: Event, other: Event) -> bool:
-    if isinstance(one, CallArguments) and isinstance(other, CallArguments):
-        return one.index == other.index
-    return type(one) is type(other)
-
-
-def _joined(event: Event, texts: list[str]) -> Event:
-    if isinstance(event, CallStart) or len(texts) == 1:
-        return event
-    text = "".join(texts)
-    return CallArguments(event.index, text) if isinstance(event, CallArguments) else type(event)(text)
-
-
-def without(text: str, markers: tuple[str, ...]) -> str:
-    """The text without the markers in it."""
-    return re.sub("|".join(map(re.escape, markers)), "", text) if markers else text

@@ -1,7 +1,7 @@
-"""The text of an answer as a grammar reads it: from left to right, waiting where it has not arrived yet.
+"""The text of an answer as a grammar reads it: from left to right, waiting for the rest to arrive.
 
-Family parsers are generators. They call the methods here with ``yield from``; a bare ``yield`` inside means that more
-text is needed. So a parser reads like a grammar and can still be fed a character at a time.
+Family parsers are generators. They call the methods here with ``yield from``; a bare ``yield`` inside waits for more
+text. So a parser reads like a grammar and can still be fed a character at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from gateway.families.json_scanner import JsonScanner
-from gateway.families.markers import Markers, Node
+from gateway.families.markers import Markers, MarkerState
 
 _T = TypeVar("_T")
 Steps: TypeAlias = Generator[None, None, _T]
@@ -21,13 +21,13 @@ Emit: TypeAlias = Callable[[str], None]
 
 
 def ignore(text: str) -> None:
-    """An ``Emit`` for text that nobody wants."""
+    """Drop the text."""
 
 
-class Source:
+class TextSource:
     """Characters of one answer.
 
-    Work is linear: what has been read is dropped, and what waits is shorter than a marker.
+    Work is linear: text is dropped once it is read, and less than a marker waits.
 
     Attributes:
         ended: whether no more text will come.
@@ -51,12 +51,12 @@ class Source:
         self._at = 0
 
     def end(self, *, cut: bool) -> None:
-        """No more text will come."""
+        """End the text: no more will come."""
         self.ended = True
         self.cut = cut
 
     def record(self) -> None:
-        """Keep what is read from here on, for ``recorded``. A new record replaces an older one."""
+        """Keep the text that is read from here on, for ``recorded``. A new record replaces an older one."""
         self._raw = []
 
     @property
@@ -65,7 +65,7 @@ class Source:
         return sum(map(len, self._raw or ()))
 
     def recorded(self) -> str:
-        """End the record; returns what was read since it began, and of a cut answer all that is left."""
+        """End the record; returns the text read since it began, and of a cut answer all that is left."""
         if self.cut:
             self._consume(len(self._text))
         raw, self._raw = self._raw, None
@@ -119,7 +119,7 @@ class Source:
         return "".join(pieces)
 
     def literal(self, text: str) -> Steps[bool]:
-        """Read ``text`` if it is what comes next; otherwise nothing is read."""
+        """Read ``text`` if it comes next; otherwise nothing is read."""
         length = 0
         while length < len(text):
             if self._at + length == len(self._text):
@@ -200,8 +200,8 @@ class Source:
                 return False
         return scanner.complete or scanner.end()
 
-    def _search(self, markers: Markers, node: Node, emit: Emit) -> Node:
-        """Read all the text there is, or up to a marker's end; emits what belongs to no marker."""
+    def _search(self, markers: Markers, node: MarkerState, emit: Emit) -> MarkerState:
+        """Read all the text there is, or up to a marker's end; emits the part that belongs to no marker."""
         text, start = self._text, self._at
         held = node.path
         index = start

@@ -1,30 +1,36 @@
-"""Arguments that a format writes as bare text: JSON, except strings, which stand as they are."""
+"""Arguments that a format writes as bare text: JSON, except strings, which stand as they are. Read, and guided."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.families.emitter import Call
+from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import JsonScanner
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import Format, constant, either, free_text, json_format
+from gateway.families.tool_plan import Tool
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _SPACE = " \t\r\n"
+_NOTES = frozenset({"type", "title", "description", "default", "examples"})
+_DEFINITIONS = ("$defs", "definitions")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class BareArguments:
-    """The arguments of one call, from bare text to JSON; what is surely a string is passed on while it arrives."""
+    """The arguments of one call, from bare text to JSON; a value that must be a string is passed on as it arrives."""
 
-    def __init__(self, call: Call, parameters: Mapping[str, Any] | None, *, line_end: str = "") -> None:
+    def __init__(self, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = "") -> None:
         """Begin the arguments.
 
         Args:
             call: takes the JSON text.
             parameters: schema of the tool's arguments.
-            line_end: what the format writes between a value and its closing tag; it is no part of the value.
+            line_end: text that the format writes between a value and its closing tag; it is no part of the value.
         """
         self._call = call
         self._parameters = parameters
@@ -39,8 +45,8 @@ class BareArguments:
         """Begin an argument.
 
         Returns:
-            Whether it can be one: a name that has a value already says nothing that is certain, and one with space in
-            it, which the tool does not declare, is a tag that went wrong.
+            Whether it can be one: a second value of a name contradicts the first, and a name with space in it, which
+            the tool does not declare, is a tag that went wrong.
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
@@ -80,7 +86,7 @@ class BareArguments:
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether a tool's argument can only be a string, so that its text is that string whatever it looks like.
+    """Whether a tool's argument can only be a string, so that its text is that string even if it looks like a number.
 
     Args:
         parameters: schema of the tool's arguments.
@@ -101,8 +107,8 @@ def value_json(text: str) -> str:
 def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> str:
     """The JSON text of an argument by the types that the tool's schema names for it.
 
-    A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, and what is no
-    JSON is a string.
+    A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, and a text that
+    is no JSON is a string.
 
     Args:
         parameters: schema of the tool's arguments.
@@ -151,4 +157,56 @@ def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
     for part in reference[2:].split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
         found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def bare_formats(tool: Tool) -> dict[str, Format] | None:
+    """The arguments of a tool as pieces of a structural tag, in order; strings stand bare, other values are JSON.
+
+    Returns:
+        The formats by name; None where bare text cannot be held to the schema: arguments may be missing or may have
+        other names, strings have limits, or may be something else as well.
+    """
+    schema = arguments_schema(tool)
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
+        return None
+    if set(schema.get("required", ())) != set(properties):
+        return None
+    formats: dict[str, Format] = {}
+    for name, value in properties.items():
+        form = _bare_format(name, value, schema)
+        if form is None:
+            return None
+        formats[name] = form
+    return formats
+
+
+def _bare_format(name: str, value: Any, schema: Mapping[str, Any]) -> Format | None:
+    types = argument_types(schema, name)
+    if not isinstance(value, Mapping) or not types:
+        return None
+    if "string" not in types:
+        definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
+        outside = any(reference not in definitions for reference in _references(value))
+        return None if outside else json_format({**value, **definitions})
+    if types != {"string"}:
+        return None
+    words = value.get("enum", [value["const"]] if "const" in value else None)
+    if words:
+        return either(*(constant(word) for word in words))
+    return free_text() if _NOTES.issuperset(value) else None
+
+
+def _references(schema: Mapping[str, Any]) -> list[str]:
+    """Where the references of a schema lead: the first part of each path."""
+    found: list[str] = []
+
+    def note(part: dict[str, Any]) -> dict[str, Any]:
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            found.append(reference.removeprefix("#/").split("/")[0])
+        return part
+
+    json.loads(json.dumps(schema), object_hook=note)
     return found

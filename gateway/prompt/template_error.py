@@ -1,4 +1,4 @@
-"""The room's exception."""
+"""The one exception of chat templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions and answers on a pipe: their length in eight bytes, then they themselves."""
+"""Questions and answers on a pipe: the length of each in eight bytes, then its bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _HEAD = struct.Struct("<Q")
 
 
 def write_frame(pipe: IO[bytes], *pieces: bytes) -> None:
-    """Write one to an unbuffered pipe.
+    """Write a question or an answer to an unbuffered pipe.
 
     Args:
         pipe: to write to.
-        pieces: that it consists of.
+        pieces: of it, in order.
 
     Raises:
-        OSError: nobody reads it.
+        OSError: the other end is closed.
     """
     for part in (_HEAD.pack(sum(map(len, pieces))), *pieces):
         rest = memoryview(part)
@@ -25,11 +25,11 @@ def write_frame(pipe: IO[bytes], *pieces: bytes) -> None:
 
 
 def read_frame(pipe: IO[bytes], largest: int) -> bytearray | None:
-    """Read one from an unbuffered pipe; None where the pipe ends first.
+    """Read a question or an answer from an unbuffered pipe; None where the pipe ends first.
 
     Args:
         pipe: to read.
-        largest: bytes that are taken.
+        largest: bytes of it at most.
 
     Raises:
         OverflowError: it is larger.

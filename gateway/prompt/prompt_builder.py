@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from gateway.generation.request import Prompt
-from gateway.prompt.errors import TemplateError
+from gateway.prompt.chat_template import ChatTemplate
 from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
 from gateway.prompt.request_template import RequestTemplate
-from gateway.prompt.template import ChatTemplate
+from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 
-_KEPT = 8  # templates of requests: what they show is found out once
+_KEPT = 8  # templates of requests, which are probed once
 
 
 class PromptBuilder:
     """Renders conversations with one template and tokenizes them. Safe to share between threads.
 
-    The template is trusted with BOS: what it writes is in the ids, and nothing is added to it, as Hugging Face's
-    ``apply_chat_template`` does it. So BOS is never there twice because a tokenizer would add its own.
+    The template is trusted with BOS: the ids hold its text and nothing more, as Hugging Face's ``apply_chat_template``
+    does it. So BOS is never there twice because a tokenizer would add its own.
 
     Attributes:
         template: the model's.
@@ -66,7 +67,7 @@ class PromptBuilder:
             continue_final_message: whether the prompt ends with the last character of the last message's content.
             template: one to use instead of the model's.
             variables: more names for the template.
-            check: is given the rendered text before it is tokenized, and refuses it by an exception of its own.
+            check: takes the rendered text before it is tokenized, and refuses it by an exception of its own.
 
         Raises:
             TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
@@ -78,22 +79,19 @@ class PromptBuilder:
         if continue_final_message:
             end = unused_marker(data, template.source)
             data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
-        if not self._escaper.occurs_in(list(data.values())):
-            text = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
-            if check is not None:
-                check(text)
-            ids = self._tokenizer.encode(text)
-            return Prompt(text=text, ids=tuple(ids), bos_text=self._bos_text(ids))
-        marker = unused_marker(data, template.source)
-        marked = {key: self._escaper.mark(value, marker) for key, value in data.items()}
-        rendered = _up_to(end, template.render(**marked, add_generation_prompt=add_generation_prompt))
+        marker = ""
+        if self._escaper.occurs_in(list(data.values())):
+            marker = unused_marker(data, template.source)
+            data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
+        rendered = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
         if check is not None:
             check(rendered)
-        stretches = self._escaper.split(rendered, marker)
-        ids = [index for number, stretch in enumerate(stretches) for index in self._encode(stretch, number == 0)]
+        stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
+        pieces = (self._encode(stretch, number == 0) for number, stretch in enumerate(stretches))
+        ids = tuple(itertools.chain.from_iterable(pieces))
         return Prompt(
             text="".join(stretch.text for stretch in stretches),
-            ids=tuple(ids),
+            ids=ids,
             escaped=any(stretch.literal for stretch in stretches),
             bos_text=self._bos_text(ids),
         )
@@ -117,7 +115,7 @@ class PromptBuilder:
         return Prompt(text=text, ids=tuple(ids), escaped=lacks_bos, bos_text=self._bos_text(ids))
 
     def ids(self, ids: Sequence[int], *, as_text: bool = True) -> Prompt:
-        """A prompt of token ids as they are; its text is what they decode to.
+        """A prompt of token ids as they are, and the text that they decode to.
 
         Args:
             ids: in the vocabulary.
@@ -128,7 +126,7 @@ class PromptBuilder:
         text = tokenizer.decode(ids, skip_special_tokens=False)
         lacks_bos = tokenizer.adds_bos and list(ids[:1]) != [tokenizer.bos_id]
         same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
-        return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(list(ids)))
+        return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(ids))
 
     def of_request(self, source: str) -> RequestTemplate:
         """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""
@@ -137,7 +135,7 @@ class PromptBuilder:
     def _bos_text(self, ids: Sequence[int]) -> str:
         """BOS's text where a server that tokenizes the prompt's text would add a second BOS."""
         tokenizer = self._tokenizer
-        doubled = tokenizer.adds_bos and ids[:1] == [tokenizer.bos_id]
+        doubled = tokenizer.adds_bos and bool(ids) and ids[0] == tokenizer.bos_id
         return (tokenizer.bos_token or "") if doubled else ""
 
     def _encode(self, stretch: Stretch, at_start: bool) -> list[int]:

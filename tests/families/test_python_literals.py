@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families.python_values import read_python_value
-from gateway.families.source import Source
+from gateway.families.python_literals import read_python_value
+from gateway.families.text_source import TextSource
 from tests.families.harness import cut_at
 from tests.tokens.build import FIXED
 
@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 def as_json(chunks: list[str]) -> str | None:
     """The literal as JSON text; None when it is none, or something follows it."""
-    source = Source()
+    source = TextSource()
     pieces: list[str] = []
     result: list[bool] = []
 

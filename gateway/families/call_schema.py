@@ -10,37 +10,23 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.families.family import Tool
-from gateway.generation.sampling_params import Guide
+from gateway.families.tool_plan import Tool
+from gateway.generation import Guide
 
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
-class Definitions:
-    """Schemas that move into one outer schema.
-
-    Attributes:
-        schemas: by name, for the outer schema's ``$defs``.
-    """
-
-    def __init__(self) -> None:
-        self.schemas: dict[str, Any] = {}
-
-    def place(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands for ``schema`` inside the outer schema: itself, or a reference if it has references."""
-        own = {key: value for key, value in schema.items() if key not in {"$schema", "$id"}}
-        name = f"schema{len(self.schemas)}"
-        moved = _moved(own, f"#/$defs/{name}")
-        if moved == own:
-            return own
-        self.schemas[name] = moved
-        return {"$ref": f"#/$defs/{name}"}
-
-    def close(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The outer schema with its definitions."""
-        return {**schema, "$defs": self.schemas} if self.schemas else schema
+def _placed(schema: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A schema as it stands inside the outer one: itself, or a reference into ``definitions`` if it has references."""
+    own = {key: value for key, value in schema.items() if key not in {"$schema", "$id"}}
+    name = f"schema{len(definitions)}"
+    moved = _moved(own, f"#/$defs/{name}")
+    if moved == own:
+        return own
+    definitions[name] = moved
+    return {"$ref": f"#/$defs/{name}"}
 
 
 def _moved(schema: Mapping[str, Any], base: str) -> dict[str, Any]:
@@ -102,11 +88,11 @@ def calls_schema(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str
         parallel: whether more than one call may be made.
         response: schema of an answer without calls that is possible too; its values must not be arrays.
     """
-    definitions = Definitions()
+    definitions: dict[str, Any] = {}
     calls = [
         {
             "type": "object",
-            "properties": {"name": {"const": tool.name}, "arguments": definitions.place(arguments_schema(tool))},
+            "properties": {"name": {"const": tool.name}, "arguments": _placed(arguments_schema(tool), definitions)},
             "required": ["name", "arguments"],
             "additionalProperties": False,
         }
@@ -120,8 +106,8 @@ def calls_schema(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str
     if not parallel:
         schema["maxItems"] = 1
     if response is not None:
-        schema = {"anyOf": [schema, definitions.place(response)]}
-    return definitions.close(schema)
+        schema = {"anyOf": [schema, _placed(response, definitions)]}
+    return {**schema, "$defs": definitions} if definitions else schema
 
 
 def object_schema(response: Guide) -> dict[str, Any] | None:

@@ -1,26 +1,37 @@
-"""Chat templates: where they come from, and messages to text."""
+"""Chat templates: where they come from, the Jinja environment that they are written for, and messages to text.
+
+The environment has Hugging Face's conventions (https://huggingface.co/docs/transformers/chat_templating_writing), in a
+sandbox.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import jinja2
-from jinja2 import meta
+from jinja2 import meta, nodes
+from jinja2.ext import Extension
+from jinja2.ext import loopcontrols as LoopControls  # noqa: N812 - a class, in spite of its name
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from gateway.prompt.abilities import TemplateAbilities
-from gateway.prompt.environment import make_environment
-from gateway.prompt.errors import TemplateError
+from gateway.prompt.escaping import is_marker
 from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
+from gateway.prompt.template_abilities import TemplateAbilities
+from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
 class SpecialTokens(Protocol):
-    """What a template is told of its tokenizer."""
+    """The tokens of a tokenizer that a template may write."""
 
     bos_token: str | None
     eos_token: str | None
@@ -68,7 +79,7 @@ class ChatTemplate:
         return shows_tools(self._probed(PROBE_TOOLS))
 
     def abilities(self, *, tools: bool) -> TemplateAbilities:
-        """What it shows of a conversation.
+        """The way it takes a conversation.
 
         Args:
             tools: whether it is given definitions of tools; there are templates that show calls only then.
@@ -121,7 +132,7 @@ class ChatTemplate:
         try:
             text = self._template.render(names)
             text.encode()  # an expression may have made half a surrogate pair: UnicodeEncodeError is a ValueError
-            return text  # noqa: TRY300 - the two lines above are what may fail
+            return text  # noqa: TRY300 - the two lines above may fail
         except jinja2.TemplateError as error:
             detail = f"{type(error).__name__}: {error}"
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -159,3 +170,59 @@ def load_template(
             )
         source = found
     return ChatTemplate(source, tokenizer)
+
+
+class _GenerationBlock(Extension):
+    """``{% generation %}`` marks the assistant's words for training; here its content is just rendered."""
+
+    tags = {"generation"}  # noqa: RUF012 - the name and form that Jinja prescribes
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        """Parse up to ``{% endgeneration %}``."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def make_environment() -> ImmutableSandboxedEnvironment:
+    """Make an environment for chat templates.
+
+    The sandbox refuses attributes that lead out of the data and ranges over 100,000 items; a template comes from the
+    model's folder or the configuration, so its author is trusted not to burn time on purpose.
+    """
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_GenerationBlock, LoopControls],
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise TemplateError(str(message), by_author=True)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON for a prompt: without the HTML escapes of Jinja's own filter, non-ASCII kept unless asked otherwise."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
+    return _NON_ASCII.sub(_escape, text) if ensure_ascii else text
+
+
+_NON_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def _escape(match: re.Match[str]) -> str:
+    """JSON's escape of a character; the markers of escaped control tokens must survive to be found again."""
+    return match[0] if is_marker(match[0]) else json.dumps(match[0])[1:-1]

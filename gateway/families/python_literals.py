@@ -1,8 +1,8 @@
 """Python literals, read as they arrive and said as JSON: ``{'a': [1, None]}`` becomes ``{"a": [1, null]}``.
 
 Literals: https://docs.python.org/3/reference/lexical_analysis.html#literals, as far as JSON has them. Tuples and sets
-are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. What is none in Python, such as ``007``, is
-none here.
+are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. A text that Python refuses, such as
+``007``, is no literal here either.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 
 from gateway.families.markers import Markers
-from gateway.families.source import Emit, Source, Steps
+from gateway.families.text_source import Emit, Steps, TextSource
 
 MAX_DEPTH = 64
 """Lists and dictionaries inside each other at most; deeper is malformed."""
@@ -36,12 +36,7 @@ _OPENING = frozenset("[({")
 _ENDS = {end: Markers(end, "\\") for end in ('"', "'", '"""', "'''")}
 
 
-def json_text(text: str) -> str:
-    """The text as it stands between the quotes of a JSON string."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def read_python_value(source: Source, emit: Emit, depth: int = 0) -> Steps[bool]:
+def read_python_value(source: TextSource, emit: Emit, depth: int = 0) -> Steps[bool]:
     """Read one literal.
 
     Args:
@@ -67,7 +62,7 @@ def read_python_value(source: Source, emit: Emit, depth: int = 0) -> Steps[bool]
     return bool(number)
 
 
-def _word(source: Source, emit: Emit) -> Steps[bool]:
+def _word(source: TextSource, emit: Emit) -> Steps[bool]:
     """Read a word, or a string behind ``r`` or ``u``; other prefixes make something that JSON cannot say."""
     text = yield from source.run(_LETTERS, 6)
     if text in {"r", "R", "u", "U"} and (yield from source.peek()) in _QUOTES:
@@ -77,7 +72,7 @@ def _word(source: Source, emit: Emit) -> Steps[bool]:
     return word is not None
 
 
-def read_python_string(source: Source, emit: Emit, *, raw: bool = False) -> Steps[bool]:
+def read_python_string(source: TextSource, emit: Emit, *, raw: bool = False) -> Steps[bool]:
     """Read a string with one or three quotes; a line end inside is taken as it is. Emits it as a JSON string.
 
     Args:
@@ -98,21 +93,21 @@ def read_python_string(source: Source, emit: Emit, *, raw: bool = False) -> Step
             return False
 
 
-def _say(source: Source, emit: Emit, text: str) -> None:
+def _say(source: TextSource, emit: Emit, text: str) -> None:
     source.examined += len(text)
-    emit(json_text(text))
+    emit(_json_text(text))
 
 
-def _kept(source: Source, emit: Emit) -> Steps[bool]:
-    """Read what stands behind a backslash of a raw string, which stays, even before a quote."""
+def _kept(source: TextSource, emit: Emit) -> Steps[bool]:
+    """Read the character behind a backslash of a raw string, which stays, even before a quote."""
     character = yield from source.take()
-    emit(json_text("\\" + character))
+    emit(_json_text("\\" + character))
     return bool(character)
 
 
-def _escape(source: Source, emit: Emit) -> Steps[bool]:
+def _escape(source: TextSource, emit: Emit) -> Steps[bool]:
     if digits := (yield from source.run(_OCTAL, 3)):
-        emit(json_text(chr(int(digits, 8))))
+        emit(_json_text(chr(int(digits, 8))))
         return True
     character = yield from source.take()
     if character == "N":  # a character by its name
@@ -120,14 +115,14 @@ def _escape(source: Source, emit: Emit) -> Steps[bool]:
     length = _CODES.get(character)
     if length is None:
         known = _ESCAPES.get(character)
-        emit(json_text("\\" + character if known is None else known))
+        emit(_json_text("\\" + character if known is None else known))
         return bool(character)
     digits = yield from source.run(_HEX, length)
     if len(digits) < length or int(digits, 16) > 0x10FFFF:
         return False
     code = int(digits, 16)
     # Halves of a surrogate pair stay escapes: together they are one character, which the reader of the JSON joins.
-    emit(f"\\u{code:04x}" if 0xD800 <= code <= 0xDFFF else json_text(chr(code)))
+    emit(f"\\u{code:04x}" if 0xD800 <= code <= 0xDFFF else _json_text(chr(code)))
     return True
 
 
@@ -149,7 +144,7 @@ def _number(text: str) -> str:
     )
 
 
-def _list(source: Source, emit: Emit, depth: int) -> Steps[bool]:
+def _list(source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
     emit("[")
     return (yield from _elements(source, emit, "]", depth)) and _said(emit, "]")
 
@@ -159,8 +154,8 @@ def _said(emit: Emit, text: str) -> bool:
     return True
 
 
-def _elements(source: Source, emit: Emit, closing: str, depth: int, *, first: bool = True) -> Steps[bool]:
-    """Read values with commas between them, up to and including what closes them.
+def _elements(source: TextSource, emit: Emit, closing: str, depth: int, *, first: bool = True) -> Steps[bool]:
+    """Read values with commas between them, up to and including the closing bracket.
 
     Args:
         source: at a value, or behind one.
@@ -185,7 +180,7 @@ def _elements(source: Source, emit: Emit, closing: str, depth: int, *, first: bo
         first = False
 
 
-def _parenthesis(source: Source, emit: Emit, depth: int) -> Steps[bool]:
+def _parenthesis(source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
     """Read a tuple, or a value that stands in parentheses for itself."""
     yield from source.space()
     if (yield from source.literal(")")):
@@ -201,7 +196,7 @@ def _parenthesis(source: Source, emit: Emit, depth: int) -> Steps[bool]:
     return (yield from _elements(source, emit, ")", depth, first=False)) and _said(emit, "]")
 
 
-def _braces(source: Source, emit: Emit, depth: int) -> Steps[bool]:
+def _braces(source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
     """Read a dictionary with strings as keys, or a set of values that are no collections."""
     yield from source.space()
     if (yield from source.literal("}")):
@@ -214,11 +209,11 @@ def _braces(source: Source, emit: Emit, depth: int) -> Steps[bool]:
     if (yield from source.peek()) == ":":
         return first.startswith('"') and (yield from _dictionary(source, emit, "{" + first, depth))
     emit("[" + first)
-    # So deep inside nothing but a value that is no collection is read, as Python has it.
+    # At this depth no collection is read: Python's sets hold none.
     return (yield from _elements(source, emit, "}", MAX_DEPTH, first=False)) and _said(emit, "]")
 
 
-def _dictionary(source: Source, emit: Emit, begun: str, depth: int) -> Steps[bool]:
+def _dictionary(source: TextSource, emit: Emit, begun: str, depth: int) -> Steps[bool]:
     """Read a dictionary behind its first key, which has been ``begun``."""
     emit(begun)
     while (yield from source.literal(":")):
@@ -237,3 +232,8 @@ def _dictionary(source: Source, emit: Emit, begun: str, depth: int) -> Steps[boo
             return False
         yield from source.space()
     return False
+
+
+def _json_text(text: str) -> str:
+    """The text as it stands between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]

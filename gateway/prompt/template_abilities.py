@@ -14,9 +14,9 @@ REASONING_PART = "part"
 
 @dataclass(frozen=True, slots=True)
 class TemplateAbilities:
-    """How one template takes a conversation, with tool definitions or without; ``probing`` finds it out.
+    """The way one template takes a conversation, with tool definitions or without; ``probing`` finds it out.
 
-    Roles are those of messages: system, user, assistant, tool. The defaults are what most templates take.
+    Roles are those of messages: system, user, assistant, tool. The defaults fit most templates.
 
     Attributes:
         developer: whether the role developer means something to it; elsewhere such messages are system messages.

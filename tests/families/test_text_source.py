@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.families.markers import Markers
-from gateway.families.source import Source, Steps
+from gateway.families.text_source import Steps, TextSource
 from tests.families.harness import cut_at
 from tests.tokens.build import FIXED
 
@@ -17,7 +17,7 @@ WORDS = st.text(alphabet="ab<", min_size=1, max_size=5)
 TEXTS = st.text(alphabet="ab<-", max_size=30)
 
 
-def drive(source: Source, steps: Steps[T], chunks: list[str]) -> T:
+def drive(source: TextSource, steps: Steps[T], chunks: list[str]) -> T:
     """What the steps return once all chunks have come."""
     result: list[T] = []
 
@@ -34,7 +34,7 @@ def drive(source: Source, steps: Steps[T], chunks: list[str]) -> T:
     return result[0]
 
 
-def rest(source: Source) -> str:
+def rest(source: TextSource) -> str:
     pieces: list[str] = []
     drive(source, source.until(Markers(), pieces.append), [])
     return "".join(pieces)
@@ -44,7 +44,7 @@ def rest(source: Source) -> str:
 @given(st.lists(WORDS, min_size=1, max_size=4), TEXTS, st.lists(st.integers(0, 60), max_size=8))
 def test_the_marker_that_is_complete_first_is_found(words: list[str], text: str, cuts: list[int]) -> None:
     words = [word for word in set(words) if not any(other in word for other in set(words) - {word})]
-    source = Source()
+    source = TextSource()
     before: list[str] = []
     found = drive(source, source.until(Markers(*words), before.append), cut_at(text, cuts))
     ends = [(text.find(word) + len(word), word) for word in words if word in text]
@@ -56,7 +56,7 @@ def test_the_marker_that_is_complete_first_is_found(words: list[str], text: str,
 
 
 def test_what_cannot_begin_a_marker_is_said_at_once() -> None:
-    source = Source()
+    source = TextSource()
     said: list[str] = []
     steps = source.until(Markers("<tool>", "<too>"), said.append)
     next(steps)
@@ -76,7 +76,7 @@ def test_a_marker_in_another_is_refused() -> None:
 @FIXED
 @given(TEXTS, WORDS, st.lists(st.integers(0, 60), max_size=4))
 def test_a_literal_is_read_or_left(text: str, word: str, cuts: list[int]) -> None:
-    source = Source()
+    source = TextSource()
     found = drive(source, source.literal(word), cut_at(text, cuts))
     assert found == text.startswith(word)
     assert rest(source) == (text[len(word) :] if found else text)
@@ -86,7 +86,7 @@ def test_a_literal_is_read_or_left(text: str, word: str, cuts: list[int]) -> Non
 @given(TEXTS, st.lists(WORDS, min_size=1, max_size=3), st.lists(st.integers(0, 60), max_size=4))
 def test_a_choice_is_read_or_left(text: str, words: list[str], cuts: list[int]) -> None:
     words = [word for word in set(words) if not any(other in word for other in set(words) - {word})]
-    source = Source()
+    source = TextSource()
     found = drive(source, source.choice(Markers(*words)), cut_at(text, cuts))
     assert found == next((word for word in words if text.startswith(word)), None)
     assert rest(source) == text[len(found or "") :]
@@ -97,7 +97,7 @@ def test_a_choice_is_read_or_left(text: str, words: list[str], cuts: list[int]) 
 def test_a_run_has_only_the_wanted_characters_and_is_no_longer_than_wanted(
     text: str, limit: int, cuts: list[int]
 ) -> None:
-    source = Source()
+    source = TextSource()
     run = drive(source, source.run("ab", limit), cut_at(text, cuts))
     whole = text[: len(text) - len(text.lstrip("ab"))]
     assert run == whole[:limit]

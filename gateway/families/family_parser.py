@@ -1,0 +1,179 @@
+"""The base of all parsers: a grammar, written as a generator, that is fed as text arrives."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gateway.families.markers import Markers, ThinkTags
+from gateway.families.parser_events import Emitter, Event, FormingCall, without
+from gateway.families.text_source import Steps, TextSource
+from gateway.families.tool_plan import ToolPlan
+
+
+class FamilyParser:
+    """Parses one answer: reasoning, where the family has it, then content and calls.
+
+    By itself it knows no calls. A grammar names the markers of its calls and implements ``read_call``; ``read_block``,
+    where several calls may follow one marker; or ``run``. Text that it leaves unread is content.
+
+    Attributes:
+        call_markers: markers of the format, without think tags.
+        opening: those of them that begin a call.
+        plan: of the answer.
+        prompt: the rendered prompt.
+        markers: cut out of content, reasoning and broken calls, since they must never reach the client.
+        tags: around the reasoning; None: there is none. They are among the markers.
+        opened: whether the prompt has opened the reasoning already.
+        guided: whether a guide holds the calls.
+        source: the text to read.
+        emitter: takes the parts of the answer.
+        say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
+    """
+
+    call_markers: ClassVar[tuple[str, ...]] = ()
+    opening: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        plan: ToolPlan,
+        *,
+        markers: Markers,
+        tags: ThinkTags | None = None,
+        prompt: str = "",
+        eager: bool = False,
+        guided: bool = False,
+    ) -> None:
+        """Parse one answer; arguments as of the attributes. ``eager``: whether calls are said while they form."""
+        self.plan = plan
+        self.prompt = prompt
+        self.markers = markers
+        self.tags = tags
+        self.opened = tags is not None and tags.opened_by(prompt)
+        self.guided = guided
+        self.source = TextSource()
+        self.emitter = Emitter(plan, eager=eager or guided)
+        self.say_prose = self.emitter.content
+        self._header: int | None = 0
+        self._steps = self._whole()
+
+    @property
+    def examined(self) -> int:
+        """Characters looked at so far."""
+        return self.source.examined
+
+    def feed(self, text: str) -> list[Event]:
+        """Take more of the answer; returns the events that are certain now."""
+        if text:
+            self.source.push(text)
+            next(self._steps, None)
+        return self.emitter.take()
+
+    def finish(self, *, cut: bool) -> list[Event]:
+        """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""
+        self.source.end(cut=cut)
+        next(self._steps, None)
+        self.emitter.finish()
+        return self.emitter.take()
+
+    def run(self) -> Steps[None]:
+        """Read the answer from ``source`` and say it with ``emitter``."""
+        yield from self.think(opened=self.opened)
+        while (yield from self.content_until(*self.opening)):
+            yield from self.read_block()
+
+    def read_block(self) -> Steps[bool]:
+        """Read the text behind an opening marker; returns whether there was a call."""
+        call = self.begin_call()
+        self.begin_header()
+        if (yield from self.read_call(call)):
+            return True
+        self.broken(call)
+        return call.started
+
+    def read_call(self, call: FormingCall) -> Steps[bool]:
+        """Read one call behind the opening marker, and complete it; ``end_header`` tells where its arguments begin.
+
+        Returns:
+            Whether it is a whole call of a known tool.
+        """
+        raise NotImplementedError
+
+    def content_until(self, *wanted: str) -> Steps[str | None]:
+        """Read content up to one of the ``wanted`` markers; the family's other markers are dropped on the way.
+
+        Returns:
+            The marker, None at the end.
+        """
+        while True:
+            marker = yield from self.source.until(self.markers, self.emitter.content)
+            if marker is None or marker in wanted:
+                return marker
+
+    def think(self, *, opened: bool) -> Steps[str | None]:
+        """Read the reasoning between the tags, if there is any.
+
+        A marker of ``tags.instead`` ends it; but behind one that is ``opening`` only a call does, and other text is
+        reasoning.
+
+        Args:
+            opened: whether it has begun already.
+
+        Returns:
+            The marker that ended it in place of the closing tag, if any. It has been read, its call has not.
+        """
+        tags = self.tags
+        if tags is None:
+            return None
+        if not opened:
+            space = yield from self.source.space()
+            if not (yield from self.source.literal(tags.open)):
+                if not self.source.cut_in(tags.open):
+                    self.emitter.content(space)
+                return None
+        while (marker := (yield from self.source.until(self.markers, self.emitter.reasoning))) is not None:
+            if marker == tags.close or (marker in tags.instead and marker not in self.opening):
+                break
+            if marker in tags.instead:
+                self.say_prose = self.emitter.reasoning
+                called = yield from self.read_block()
+                self.say_prose = self.emitter.content
+                if called:
+                    marker = None
+                    break
+        self.emitter.end_reasoning()
+        return None if marker == tags.close else marker
+
+    def begin_call(self) -> FormingCall:
+        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``."""
+        self.source.record()
+        self._header = 0
+        return FormingCall(self.emitter)
+
+    def begin_header(self) -> None:
+        """Begin the header of the call: up to ``end_header`` its text is the format's, and is shown nowhere."""
+        self._header = None
+
+    def end_header(self) -> None:
+        """End the header of the call."""
+        self._header = self.source.recorded_length
+
+    def broken(self, call: FormingCall) -> None:
+        """Give up a call: the text read since ``begin_call`` is content (inside reasoning: reasoning).
+
+        Of a call that the token limit has cut, the header is not shown, nor a marker that was cut itself. A call that
+        has been said already stays as it is; nothing is said twice.
+        """
+        raw = self.source.recorded()
+        if not call.started:
+            self.source.examined += len(raw)
+            self.say_prose(self.without_format(raw))
+
+    def without_format(self, raw: str) -> str:
+        """The text of a broken call without the parts that only belong to the format."""
+        if self.source.cut:
+            raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
+        return without(raw, self.markers.texts)
+
+    def _whole(self) -> Steps[None]:
+        yield from self.run()
+        yield from self.content_until()

@@ -1,0 +1,138 @@
+"""A family as an entry of the table: its signs, its grammar of calls, its think tags, and the guides made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gateway.families.call_schema import calls_schema, object_schema, schema_guide
+from gateway.families.family import Family, Parser, Preparation
+from gateway.families.family_parser import FamilyParser
+from gateway.families.json_calls import GuidedParser
+from gateway.families.markers import Markers, ThinkTags
+from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
+from gateway.families.tool_plan import ToolPlan
+from gateway.generation import Guide
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFamily:
+    """A family whose reasoning, if it has any, stands between think tags before the answer.
+
+    Attributes:
+        name: for settings and logs.
+        grammar: parses calls in its own format; ``FamilyParser`` where it has none.
+        call_format: the format as a structural tag; None where it cannot be written as one.
+        tags: around its reasoning; None: it does not reason.
+        stop: texts of special tokens that end the turn besides the model's end ids.
+        signs: a template of this family holds all texts of one of these groups.
+        model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
+        older_types: those of the family that this one follows; they say it together with a sign.
+        shared_types: those that many families build on; they count where the template takes tools and tells no more.
+    """
+
+    name: str
+    grammar: type[FamilyParser] = FamilyParser
+    call_format: CallFormat | None = None
+    tags: ThinkTags | None = None
+    stop: tuple[str, ...] = ()
+    signs: tuple[tuple[str, ...], ...] = ()
+    model_types: frozenset[str] = frozenset()
+    older_types: frozenset[str] = frozenset()
+    shared_types: frozenset[str] = frozenset()
+
+    @cached_property
+    def markers(self) -> Markers:
+        """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
+        return Markers(*self.grammar.call_markers, *(self.tags.markers.texts if self.tags else ()))
+
+    @property
+    def reasons(self) -> bool:
+        """Whether its models write reasoning apart from the answer."""
+        return self.tags is not None
+
+    def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
+        """Whether a model is of this family; arguments as of ``rank``."""
+        return self.rank(architectures, model_type, template_source) > 0
+
+    def rank(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> int:
+        """The certainty that a model is of this family; 0: it is not.
+
+        Args:
+            architectures: of ``config.json``.
+            model_type: of ``config.json``.
+            template_source: its chat template, empty when it has none.
+        """
+        signed = any(all(text in template_source for text in group) for group in self.signs)
+        types = {*architectures, model_type}
+        if signed:
+            return 2 if (self.model_types | self.older_types).isdisjoint(types) else 4
+        if not self.model_types.isdisjoint(types):
+            return 3
+        return int("tools" in template_source and not self.shared_types.isdisjoint(types))
+
+    def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
+        """Prepare the generation of an answer; see ``Family.prepare``."""
+        guide, guided = self._guide(plan, prompt)
+        special = set(self.markers.texts) if plan.calls else set()
+        if self.tags:
+            special.update(self.tags.markers.texts)
+        return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
+
+    def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
+        """Make a parser for one answer; see ``Family.parser``."""
+        guide = preparation.guide
+        tagged = guide is None or guide.kind == "structural_tag"
+        # A guide from the first token on leaves no room for reasoning, even where the prompt has opened it; only a
+        # structural tag may.
+        tags = self.tags if tagged else None
+        if guide is not None and guide == plan.response:
+            prompt = ""
+        if plan.calls and preparation.guided and self._native_calls(plan) is None:
+            return GuidedParser(plan, markers=self.markers, tags=tags, prompt=prompt, guided=True)
+        if not plan.calls or not tagged:
+            return FamilyParser(plan, markers=tags.markers if tags else Markers(), tags=tags, prompt=prompt)
+        return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
+
+    def native_parser(self, plan: ToolPlan, prompt: str, *, eager: bool = False, guided: bool = False) -> FamilyParser:
+        """Make a parser of the family's own format; arguments as of ``FamilyParser``."""
+        return self.grammar(plan, markers=self.markers, tags=self.tags, prompt=prompt, eager=eager, guided=guided)
+
+    def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
+        """The guide, and whether it guarantees every call."""
+        native = self._native_calls(plan)
+        if native is not None:
+            content = native if plan.response is None else either(native, guide_format(plan.response))
+            return tag_guide(after_reasoning(self.tags, prompt, content) if self.tags else content), True
+        demanded = plan.calls and plan.choice == "required"
+        beside = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
+        by_schema = not {"json_schema", "structural_tag"}.isdisjoint(plan.guide_types)
+        if by_schema and (demanded or beside is not None):
+            calls = calls_schema(plan.tools, parallel=plan.parallel, response=beside)
+            return self._content_guide(schema_guide(calls), plan, prompt), True
+        if demanded or plan.response is None:
+            return None, False
+        return self._content_guide(plan.response, plan, prompt), False
+
+    def _native_calls(self, plan: ToolPlan) -> Format | None:
+        """Strict calls guided in the family's own format; beside a structure of the content one, and no free text."""
+        own_tag = plan.response is not None and plan.response.kind == "structural_tag"
+        if self.call_format is None or own_tag or plan.choice != "auto" or "structural_tag" not in plan.guide_types:
+            return None
+        if not any(tool.strict for tool in plan.tools):
+            return None
+        return self.call_format.answer(plan, demanded=plan.response is not None)
+
+    def _content_guide(self, guide: Guide, plan: ToolPlan, prompt: str) -> Guide:
+        """A guide of the answer proper, behind the reasoning where the engine can."""
+        if guide.kind == "structural_tag" or "structural_tag" not in plan.guide_types:
+            return guide
+        if self.tags is None:
+            return guide if guide.kind in plan.guide_types else tag_guide(guide_format(guide))
+        return tag_guide(after_reasoning(self.tags, prompt, guide_format(guide)))
+
+
+def writes_calls(family: Family) -> bool:
+    """Whether a family's models write calls by themselves, in a format that is known."""
+    return not isinstance(family, ModelFamily) or family.grammar is not FamilyParser

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from gateway.families import family_choice
+from gateway.families.family_choice import UnknownFamilyError, choose
+from gateway.families.family_table import FAMILIES
+from gateway.families.model_family import ModelFamily
+
+# ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
+
+# What the published templates of these models hold, as far as it tells them apart; and their config.json.
+_GRANITE = "{% if tools %}<|start_of_role|>available_tools<|end_of_role|>"
+MODELS = [
+    ("hermes", "<|im_start|>{{ tools }}<tools></tools><tool_call>", "MistralForCausalLM", "mistral"),
+    ("hermes", "<|im_start|>{% if tools %}<tool_call>", "Qwen2ForCausalLM", "qwen2"),
+    ("hermes", "{% if tools %}{{ tools }}", "Qwen2ForCausalLM", "qwen2"),
+    (
+        "qwen3",
+        "{% if tools %}<tool_call>{% if enable_thinking is false %}<think>\n\n</think>",
+        "Qwen3ForCausalLM",
+        "qwen3",
+    ),
+    ("qwen3_coder", "{% if tools %}<tool_call>\n<function=", "Qwen3MoeForCausalLM", "qwen3_moe"),
+    ("qwen3_coder", "{% if tools %}<tool_call>\n<function=", "Qwen3NextForCausalLM", "qwen3_next"),
+    ("qwen3_5", "{% if tools %}<tool_call>\n<function=<think>", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"),
+    ("llama3_json", "{% if tools %}<|start_header_id|>{{ '<|python_tag|>' }}", "LlamaForCausalLM", "llama"),
+    ("llama3_json", '{% if tools %}<|start_header_id|>"parameters": ', "LlamaForCausalLM", "llama"),
+    ("pythonic", "{% if tools %}<|header_start|><|python_start|>", "Llama4ForConditionalGeneration", "llama4"),
+    ("pythonic", "{% if tools %}<|start_header_id|>[func_name1(params_name1=", "LlamaForCausalLM", "llama"),
+    ("lfm2", "{% if tools %}<|tool_list_start|><|tool_call_start|>", "Lfm2ForCausalLM", "lfm2"),
+    # LFM2.5 cuts reasoning out of earlier messages, and shows calls nowhere
+    ("lfm2", "{% if tools %}{{ content.split('</think>')[-1] }}<think>", "Lfm2ForCausalLM", "lfm2"),
+    ("lfm2", "{% if tools %}<|tool_list_start|>", "Lfm2MoeForCausalLM", "lfm2_moe"),
+    ("phi4", "{% if tools %}functools[{{ tools }}", "Phi3ForCausalLM", "phi3"),
+    ("think", "{{ content.split('</think>')[-1] }}", "Phi3ForCausalLM", "phi3"),
+    ("plain", "<|im_start|>{{ content }}", "LlamaForCausalLM", "llama"),
+    ("plain", "", "LlamaForCausalLM", "llama"),
+    ("plain", "", "", None),
+    ("mistral", "[AVAILABLE_TOOLS]{{ tools }}[/AVAILABLE_TOOLS][TOOL_CALLS][", "MistralForCausalLM", "mistral"),
+    ("mistral", "[AVAILABLE_TOOLS]{{ tools }}[TOOL_CALLS][", "Mistral3ForConditionalGeneration", "mistral3"),
+    ("mistral_v11", "{{ tools }}[TOOL_CALLS]{{ name }}[ARGS]", "Mistral3ForConditionalGeneration", "mistral3"),
+    (
+        "deepseek_v3",
+        "<｜Assistant｜><｜tool▁calls▁begin｜>'</think>' in content",
+        "DeepseekV3ForCausalLM",
+        "deepseek_v3",
+    ),
+    ("deepseek_v3", "<｜tool▁calls▁begin｜><｜Assistant｜><think>\\n", "Qwen2ForCausalLM", "qwen2"),
+    ("deepseek_v31", "<｜Assistant｜></think><｜tool▁calls▁begin｜>", "DeepseekV3ForCausalLM", "deepseek_v3"),
+    ("harmony", "{{ tools }}<|start|>assistant<|channel|>final<|message|>", "GptOssForCausalLM", "gpt_oss"),
+    ("granite", f"{_GRANITE}<|tool_call|>", "GraniteForCausalLM", "granite"),
+    (
+        "granite4",
+        "{{ tools }}<|start_of_role|>system<tools><tool_call>",
+        "GraniteMoeHybridForCausalLM",
+        "granitemoehybrid",
+    ),
+    ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
+    ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("kimi", "{{ tools }}<|tool_calls_section_begin|><think></think>", "DeepseekV3ForCausalLM", "kimi_k2"),
+    ("kimi", "<|im_system|>tool_declare<|im_middle|>{{ tools }}", "DeepseekV3ForCausalLM", "kimi_k2"),
+]
+
+
+@pytest.mark.parametrize(("family", "template", "architecture", "model_type"), MODELS)
+def test_a_model_has_its_family(family: str, template: str, architecture: str, model_type: str) -> None:
+    assert choose([architecture], model_type, template).name == family
+
+
+def test_settings_go_before_everything() -> None:
+    for name, family in FAMILIES.items():
+        assert choose(["LlamaForCausalLM"], "llama", "{{ tools }}<tool_call>", name) is family
+
+
+def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(UnknownFamilyError, match=r"'lama'; there are: .*hermes.*plain"):
+        choose([], None, "", "lama")
+
+
+VISITOR = ModelFamily(name="visitor", signs=(("<visitor>",),))
+"""A family of another package."""
+
+
+def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("visitor", f"{__name__}:VISITOR", family_choice.ENTRY_POINTS)
+    monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    family_choice.installed.cache_clear()
+    try:
+        assert choose([], None, "<tool_call><visitor>") is VISITOR
+        assert choose([], None, "", "visitor") is VISITOR
+        assert choose([], None, "<tool_call>").name == "hermes"
+    finally:
+        family_choice.installed.cache_clear()
