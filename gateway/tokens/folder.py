@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.tokens.errors import TokenizerError
-
 # The keys of tokenizer_config.json and special_tokens_map.json that hold one special token.
 _NAMED_TOKENS = (
     "bos_token",
@@ -23,6 +21,10 @@ _NAMED_TOKENS = (
     "audio_token",
     "video_token",
 )
+
+
+class TokenizerError(Exception):
+    """A tokenizer folder or a text that cannot be used; the message is one sentence that names the file and the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _class_name(folder: Path, tokenizer_config: dict[str, Any]) -> str | None:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in ``path``; empty when there is no such file."""
+    """The JSON object in ``path``; empty when the file does not exist."""
     if not path.is_file():
         return {}
     try:
