@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,32 +9,10 @@ from pathlib import Path
 import tokenizers
 
 from gateway.tokens.folder import FolderMetadata, TokenizerError, read_folder
+from gateway.tokens.literal import literal_copies
 from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
 
 _PIECE = 32768  # characters
-
-
-def _without_special_tokens(backend: tokenizers.Tokenizer) -> dict[bool, tokenizers.Tokenizer]:
-    """Copies that read special tokens' text as ordinary text, by whether the text opens the prompt.
-
-    They differ only for a Metaspace step with the scheme ``first``, which puts a space before the first word of the
-    whole prompt and must not do so further on.
-    """
-    text = backend.to_str()
-    opening = inner = tokenizers.Tokenizer.from_str(text)
-    opening.encode_special_tokens = True
-    step = backend.pre_tokenizer
-    if step is not None and b'"prepend_scheme":"first"' in step.__getstate__():
-        spec = json.loads(text)
-        pending = [spec["pre_tokenizer"]]
-        while pending:
-            part = pending.pop()
-            pending.extend(part.get("pretokenizers", ()))
-            if part.get("prepend_scheme") == "first":
-                part["prepend_scheme"] = "never"
-        inner = tokenizers.Tokenizer.from_str(json.dumps(spec))
-        inner.encode_special_tokens = True
-    return {True: opening, False: inner}
 
 
 class Tokenizer:
@@ -183,7 +160,7 @@ class Tokenizer:
         """
         with self._literal_lock:
             if not self._literal:
-                self._literal = _without_special_tokens(self._backend)
+                self._literal = literal_copies(self._backend)
 
     # Ids to text
 

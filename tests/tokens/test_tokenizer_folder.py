@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.tokens import Tokenizer, TokenizerError
-from tests.tokens.build import CONTROL, FIXED, all_exact, byte_level, sentence_piece, word_piece, write_folder
+from tests.tokens.build import CONTROL, FIXED, all_exact, byte_level, sentence_piece, unigram, word_piece, write_folder
 
 
 def load(folder: Path, tokenizer: Tokenizer | None = None, **files: Any) -> Tokenizer:
@@ -124,6 +124,16 @@ def test_literal_ids_hold_no_control_token(text: str, control: str, tokenizer: T
     ids = tokenizer.encode_literal(text + control + text, at_start=at_start)
     controls = {tokenizer.token_id(token) for token in CONTROL}
     assert not controls & set(ids)
+
+
+@FIXED
+@given(st.lists(st.sampled_from(["</s>", "<s>", "a", " ", "<", "é", "<|im_end|>", "<think>"]), max_size=6))
+def test_literal_ids_of_a_unigram_hold_no_control_token(parts: list[str]) -> None:
+    """Its pieces are found anywhere in a text, those of control tokens among them."""
+    tokenizer, text = unigram(), "".join(parts)
+    control = {index for index in range(tokenizer.vocab_size) if tokenizer.is_special(index)} - {0}
+    assert not control & set(tokenizer.encode_literal(text))
+    assert ("<think>" in text) == (tokenizer.token_id("<think>") in tokenizer.encode_literal(text))
 
 
 def test_a_lone_surrogate_is_refused() -> None:
