@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from gateway.config import ModelSettings
 from gateway.serving.adapter_files import ADAPTER_FILES
+from gateway.tokens import VOCABULARY_FILES
 
 _TOKENIZER_FILES = (
     "tokenizer.json",
+    *VOCABULARY_FILES,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "generation_config.json",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import tokenizers
 
-from gateway.tokens.folder import FolderMetadata, TokenizerError, read_folder
+from gateway.tokens.conversion import convert, unreadable
+from gateway.tokens.folder import TOKENIZER_FILE, FolderMetadata, TokenizerError, read_folder
 from gateway.tokens.literal import literal_copies
 from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
 
@@ -87,19 +89,26 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
-        """Load ``folder``: tokenizer.json and, where present, the configuration files and templates beside it.
+        """Load ``folder``: its tokenizer and, where present, the configuration files and templates beside it.
+
+        Without a tokenizer.json the folder's vocabulary is converted, which takes seconds.
 
         Raises:
-            TokenizerError: when tokenizer.json is missing or unusable, or another file has a wrong key.
+            TokenizerError: when there is no usable tokenizer, or another file has a wrong key.
         """
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise TokenizerError(f"{path} does not exist; a tokenizer folder needs the file tokenizer.json.")
-        try:
-            backend = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises this very class
-            raise TokenizerError(f"{path} is not a tokenizer that the tokenizers library reads: {error}") from error
-        return cls(backend, read_folder(folder), str(folder))
+        if trouble := unreadable(folder):
+            raise TokenizerError(trouble)
+        metadata = read_folder(folder)
+        path = folder / TOKENIZER_FILE
+        if path.is_file():
+            try:
+                backend = tokenizers.Tokenizer.from_file(str(path))
+            except Exception as error:  # the library raises this very class
+                raise TokenizerError(f"{path} is not a tokenizer that the tokenizers library reads: {error}") from error
+        else:
+            backend, named = convert(folder)
+            metadata = dataclasses.replace(metadata, special_tokens={**named, **metadata.special_tokens})
+        return cls(backend, metadata, str(folder))
 
     # Text to ids
 

@@ -11,6 +11,7 @@ from gateway.config import ConfigError, ModelSettings
 from gateway.generation.engine import EngineFeatures
 from gateway.prompt.environment import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
+from gateway.tokens import unreadable
 from gateway_ops.checking.findings import Finding, Severity
 
 Keys = tuple[str | int, ...]
@@ -30,10 +31,8 @@ def check_files(settings: ModelSettings) -> Iterator[Located]:
     if folder is not None and not folder.is_dir():
         what = f"The folder {folder} does not exist." if not folder.exists() else f"{folder} is no folder."
         yield ("tokenizer",), Finding(Severity.ERROR, "", what, "Name the model's folder, which has tokenizer.json.")
-    elif folder is not None and not (folder / "tokenizer.json").is_file():
-        what = f"The folder {folder} has no tokenizer.json."
-        fix = "Copy it from the model on Hugging Face, or make it with transformers: save_pretrained."
-        yield ("tokenizer",), Finding(Severity.ERROR, "", what, fix)
+    elif folder is not None and (trouble := unreadable(folder)):
+        yield ("tokenizer",), Finding(Severity.ERROR, "", trouble)
     if settings.template is not None:
         yield from _check_template(settings.template)
 

@@ -11,7 +11,7 @@ from gateway_ops.checking.repository_versions import loaded_versions
 from gateway_ops.repository.reading import ModelFolder
 
 _KEY = "tokenizer_dir"
-# What transformers makes a tokenizer from; this project's steps and the gateway read the first one.
+# What transformers makes a tokenizer from; this project's steps read the first one.
 _OWN_FILE = "tokenizer.json"
 _FILES = (_OWN_FILE, "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt", "spiece.model")
 _OWN_MODULES = ("text_to_tokens.py", "tokens_to_text.py")

@@ -61,9 +61,12 @@ def test_templates_of_every_place_are_found(tmp_path: Path) -> None:
     tokenizer = load(tmp_path / "b", tokenizer_config={"chat_template": listed})
     assert tokenizer.chat_template == "two"
     assert tokenizer.named_templates == {"default": "two", "tool_use": "three"}
+    (tmp_path / "b" / "chat_template.json").write_text('{"chat_template": "processor"}', encoding="utf-8")
+    assert Tokenizer.from_folder(tmp_path / "b").chat_template == "two"
     (tmp_path / "b" / "chat_template.jinja").write_text("file", encoding="utf-8")
     assert Tokenizer.from_folder(tmp_path / "b").chat_template == "file"
     assert load(tmp_path / "c").chat_template is None
+    assert load(tmp_path / "d", chat_template={"chat_template": "processor"}).chat_template == "processor"
 
 
 def test_positions_come_from_config(tmp_path: Path) -> None:
@@ -91,7 +94,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, files: dict[str, Any], named: list
 
 
 def test_a_missing_or_broken_tokenizer_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json does not exist"):
+    with pytest.raises(TokenizerError, match=r"has no tokenizer\.json"):
         Tokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"tokenizer\.json is not a tokenizer"):
