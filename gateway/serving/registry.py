@@ -14,6 +14,7 @@ from gateway.serving.adapter_files import ADAPTER_FILES
 from gateway.serving.backend import BackendFactory
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
+from gateway.tokens import VOCABULARY_FILES
 
 _log = logging.getLogger(__name__)
 _READY_POLL_S = 0.05
@@ -198,6 +199,7 @@ async def _start_all(models: list[ServedModel]) -> None:
 
 _TOKENIZER_FILES = (
     "tokenizer.json",
+    *VOCABULARY_FILES,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "generation_config.json",

@@ -1,4 +1,4 @@
-"""Ids to text one at a time: what was pushed so far is always a prefix of the full decode.
+"""Ids to text one at a time: the text so far is always a prefix of the full decode.
 
 Wire contract 3.2 says why chunks must not be decoded alone. Byte-level and SentencePiece decoders are followed
 exactly, whatever the ids; any other decoder is followed by decoding a window (the last bullet of that section).
@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Callable
 from typing import Protocol
 
-from gateway.tokens.pieces import ByteLevelDecoder, SentencePieceDecoder, byte_token
+from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder, byte_token
 from gateway.tokens.tokenizer import Tokenizer
 
 _REPLACEMENT = "\ufffd"
@@ -53,7 +53,7 @@ class IncrementalDetokenizer:
         """Start an empty sequence.
 
         Args:
-            tokenizer: whose ids will come.
+            tokenizer: of the ids that will come.
             skip_special_tokens: whether special tokens leave no text.
             visible: special tokens that leave their text nevertheless.
         """
@@ -71,7 +71,7 @@ class IncrementalDetokenizer:
         self.push = stream.push  # bound once: this is called for every generated token
 
     def flush(self) -> str:
-        """End the sequence; returns what was held, an unfinished character as U+FFFD. Call it once."""
+        """End the sequence, once; returns the text that was held, an unfinished character as U+FFFD."""
         return self._stream.flush()
 
     def contribution(self, index: int) -> bytes:
@@ -156,7 +156,7 @@ class _SentencePieceStream:
         self._character, self._strip = decoder.strip or ("", 0)  # how many may still be stripped
         self._run = bytearray()
         self._utf8 = _utf8_decoder("replace")
-        self._ahead = ""  # what the run will be, if it is valid
+        self._ahead = ""  # the text of the run, if it is valid
         self._emitted = 0
 
     @property
@@ -238,7 +238,7 @@ class _WindowStream:
 
     __slots__ = ("_asked", "_given", "_hidden", "_read", "_tokenizer", "_window", "characters", "unfinished")
 
-    _LONGEST = 64  # tokens held at most; what is U+FFFD after so many is no unfinished character
+    _LONGEST = 64  # tokens held at most; a U+FFFD after these is no unfinished character
 
     def __init__(self, tokenizer: Tokenizer, hidden: _Hidden) -> None:
         self._tokenizer = tokenizer
@@ -266,8 +266,8 @@ class _WindowStream:
         if not held and added.encode().startswith(self._given):
             return added.encode()[len(self._given) :]
         own = self._tokenizer.token_bytes(index)
-        # What does not fit, or is not known, is left to the token that completes the text. How many replacement
-        # characters stand for an unfinished one, each decoder says differently.
+        # Bytes that do not fit, or are not known, are left to the token that completes the text. Decoders differ in how
+        # many replacement characters stand for an unfinished one.
         read = (self._given + own).decode("utf-8", "replace")
         fits = read.rstrip(_REPLACEMENT) == added.rstrip(_REPLACEMENT) and _REPLACEMENT.encode() not in own
         return own if fits or not held else b""

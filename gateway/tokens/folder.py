@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from gateway.tokens.errors import TokenizerError
-
+TOKENIZER_FILE: Final = "tokenizer.json"
 # The keys of tokenizer_config.json and special_tokens_map.json that hold one special token.
-_NAMED_TOKENS = (
+NAMED_TOKENS: Final = (
     "bos_token",
     "eos_token",
     "unk_token",
@@ -23,6 +22,10 @@ _NAMED_TOKENS = (
     "audio_token",
     "video_token",
 )
+
+
+class TokenizerError(Exception):
+    """A tokenizer folder or a text that cannot be used; the message is one sentence that names the file and the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def _class_name(folder: Path, tokenizer_config: dict[str, Any]) -> str | None:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in ``path``; empty when there is no such file."""
+    """The JSON object in ``path``; empty when the file does not exist."""
     if not path.is_file():
         return {}
     try:
@@ -115,7 +118,7 @@ def _special_tokens(folder: Path, token_map: dict[str, Any], tokenizer_config: d
     """Texts of the named special tokens; tokenizer_config.json overrides special_tokens_map.json."""
     tokens: dict[str, str] = {}
     for file, source in (("special_tokens_map.json", token_map), ("tokenizer_config.json", tokenizer_config)):
-        for key in _NAMED_TOKENS:
+        for key in NAMED_TOKENS:
             value = source.get(key)
             if isinstance(value, dict):  # a serialised AddedToken
                 value = value.get("content")
@@ -178,6 +181,9 @@ def _templates(folder: Path, tokenizer_config: dict[str, Any]) -> tuple[str | No
     path = folder / "chat_template.jinja"
     if path.is_file():
         named["default"] = _read_text(path)
+    processors = _read_object(folder / "chat_template.json").get("chat_template")  # of models that see or hear
+    if isinstance(processors, str):
+        named.setdefault("default", processors)
     return named.get("default"), named
 
 

@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import tokenizers
 
-from gateway.tokens.errors import TokenizerError
-from gateway.tokens.folder import FolderMetadata, read_folder
-from gateway.tokens.pieces import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
+from gateway.tokens.conversion import convert, unreadable
+from gateway.tokens.folder import TOKENIZER_FILE, FolderMetadata, TokenizerError, read_folder
+from gateway.tokens.literal import literal_copies
+from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
 
-_END_KEY = "eos_token_id"
 _PIECE = 32768  # characters
-
-
-class _NamedFailure:
-    """Turns the bare ``Exception`` that the tokenizers library raises into a TokenizerError that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is Exception:
-            raise TokenizerError(
-                f"{self._path} is not a tokenizer that the tokenizers library reads: {error}"
-            ) from error
-
-
-def _without_special_tokens(backend: tokenizers.Tokenizer) -> dict[bool, tokenizers.Tokenizer]:
-    """Copies that read special tokens' text as ordinary text, by whether the text opens the prompt.
-
-    They differ only for a Metaspace step with the scheme ``first``, which puts a space before the first word of the
-    whole prompt: further on it must not.
-    """
-    text = backend.to_str()
-    opening = inner = tokenizers.Tokenizer.from_str(text)
-    opening.encode_special_tokens = True
-    step = backend.pre_tokenizer
-    if step is not None and b'"prepend_scheme":"first"' in step.__getstate__():
-        spec = json.loads(text)
-        pending = [spec["pre_tokenizer"]]
-        while pending:
-            part = pending.pop()
-            pending.extend(part.get("pretokenizers", ()))
-            if part.get("prepend_scheme") == "first":
-                part["prepend_scheme"] = "never"
-        inner = tokenizers.Tokenizer.from_str(json.dumps(spec))
-        inner.encode_special_tokens = True
-    return {True: opening, False: inner}
 
 
 class Tokenizer:
@@ -75,6 +33,14 @@ class Tokenizer:
             tokenizes text by itself.
         eos_token: text of EOS; None when the model has none.
         eos_ids: every id that ends an answer, of generation_config.json, else config.json, else ``eos_token``.
+        special_tokens: texts of the named special tokens, for example ``{"bos_token": "<s>"}``.
+        tokenizer_class: the class that transformers would load, by tokenizer_config.json; None when that does not say.
+        architectures: the model's classes, by config.json; empty when that does not say.
+        model_type: the model's kind, by config.json; None when that does not say.
+        chat_template: the folder's default chat template; None when it has none.
+        named_templates: the folder's chat templates by name.
+        max_position_embeddings: positions the model was made for, by config.json; None when that does not say.
+        logits_size: width of the model's logits: ``vocab_size`` of config.json, else one more than the largest id.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, metadata: FolderMetadata, source: str = "the tokenizer") -> None:
@@ -82,7 +48,7 @@ class Tokenizer:
 
         Args:
             backend: the loaded tokenizer; its truncation and padding are switched off.
-            metadata: what the side files of the folder say.
+            metadata: of the other files of the folder.
             source: where it came from, for error messages.
 
         Raises:
@@ -93,7 +59,6 @@ class Tokenizer:
         self._backend = backend
         self._literal: dict[bool, tokenizers.Tokenizer] = {}
         self._literal_lock = threading.Lock()
-        self._metadata = metadata
         self._source = source
         self.decoder: Decoder = classify(backend.decoder.__getstate__()) if backend.decoder is not None else None
         added = backend.get_added_tokens_decoder()
@@ -107,26 +72,43 @@ class Tokenizer:
         self._bytes: dict[int, bytes] = {}
         # Of ordinary tokens that end with a whole character; filled by detokenizers, on the event loop.
         self.whole_texts: dict[int, str] = {}
-        self.bos_token, self.bos_id = self._bos()
+        self.special_tokens: Mapping[str, str] = metadata.special_tokens
+        self.tokenizer_class = metadata.tokenizer_class
+        self.architectures = metadata.architectures
+        self.model_type = metadata.model_type
+        self.chat_template = metadata.chat_template
+        self.named_templates: Mapping[str, str] = metadata.named_templates
+        self.max_position_embeddings = metadata.max_position_embeddings
+        self.logits_size: int = metadata.vocab_size or self.vocab_size
+        self.bos_token, self.bos_id = self._bos(metadata.bos_id)
         self.adds_bos: bool = backend.encode("a", add_special_tokens=True).ids[:1] == [self.bos_id]
-        self.eos_token = metadata.special_tokens.get("eos_token")
-        self.eos_ids: tuple[int, ...] = self._ends()
+        self.eos_token = self.special_tokens.get("eos_token")
+        self.eos_ids: tuple[int, ...] = self._ends(metadata.eos_ids)
         if self.eos_token is None and self.eos_ids:
             self.eos_token = self.token_text(self.eos_ids[0])
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
-        """Load ``folder``: tokenizer.json and, where present, the configuration files and templates beside it.
+        """Load ``folder``: its tokenizer and, where present, the configuration files and templates beside it.
+
+        Without a tokenizer.json the folder's vocabulary is converted, which takes seconds.
 
         Raises:
-            TokenizerError: when tokenizer.json is missing or unusable, or another file has a wrong key.
+            TokenizerError: when there is no usable tokenizer, or another file has a wrong key.
         """
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise TokenizerError(f"{path} does not exist; a tokenizer folder needs the file tokenizer.json.")
-        with _NamedFailure(path):
-            backend = tokenizers.Tokenizer.from_file(str(path))
-        return cls(backend, read_folder(folder), str(folder))
+        if trouble := unreadable(folder):
+            raise TokenizerError(trouble)
+        metadata = read_folder(folder)
+        path = folder / TOKENIZER_FILE
+        if path.is_file():
+            try:
+                backend = tokenizers.Tokenizer.from_file(str(path))
+            except Exception as error:  # the library raises this very class
+                raise TokenizerError(f"{path} is not a tokenizer that the tokenizers library reads: {error}") from error
+        else:
+            backend, named = convert(folder)
+            metadata = dataclasses.replace(metadata, special_tokens={**named, **metadata.special_tokens})
+        return cls(backend, metadata, str(folder))
 
     # Text to ids
 
@@ -155,7 +137,7 @@ class Tokenizer:
         Args:
             text: to count.
             most: tokens after which the rest is not looked at.
-            stopped: is asked before each piece whether nobody wants the count any more.
+            stopped: tells before each piece whether the count is no longer wanted.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -181,13 +163,13 @@ class Tokenizer:
         return self._encode(self._literal[at_start], text)
 
     def prepare_literal(self) -> None:
-        """Make what ``encode_literal`` needs, which takes as long as loading: the first call to it does so otherwise.
+        """Make the tokenizers of ``encode_literal``, which takes as long as loading; else its first call makes them.
 
-        It is a second tokenizer, since the library's switch for special tokens must not be thrown while others encode.
+        They are copies, since the library's switch for special tokens must not be thrown while other threads encode.
         """
         with self._literal_lock:
             if not self._literal:
-                self._literal = _without_special_tokens(self._backend)
+                self._literal = literal_copies(self._backend)
 
     # Ids to text
 
@@ -209,7 +191,7 @@ class Tokenizer:
         return known
 
     def token_text(self, index: int) -> str:
-        """The token's readable text: an added token's own, else its bytes as UTF-8 with U+FFFD for what is not."""
+        """The token's readable text: an added token's own, else its bytes as UTF-8, with U+FFFD where they are not."""
         if index in self._added_ids:
             return self._backend.id_to_token(index) or ""
         return self.token_bytes(index).decode("utf-8", "replace")
@@ -225,48 +207,6 @@ class Tokenizer:
     def is_special(self, index: int) -> bool:
         """Whether the id is an added token marked special, which ``decode`` skips by default."""
         return index in self._special_ids
-
-    # What the folder says
-
-    @property
-    def special_tokens(self) -> Mapping[str, str]:
-        """Texts of the named special tokens, for example ``{"bos_token": "<s>"}``."""
-        return self._metadata.special_tokens
-
-    @property
-    def tokenizer_class(self) -> str | None:
-        """The class that transformers would load, by tokenizer_config.json; None when that does not say."""
-        return self._metadata.tokenizer_class
-
-    @property
-    def architectures(self) -> tuple[str, ...]:
-        """The model's classes, by config.json; empty when that does not say."""
-        return self._metadata.architectures
-
-    @property
-    def model_type(self) -> str | None:
-        """The model's kind, by config.json; None when that does not say."""
-        return self._metadata.model_type
-
-    @property
-    def chat_template(self) -> str | None:
-        """The folder's default chat template; None when it has none."""
-        return self._metadata.chat_template
-
-    @property
-    def named_templates(self) -> Mapping[str, str]:
-        """The folder's chat templates by name."""
-        return self._metadata.named_templates
-
-    @property
-    def max_position_embeddings(self) -> int | None:
-        """Positions the model was made for, by config.json; None when that does not say."""
-        return self._metadata.max_position_embeddings
-
-    @property
-    def logits_size(self) -> int:
-        """Width of the model's logits: ``vocab_size`` of config.json, else one more than the largest id."""
-        return self._metadata.vocab_size or self.vocab_size
 
     # Private
 
@@ -290,29 +230,26 @@ class Tokenizer:
             if index in self._added_ids:
                 return token.encode()
             text: str = self._backend.decode([index], skip_special_tokens=False)
-            spelled = spelled_bytes(token)  # tells what is behind a replacement character
+            spelled = spelled_bytes(token)  # tells the bytes behind a replacement character
             return spelled if "\ufffd" in text and spelled.decode("utf-8", "replace") == text else text.encode()
         byte = byte_token(token) if self.decoder.byte_fallback else None
         return self.decoder.text(token, first=False).encode() if byte is None else bytes([byte])
 
-    def _bos(self) -> tuple[str | None, int | None]:
-        token = self._metadata.special_tokens.get("bos_token")
+    def _bos(self, index: int | None) -> tuple[str | None, int | None]:
+        """Text and id of the named token, else of the configured id."""
+        token = self.special_tokens.get("bos_token")
         if token is not None:
             return token, self._known_id(token, "bos_token")
-        if self._metadata.bos_id is not None and (text := self.raw_token(self._metadata.bos_id)) is not None:
-            return text, self._metadata.bos_id
+        if index is not None and (text := self.raw_token(index)) is not None:
+            return text, index
         return None, None
 
-    def _ends(self) -> tuple[int, ...]:
-        if self._metadata.eos_ids:
-            outside = [index for index in self._metadata.eos_ids if self.raw_token(index) is None]
-            if outside:
-                raise TokenizerError(
-                    f"{self._source}: `{_END_KEY}` names {outside}, outside the tokenizer's vocabulary."
-                )
-            return self._metadata.eos_ids
-        token = self._metadata.special_tokens.get("eos_token")
-        return () if token is None else (self._known_id(token, "eos_token"),)
+    def _ends(self, configured: tuple[int, ...]) -> tuple[int, ...]:
+        if outside := [index for index in configured if self.raw_token(index) is None]:
+            raise TokenizerError(f"{self._source}: `eos_token_id` names {outside}, outside the tokenizer's vocabulary.")
+        if configured or self.eos_token is None:
+            return configured
+        return (self._known_id(self.eos_token, "eos_token"),)
 
     def _known_id(self, token: str, key: str) -> int:
         index = self.token_id(token)

@@ -20,6 +20,7 @@ from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.prompt.chat_template import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
+from gateway.tokens import unreadable
 from gateway.triton.inspection import DiscoveryError, inspect_model
 from gateway.triton.options import engine_options
 from gateway_ops.checking.endpoint import Described, Outcome, sentence
@@ -160,10 +161,8 @@ def check_files(settings: ModelSettings) -> Iterator[Located]:
     if folder is not None and not folder.is_dir():
         what = f"The folder {folder} does not exist." if not folder.exists() else f"{folder} is not a folder."
         yield ("tokenizer",), Finding(Severity.ERROR, "", what, "Name the model's folder, which has tokenizer.json.")
-    elif folder is not None and not (folder / "tokenizer.json").is_file():
-        what = f"The folder {folder} has no tokenizer.json."
-        fix = "Copy it from the model on Hugging Face, or make it with transformers: save_pretrained."
-        yield ("tokenizer",), Finding(Severity.ERROR, "", what, fix)
+    elif folder is not None and (trouble := unreadable(folder)):
+        yield ("tokenizer",), Finding(Severity.ERROR, "", trouble)
     if settings.template is not None:
         yield from _check_template(settings.template)
 

@@ -90,6 +90,19 @@ def sentence_piece(style: str) -> Tokenizer:
 
 
 @functools.cache
+def unigram() -> Tokenizer:
+    """A unigram whose control tokens are pieces of its model; its unknown token has the id 0."""
+    texts = ["<unk>", "<s>", "</s>", *"▁abcdehlo</s>"]
+    pieces = [(text, -float(index + 1)) for index, text in enumerate(dict.fromkeys(texts))]
+    backend = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=False))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="first", split=False)
+    backend.decoder = decoders.Metaspace("▁", prepend_scheme="first", split=False)
+    backend.add_special_tokens(["<unk>", "<s>", "</s>", "<|im_end|>"])
+    backend.add_tokens(["<think>"])
+    return Tokenizer(backend, FolderMetadata(special_tokens={"bos_token": "<s>", "eos_token": "</s>"}))
+
+
+@functools.cache
 def word_piece() -> Tokenizer:
     """A decoder that is followed as a black box."""
     words = ["[UNK]", "hello", "world", "##ing", "play", "##ed", ",", "!", "é", "a"]

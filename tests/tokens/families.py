@@ -17,16 +17,16 @@ from gateway.tokens import Tokenizer
 from gateway.tokens.folder import FolderMetadata
 from tests.tokens.build import CORPUS
 
-_LINES = [*CORPUS, "Don't you'LL  see\r\n\r\n\tx = 12345.67;  // ok", "ﬁne ½ Åñ 한국어 ไทย हिन्दी 👩‍👩‍👧 🏳️‍🌈"]
+LINES = [*CORPUS, "Don't you'LL  see\r\n\r\n\tx = 12345.67;  // ok", "ﬁne ½ Åñ 한국어 ไทย हिन्दी 👩‍👩‍👧 🏳️‍🌈"]
 
 # Contractions, letters with one leading sign, digits, signs with line ends, line ends, spaces.
-_LLAMA3 = (
+LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_QWEN = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+_QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_TEKKEN = (
+TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -56,7 +56,7 @@ def _byte_level(
     trainer = trainers.BpeTrainer(
         vocab_size=460, initial_alphabet=alphabet, special_tokens=special if first else [], show_progress=False
     )
-    backend.train_from_iterator(_LINES, trainer)
+    backend.train_from_iterator(LINES, trainer)
     backend.add_special_tokens(special)
     backend.add_tokens([AddedToken(text, normalized=False, special=False) for text in plain])
     names = {"eos_token": ends[0]}
@@ -64,7 +64,8 @@ def _byte_level(
     return Tokenizer(backend, FolderMetadata(special_tokens=names, eos_ids=eos_ids))
 
 
-def _split(pattern: str) -> Any:
+def split(pattern: str) -> Any:
+    """Byte level, after text is split by a pattern."""
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(pattern), behavior="isolated", invert=False),
@@ -90,13 +91,13 @@ def smollm() -> Tokenizer:
 def llama3() -> Tokenizer:
     """Llama 3: words of the vocabulary before merges, special tokens at the end."""
     special = _special("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<|python_tag|>")
-    return _byte_level(_split(_LLAMA3), special, ends=("<|eot_id|>", "<|end_of_text|>"), ignore_merges=True)
+    return _byte_level(split(LLAMA3), special, ends=("<|eot_id|>", "<|end_of_text|>"), ignore_merges=True)
 
 
 def qwen() -> Tokenizer:
     """Qwen: NFC before, tool and thinking marks that are added but not special."""
     return _byte_level(
-        _split(_QWEN),
+        split(_QWEN),
         _special("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
         normalizer=normalizers.NFC(),
         plain=("<tool_call>", "</tool_call>", "<think>", "</think>"),
@@ -107,7 +108,7 @@ def qwen() -> Tokenizer:
 def tekken() -> Tokenizer:
     """Mistral's tekken: a pattern that sees upper case, special tokens first, unused ones among them."""
     special = _special("<unk>", "<s>", "</s>", "[INST]", "[/INST]", *(f"<SPECIAL_{i}>" for i in range(20, 24)))
-    return _byte_level(_split(_TEKKEN), special, first=True, ends=("</s>",), ignore_merges=True)
+    return _byte_level(split(TEKKEN), special, first=True, ends=("</s>",), ignore_merges=True)
 
 
 def _sentence_piece_vocabulary(extra: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -115,7 +116,7 @@ def _sentence_piece_vocabulary(extra: tuple[str, ...]) -> tuple[dict[str, int], 
     for byte in range(256):
         vocab[f"<0x{byte:02X}>"] = len(vocab)
     merges: list[tuple[str, str]] = []
-    singles = sorted({character for line in _LINES for character in line if character.isalpha()} | {"▁", ".", ",", "-"})
+    singles = sorted({character for line in LINES for character in line if character.isalpha()} | {"▁", ".", ",", "-"})
     for text in [*singles[:90], *extra]:
         pieces = text[0]
         vocab.setdefault(pieces, len(vocab))
@@ -201,7 +202,7 @@ def suffixes() -> Tokenizer:
     backend.decoder = decoders.BPEDecoder(suffix="</w>")
     special = _special("<unk>", "</s>")
     backend.train_from_iterator(
-        _LINES,
+        LINES,
         trainers.BpeTrainer(vocab_size=400, special_tokens=special, end_of_word_suffix="</w>", show_progress=False),
     )
     return _wrapped(backend)
@@ -214,7 +215,7 @@ def word_pieces() -> Tokenizer:
     backend.decoder = decoders.WordPiece(cleanup=False)
     special = _special("[UNK]", "</s>")
     trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
-    backend.train_from_iterator(_LINES, trainer)
+    backend.train_from_iterator(LINES, trainer)
     return _wrapped(backend)
 
 

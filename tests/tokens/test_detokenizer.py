@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
-from gateway.tokens.pieces import ByteLevelDecoder, SentencePieceDecoder
+from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece, word_piece
 
 TOKENIZERS = st.sampled_from(all_exact())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.generation import EngineChunk, Prompt, SequenceAssembler
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
-from gateway.tokens.pieces import ByteLevelDecoder, SentencePieceDecoder
+from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED
 from tests.tokens.families import FAMILIES, WINDOWS

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.tokens import Tokenizer, TokenizerError
-from tests.tokens.build import CONTROL, FIXED, all_exact, byte_level, sentence_piece, word_piece, write_folder
+from tests.tokens.build import CONTROL, FIXED, all_exact, byte_level, sentence_piece, unigram, word_piece, write_folder
 
 
 def load(folder: Path, tokenizer: Tokenizer | None = None, **files: Any) -> Tokenizer:
@@ -61,9 +61,12 @@ def test_templates_of_every_place_are_found(tmp_path: Path) -> None:
     tokenizer = load(tmp_path / "b", tokenizer_config={"chat_template": listed})
     assert tokenizer.chat_template == "two"
     assert tokenizer.named_templates == {"default": "two", "tool_use": "three"}
+    (tmp_path / "b" / "chat_template.json").write_text('{"chat_template": "processor"}', encoding="utf-8")
+    assert Tokenizer.from_folder(tmp_path / "b").chat_template == "two"
     (tmp_path / "b" / "chat_template.jinja").write_text("file", encoding="utf-8")
     assert Tokenizer.from_folder(tmp_path / "b").chat_template == "file"
     assert load(tmp_path / "c").chat_template is None
+    assert load(tmp_path / "d", chat_template={"chat_template": "processor"}).chat_template == "processor"
 
 
 def test_positions_come_from_config(tmp_path: Path) -> None:
@@ -91,7 +94,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, files: dict[str, Any], named: list
 
 
 def test_a_missing_or_broken_tokenizer_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json does not exist"):
+    with pytest.raises(TokenizerError, match=r"has no tokenizer\.json"):
         Tokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"tokenizer\.json is not a tokenizer"):
@@ -124,6 +127,16 @@ def test_literal_ids_hold_no_control_token(text: str, control: str, tokenizer: T
     ids = tokenizer.encode_literal(text + control + text, at_start=at_start)
     controls = {tokenizer.token_id(token) for token in CONTROL}
     assert not controls & set(ids)
+
+
+@FIXED
+@given(st.lists(st.sampled_from(["</s>", "<s>", "a", " ", "<", "é", "<|im_end|>", "<think>"]), max_size=6))
+def test_literal_ids_of_a_unigram_hold_no_control_token(parts: list[str]) -> None:
+    """Its pieces are found anywhere in a text, those of control tokens among them."""
+    tokenizer, text = unigram(), "".join(parts)
+    control = {index for index in range(tokenizer.vocab_size) if tokenizer.is_special(index)} - {0}
+    assert not control & set(tokenizer.encode_literal(text))
+    assert ("<think>" in text) == (tokenizer.token_id("<think>") in tokenizer.encode_literal(text))
 
 
 def test_a_lone_surrogate_is_refused() -> None:

@@ -166,7 +166,7 @@ def check_parameters(models: Models) -> Iterator[Finding]:
 
 
 _TOKENIZER = "tokenizer_dir"
-# Files of a tokenizer for transformers; this project's steps and the gateway read the first one.
+# Files of a tokenizer for transformers; this project's steps read the first one.
 _TOKENIZER_FILE = "tokenizer.json"
 _TOKENIZER_FILES = (
     _TOKENIZER_FILE,

@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from gateway.tokens import Tokenizer, TokenizerError
 from gateway_ops.checking import Finding, Severity
 from gateway_ops.checking.settings_file import check_file
 from gateway_ops.local_stack.tiny_model import write_tiny_model
@@ -156,6 +157,18 @@ async def test_tokenizer_and_template(model: Path) -> None:
     assert "does not parse" in what[3]
     assert "cannot be read" in what[4]
     assert "chat template" in what[5]
+
+
+@pytest.mark.parametrize("content", [None, b"no model"])
+async def test_a_tokenizer_is_refused_in_the_words_of_the_server(model: Path, content: bytes | None) -> None:
+    folder = model / "native"
+    folder.mkdir()
+    if content is not None:
+        (folder / "tokenizer.model").write_bytes(content)
+    text = "models: [{name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: native}]"
+    with pytest.raises(TokenizerError) as refusal:
+        Tokenizer.from_folder(folder)
+    assert [each.what for _, each in await findings(model, text)] == [str(refusal.value)]
 
 
 async def test_what_is_allowed_but_hardly_meant(model: Path) -> None:
