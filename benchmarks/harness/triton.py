@@ -69,7 +69,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     """
     repositories = {"now": ROOT / "triton_repo"}
     if before := os.environ.get("BEFORE"):
-        repositories = {"before": Path(before), **repositories}
+        repositories = {"before": Path(before).resolve(), **repositories}
     folder = _model_folder()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     prompts = _prompts(tokenizer)
@@ -113,7 +113,8 @@ def _start(name: str, repository: Path, folder: Path) -> TritonServer:
         repository,
         model_dir=folder,
         engine="free",
-        env={"ENGINE_PATH": str(ROOT / "benchmarks" / "free_engine")},
+        # The free engine of the same checkout: it imports modules of the repository.
+        env={"ENGINE_PATH": str(repository.parent / "benchmarks" / "free_engine")},
         log_path=logs / f"triton-{name}.log",
     )
 
