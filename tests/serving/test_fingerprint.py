@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gateway.serving.fingerprint import fingerprint
 
 from gateway.config import ModelSettings, TritonSettings
+from gateway.serving.registry import fingerprint
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "tekken.json", "chat_template.jinja"])
