@@ -24,7 +24,7 @@ PLANTED = {
     ),
     "not a configuration": (
         (TEXT, r"max_batch_size: 16", "max_batch_size 16"),
-        ("error", "It is not a model configuration", "mend the line"),
+        ("error", "It is not a model configuration", "correct the line"),
     ),
     "name of another folder": (
         (TEXT, r'name: "preprocessing"', 'name: "tokenizer"'),
@@ -229,7 +229,11 @@ PLANTED = {
     ),
     "answer that the BLS model does not give": (
         (BLS, r'output \{ name: "text_output"[^\n]*\n', ""),
-        ("error", "It has no output 'text_output', without which tensorrt_llm_bls serves nobody", "Declare output {"),
+        (
+            "error",
+            "It has no output 'text_output', without which tensorrt_llm_bls serves no request",
+            "Declare output {",
+        ),
     ),
     "BLS model that cannot be told to stream": (
         (BLS, r'input \{ name: "stream"[^\n]*\n', ""),

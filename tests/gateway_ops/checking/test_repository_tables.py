@@ -46,13 +46,13 @@ SPOILED = {
     "no length": (
         r'input \{ name: "input_lengths"[^\n]*\n',
         "",
-        "It has no input 'input_lengths', without which tensorrt_llm serves nobody.",
+        "It has no input 'input_lengths', without which tensorrt_llm serves no request.",
         'Declare input { name: "input_lengths" data_type: TYPE_INT32 dims: [1] }.',
     ),
     "no lengths of answers": (
         r'output \{ name: "sequence_length"[^\n]*\n',
         "",
-        "It has no output 'sequence_length', without which tensorrt_llm serves nobody.",
+        "It has no output 'sequence_length', without which tensorrt_llm serves no request.",
         "Declare output",
     ),
     "type that no logits have": (
