@@ -44,7 +44,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
     """Compare the steps of an ensemble with the models they name, and with each other.
 
     Args:
-        ensemble: whose configuration has steps.
+        ensemble: a model whose configuration has steps.
         models: all models of the repository whose configurations parse.
         unreadable: names of the others; the outputs of their steps are unknown, so nothing is compared.
     """
