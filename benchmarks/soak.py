@@ -58,9 +58,9 @@ class Client:
     """Load over one transport, checked answer by answer.
 
     Attributes:
-        outcomes: how many requests of which kind ended how.
+        outcomes: numbers of requests by kind and ending.
         messages: responses read.
-        wrong: what should not have been.
+        wrong: faults.
         longest_away: seconds between two good answers with none but "server away" in between.
     """
 

@@ -109,7 +109,7 @@ def check_seeds(bench: Bench, *, exact: bool) -> None:
     """Check that a seed draws the same tokens in any batch, and that other seeds draw by the distribution.
 
     Args:
-        bench: with its engine.
+        bench: the engine and its answers.
         exact: whether the weights are float32. Those of fewer bits give other last bits of the logits in other company,
             and where many tokens are about as probable, as with random weights, another draw.
     """

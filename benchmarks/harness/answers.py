@@ -29,8 +29,8 @@ class Answer:
     """An answer that the engine generates.
 
     Attributes:
-        ids: of its tokens.
-        events: that a client gets of it at least: one for each token but those that a parser takes or holds.
+        ids: its token ids.
+        events: least number of events for a client: one for each token but those that a parser takes or holds.
     """
 
     ids: tuple[int, ...]

@@ -28,10 +28,10 @@ class Feature:
     """A kind of request.
 
     Attributes:
-        fields: of the request.
-        family: of the model that it goes to; empty: none that calls or reasons.
+        fields: fields of the request.
+        family: family of its model; empty: one without calls or reasoning.
         write: the engine's answer.
-        shows: what is in the client's answer when the feature is on.
+        shows: a part of the client's answer when the feature is on.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)

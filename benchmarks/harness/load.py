@@ -28,10 +28,10 @@ class Load:
         name: in tables.
         streams: at the same time.
         delay_us: between a stream's tokens; 0 as fast as they are taken.
-        tokens: of each answer.
+        tokens: tokens of each answer.
         rounds: answers of each stream, one after the other.
         stagger_us: between the starts of the streams.
-        events: of each answer at least; None: one for each token.
+        events: least events of each answer; None: one for each token.
     """
 
     name: str
@@ -90,7 +90,7 @@ def run(child: Child, load: Load, body: Path, *, during: Callable[[], None] | No
     Args:
         child: the gateway.
         load: how.
-        body: of each request.
+        body: the body of each request.
         during: called once when the generator runs.
 
     Raises:

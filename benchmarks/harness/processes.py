@@ -42,8 +42,8 @@ class Child:
     """A process with a log file; a context manager that ends it.
 
     Attributes:
-        port: that it listens on.
-        log: where its output goes.
+        port: its port.
+        log: the file for its output.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class SyntheticTriton(Paced):
         """Start it.
 
         Args:
-            repository: that it describes.
+            repository: the repository that it describes.
             beside: others, whose port it shares: the kernel gives each connection to one of them.
 
         Raises:

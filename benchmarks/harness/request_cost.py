@@ -30,9 +30,9 @@ class Turn:
     """One short slice of load on each subject, one right after the other.
 
     Attributes:
-        cpu_ms: of a request, by subject.
-        references_ms: of the reference work beside each of these slices.
-        preparation_ms: of a request's template and tokenization, clocked within a gateway in a slice of the same turn.
+        cpu_ms: CPU of a request, by subject.
+        references_ms: time of the reference work beside each of these slices.
+        preparation_ms: time of template and tokenization of a request, clocked within a gateway in the same turn.
     """
 
     cpu_ms: Mapping[str, float]

@@ -29,10 +29,10 @@ class Carried:
     """The figures of the generators since their last report.
 
     Attributes:
-        tokens: that came.
-        seconds: that took.
-        busiest: of one generator's core, the busiest one's.
-        cores: that all generators kept busy.
+        tokens: tokens that came.
+        seconds: the time that it took.
+        busiest: load of the busiest generator's core.
+        cores: cores that all generators kept busy.
     """
 
     tokens: float
@@ -51,10 +51,10 @@ class SteadyLoad:
         """Start them.
 
         Args:
-            gateway: whose port they load.
-            load: how many streams; of the rest, the synthetic Triton's pace and the body know.
-            body: of each request.
-            generators: how many processes; divides the number of streams.
+            gateway: the loaded gateway.
+            load: the number of streams; pace and body are set elsewhere.
+            body: the body of each request.
+            generators: number of processes, a divisor of the number of streams.
         """
         self._gateway, self._body = gateway, body
         self._generators: list[subprocess.Popen[str]] = []

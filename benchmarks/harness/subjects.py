@@ -92,9 +92,9 @@ def start(subject: Subject, triton: SyntheticTriton, **server: Any) -> Child:
     """Start a gateway and wait until it serves.
 
     Args:
-        subject: which one.
-        triton: that it uses.
-        server: as of ``settings_file``, and ``workers``.
+        subject: a gateway.
+        triton: its Triton.
+        server: changes of its section, and ``workers``.
 
     Raises:
         BenchmarkError: it did not start.
@@ -132,9 +132,9 @@ def settings_file(
     """Write the settings of a gateway: API key, metrics and access log on.
 
     Args:
-        subject: which one.
-        triton: that it uses.
-        port: that it listens on.
+        subject: a gateway.
+        triton: its Triton.
+        port: its port.
         label: for a second gateway of this subject, as each looks after its own file.
         model: more settings of the model.
         families: of further models ``bench-FAMILY``, on the same Triton model and with a template that takes tools.

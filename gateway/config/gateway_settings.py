@@ -21,7 +21,7 @@ class CorsSettings(Section):
     """Web pages that may read the gateway's answers (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
 
     Attributes:
-        origins: of those pages, such as ``https://app.example``, or ``*`` for all; empty: none.
+        origins: the pages, such as ``https://app.example``, or ``*`` for all; empty: none.
     """
 
     origins: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ class ServerSettings(Section):
             loopback looks at names.
         log_level: least severe level that is logged.
         shutdown_s: seconds that running answers have to end after SIGTERM.
-        reload_s: how often a process looks whether the settings file has changed; 0 never, then only SIGHUP reloads.
-        cors: which web pages may ask.
+        reload_s: seconds between looks at the settings file of each process; 0: only SIGHUP reloads.
+        cors: web pages that may ask.
     """
 
     host: str = "127.0.0.1"
@@ -108,8 +108,8 @@ class LimitSettings(Section):
 
     Attributes:
         max_body_bytes: largest request body in bytes.
-        max_connections: that are open at a time, in each process; further ones are answered 503.
-        min_body_bytes_per_s: of a body that is still coming after ``timeouts.request_body_s``.
+        max_connections: open connections of each process; further ones are answered 503.
+        min_body_bytes_per_s: least speed of a body after ``timeouts.request_body_s``.
     """
 
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
@@ -130,7 +130,7 @@ class TimeoutSettings(Section):
         between_tokens_s: from one response of the engine to the next; a longer silence ends the answer with an error.
         headers_s: a stream's response headers go out after this even when the engine has not answered.
         keepalive_s: silence after which a stream sends an SSE comment.
-        discovery_s: how long a start or a reload waits for Triton before it goes on without it.
+        discovery_s: the wait of a start or a reload for Triton, before it goes on without it.
     """
 
     request_head_s: Seconds = Field(default=60.0, gt=0)

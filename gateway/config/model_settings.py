@@ -26,7 +26,7 @@ class TritonSettings(Section):
         url: host:port of Triton's gRPC endpoint.
         model: its name, normally the ensemble.
         metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
-        transport: what carries the requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
+        transport: the carrier of requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
             and a model that is gone do it at once.
     """
@@ -134,7 +134,7 @@ def template_path(given: Path, folder: Path) -> Path:
 
     Args:
         given: the path as the settings have it.
-        folder: that a relative path begins at.
+        folder: the base of a relative path.
     """
     found = folder / given
     shipped = _SHIPPED / given.name
@@ -148,7 +148,7 @@ class ModelSettings(Section):
     Attributes:
         name: the id that clients send as ``model``, and that answers carry.
         aliases: further ids under which clients reach it.
-        triton: where it is served.
+        triton: the Triton model behind it.
         path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble, ``auto`` decides.
         tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
         max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
@@ -167,7 +167,7 @@ class ModelSettings(Section):
         logits_for_logprobs: whether log-probs may be computed from the engine's logits where it has no log-probs.
             Logits are as wide as the vocabulary: megabytes for each request.
         max_logits_tokens: longest prompt whose log-probs may be computed from logits.
-        family: how the model writes tool calls and reasoning; None finds it by the model's files and template.
+        family: the form in which the model writes tool calls and reasoning; None finds it by files and template.
         reasoning_output: the fields in which answers have the reasoning: ``reasoning_content``, ``reasoning``, or both.
         tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
             while it forms (``eager``), when it may turn out to be broken.
@@ -176,7 +176,7 @@ class ModelSettings(Section):
         lora: the adapter that every request carries; None is the model as it is.
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
             by the name under which requests put them before their prompts (``prompt_table``).
-        speculative: how drafts are used, where the engine takes them.
+        speculative: the use of drafts, where the engine takes them.
         policies: the treatment of parameters without effect.
         defaults: values for what requests leave out.
     """

@@ -58,7 +58,7 @@ def validate(
     Args:
         document: the file's content, with the environment already laid over its data.
         sources: the variable behind each dotted key path that came from one; it has no line.
-        folder: that relative paths in the file begin at.
+        folder: the base of relative paths in the file.
 
     Returns:
         The settings, None when there are problems; and all problems in the order of the file.

@@ -39,7 +39,7 @@ class ConfigError(Exception):
 
         Args:
             message: one sentence, which is the only problem unless ``problems`` are given.
-            problems: what was found.
+            problems: all of them.
         """
         super().__init__(message)
         self.problems = tuple(problems) or (Problem(message),)

@@ -47,10 +47,10 @@ async def exchange(
     """Send a chat request and read its stream to the end.
 
     Args:
-        session: with the API key among its headers.
-        url: of the endpoint.
-        body: of the request.
-        timeout_s: for all of it.
+        session: a session with the API key among its headers.
+        url: the endpoint.
+        body: the request.
+        timeout_s: seconds for all of it.
         seen: called for each event with text.
 
     Raises:
@@ -82,9 +82,9 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
     """The first model that the server lists.
 
     Args:
-        session: with the API key among its headers.
-        url: of the list, ``.../v1/models``.
-        timeout_s: for the answer.
+        session: a session with the API key among its headers.
+        url: the list, ``.../v1/models``.
+        timeout_s: seconds for the answer.
 
     Raises:
         FailedError: it lists none, or does not answer; the message says so.

@@ -21,18 +21,18 @@ class Load:
     """Sends the requests of a plan.
 
     Attributes:
-        tally: what was observed so far; changes while it runs.
+        tally: the observations so far; they change while it runs.
         warming: whether requests that are sent now do not count.
-        seconds: of the measured time so far.
+        seconds: the measured time so far.
     """
 
     def __init__(self, plan: Plan, session: aiohttp.ClientSession, url: str, model: str) -> None:
         """Prepare.
 
         Args:
-            plan: what to send.
-            session: with the API key among its headers, and without a limit on connections.
-            url: of the endpoint for chat completions.
+            plan: the requests to send.
+            session: a session with the API key among its headers, and without a limit on connections.
+            url: the endpoint for chat completions.
             model: the id to ask for.
         """
         self.tally = Tally()

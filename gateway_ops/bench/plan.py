@@ -63,15 +63,15 @@ class Plan:
     Attributes:
         streams: requests that run at the same time, each followed by the next; None where requests arrive by ``rate``.
         rate: requests a second, arriving at random (Poisson); None where there are ``streams``.
-        requests: how many are sent in all; None until ``duration_s`` has passed.
-        duration_s: how long requests are sent after the warm-up; None until ``requests`` were sent.
+        requests: number of requests; None sends them until ``duration_s`` has passed.
+        duration_s: seconds of sending after the warm-up; None sends until ``requests`` were sent.
         warm_up_s: at the beginning, whose requests are sent and not counted.
         in_flight: most requests at the same time when they arrive by rate; what arrives beyond it is counted, not sent.
-        timeout_s: of one request.
+        timeout_s: seconds for one request.
         prompt: tokens of a prompt, about.
         answer: tokens of an answer, at most.
         ignore_eos: whether answers go on to their limit; servers that do not know ``ignore_eos`` may refuse that.
-        seed: of prompts, lengths and arrivals.
+        seed: the seed of prompts, lengths and arrivals.
     """
 
     streams: int | None = 8

@@ -55,13 +55,13 @@ class Tally:
         completed: answers that came whole.
         failed: requests that did not, by what went wrong.
         dropped: arrivals that were not sent, because too many requests were in flight.
-        prompt_tokens: of completed requests, by usage; None where the server told none.
-        completion_tokens: of completed requests, by usage, else by events.
+        prompt_tokens: tokens of completed requests' prompts, by usage; None where the server sends none.
+        completion_tokens: tokens of completed answers, by usage, else by events.
         first: from a request (by rate: from its arrival) to its first token.
         between: between events with text.
         whole: from a request to the end of its answer.
         in_flight: requests that run now.
-        events: of completed requests, those with text.
+        events: events with text of completed requests.
         streamed: events with text in the measured time, of every request.
         answered: requests that were completed in the measured time, also those that were sent before it.
     """
@@ -84,8 +84,8 @@ class Tally:
         """Summarise, with None for values that were not measured.
 
         Args:
-            seconds: of the measured time, in which throughput is counted: from the end of the warm-up until nothing
-                more is sent, or the last answer has ended.
+            seconds: the measured time, in which throughput is counted: from the end of the warm-up until nothing more
+                is sent, or the last answer has ended.
         """
         span = max(seconds, 1e-9)
         each = self.completion_tokens / self.events if self.events else 1.0  # some servers send several in an event

@@ -30,7 +30,7 @@ class Described:
         reason: why this path, or why the model is not ready.
         triton_model: the Triton model that is called.
         max_seq_len: prompt plus generated tokens, where it is known.
-        capabilities: by request parameter how it is served.
+        capabilities: the way in which each request parameter is served.
     """
 
     path: str | None

@@ -21,7 +21,7 @@ class Report:
 
     Attributes:
         findings: in the order of the file, or of the endpoint's models.
-        models: what was discovered, by served name or Triton model.
+        models: the discovered models, by served name or Triton model.
     """
 
     findings: tuple[Finding, ...]
@@ -47,7 +47,7 @@ async def check(target: str, *, model: str, api_key: str | None, offline: bool) 
     Args:
         target: a file or a folder; ``host:port`` of a Triton's gRPC endpoint; or the URL of a gateway.
         model: the Triton model to describe, when the target is a Triton.
-        api_key: of the gateway, when the target is one.
+        api_key: a key, when the target is a gateway.
         offline: whether to skip the Tritons that a file names.
     """
     if target.startswith(("http://", "https://")):

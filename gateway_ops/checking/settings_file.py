@@ -181,7 +181,7 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     """Load tokenizer and template as the gateway does at its start, and compare them with the settings.
 
     Args:
-        settings: of the model, without errors so far.
+        settings: those of the model, without errors so far.
         features: as discovered; None while Triton is away.
 
     Yields:

@@ -20,8 +20,8 @@ def run_detached(arguments: Sequence[str], folder: RunFolder, progress: Progress
     """Start ``gateway up`` in the background and return when it is ready.
 
     Args:
-        arguments: of ``gateway up``, without ``--detach``.
-        folder: of the port that they name.
+        arguments: those of ``gateway up``, without ``--detach``.
+        folder: the run folder of their port.
         progress: is told what the background process says.
 
     Returns:

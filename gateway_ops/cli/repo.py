@@ -84,7 +84,7 @@ def _address_mistake(other: str) -> str | None:
 
 def _load(file: Path, overrides: list[str]) -> tuple[DeploymentSettings, ...]:
     from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
-    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415  # noqa: PLC0415
+    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415
     from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
     from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
 

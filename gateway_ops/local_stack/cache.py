@@ -56,7 +56,7 @@ def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
 
     Args:
         folder: the folder wanted.
-        recipe: what it is made of and how; another recipe means making it anew.
+        recipe: its ingredients and format; with another recipe it is made anew.
         make: fills an empty folder; what it raises is passed on and leaves nothing behind.
     """
     if _is_whole(folder, recipe):

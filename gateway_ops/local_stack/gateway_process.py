@@ -46,7 +46,7 @@ class GatewayProcess:
     Args:
         host: address to listen on.
         port: port to listen on.
-        log_path: where its output goes; replaced.
+        log_path: the file for its output; replaced.
     """
 
     def __init__(self, host: str, port: int, log_path: Path) -> None:

@@ -26,7 +26,7 @@ class Facts(NamedTuple):
         python: major and minor version.
         libc: name and version of the C library, such as "glibc 2.36"; only the name where the version is unknown.
         venv: whether environments can be made (module venv with ensurepip).
-        libpython: where the shared libpython lies, "system" when the loader finds it, "" when there is none.
+        libpython: folder of the shared libpython, "system" when the loader finds it, "" without one.
         executable: path of the interpreter.
     """
 
@@ -58,7 +58,7 @@ def find_libpython() -> str:
     """Find the shared library of the running interpreter, which Triton's Python backend is linked to.
 
     Returns:
-        Its folder, "system" when the loader finds it by name, "" when there is none.
+        Its folder, "system" when the loader finds it by name, "" without one.
     """
     name = f"libpython{sys.version_info[0]}.{sys.version_info[1]}.so.1.0"
     libdir = Path(sysconfig.get_config_var("LIBDIR") or sys.base_prefix)

@@ -30,8 +30,8 @@ class HuggingFaceFolder:
     """A model as Hugging Face lays it out.
 
     Attributes:
-        folder: with config.json, tokenizer.json and weights.
-        name: what clients call it.
+        folder: it has config.json, tokenizer.json and weights.
+        name: its name for clients.
         max_seq_len: prompt and generated tokens together at most.
     """
 
@@ -65,9 +65,9 @@ class StackOptions:
     Attributes:
         host: address for the gateway to listen on.
         port: its port.
-        model: what is served; None where the repository names its own models, which goes without a gateway only.
+        model: the served model; None, without a gateway, where the repository names its own models.
         engine: behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
-        path: how the gateway reaches the engine: auto, tokens or ensemble.
+        path: the gateway's path to the engine: auto, tokens or ensemble.
         repository: Triton's model repository.
         triton_only: leave the gateway out.
     """
@@ -120,8 +120,8 @@ class Stack:
     """A tritonserver and, unless left out, a gateway in front of it; a context manager that always stops both.
 
     Args:
-        options: what to start.
-        folder: where logs go.
+        options: the choices.
+        folder: the folder for logs.
     """
 
     def __init__(self, options: StackOptions, folder: RunFolder) -> None:

@@ -155,7 +155,7 @@ def stop_process(process: Process, deadline_s: float) -> None:
     """Send SIGTERM, wait, send SIGKILL after the deadline and wait again; returns when the process is gone.
 
     Args:
-        process: what to stop; nothing happens when it no longer runs.
+        process: the process; nothing happens when it no longer runs.
         deadline_s: seconds between the two.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):

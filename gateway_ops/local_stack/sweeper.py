@@ -59,7 +59,7 @@ class Sweeper:
     """A process that sweeps when this one ends in any way; a session of its own keeps a terminal's Ctrl-C away.
 
     Args:
-        name: of the server, not yet started.
+        name: the name of a server that is not started yet.
     """
 
     def __init__(self, name: str) -> None:

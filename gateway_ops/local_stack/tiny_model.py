@@ -33,7 +33,7 @@ def write_tiny_model(
 
     Args:
         folder: created where it is missing.
-        seed: of the weights.
+        seed: the seed of the weights.
         vocab: rows of the embedding and of the logits, at least `VOCAB_SIZE`; surplus ids have no token.
         max_position_embeddings: context length in tokens.
 

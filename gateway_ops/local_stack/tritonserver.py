@@ -76,7 +76,7 @@ class TritonServer:
         engine: passed as ``TRITON_ENGINE``; None leaves it unset.
         env: further environment variables, they win over everything else.
         log_path: file for standard output and error; a new file in the temporary folder by default.
-        exit_timeout_s: how long Triton waits for requests in flight after SIGTERM, seconds.
+        exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
         gpu_metrics: whether its metrics tell of the GPUs; needs one.
     """
 

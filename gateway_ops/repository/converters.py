@@ -25,7 +25,7 @@ class Converter:
         weight_only: whether it quantises weights to int8 or int4.
         auto_dtype: whether it takes the checkpoint's own type.
         tp_option: its option for tensor parallelism.
-        kv_dtypes: what it quantises keys and values to, by an option such as ``--int8_kv_cache``.
+        kv_dtypes: types that it quantises keys and values to, by an option such as ``--int8_kv_cache``.
         more: options that it always needs.
     """
 

@@ -187,7 +187,7 @@ def flat_fields(message: Any, path: str, but: Collection[str] = frozenset()) -> 
     """Yield the set fields of a message, by their names from the outside in, each with its value as text.
 
     Args:
-        message: of protobuf.
+        message: a protobuf message.
         path: a prefix of the names, which ends with a blank unless it is empty.
         but: names of fields of this message to skip.
     """

@@ -17,8 +17,8 @@ class EngineParameter:
     """A parameter of the engine model that comes from a key.
 
     Attributes:
-        name: of the parameter.
-        key: where its value is set in a deployment.
+        name: its name.
+        key: the key of a deployment that sets it.
         readers: the engines whose sources read it, held against them by a test
             (`tests/gateway_ops/repository/test_engine_keys.py`).
     """

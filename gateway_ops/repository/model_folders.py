@@ -24,8 +24,8 @@ class Placeholder:
     """A value ``${name}`` that was not filled in.
 
     Attributes:
-        name: of the variable.
-        line: where it stands, from 1.
+        name: the variable.
+        line: its line in the file, from 1.
         quoted: whether it is text, which Triton takes as it is, and not part of the configuration's grammar.
     """
 
@@ -44,7 +44,7 @@ class ModelFolder:
         error: why it does not parse, with the line in front; empty when it does.
         placeholders: all that are left.
         versions: names of its version folders.
-        lines: of its configuration.
+        lines: the text of its configuration.
         unfilled: fields of its configuration, and tensors, that hold a placeholder.
         unfilled_settings: the same, as `gateway_ops.repository.difference` words settings.
     """

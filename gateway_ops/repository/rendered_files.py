@@ -98,8 +98,8 @@ def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:
     """Write a repository.
 
     Args:
-        rendering: what to write.
-        folder: where to; made when it does not exist.
+        rendering: a repository.
+        folder: the target; made when it does not exist.
         replace: whether models of the same names may be replaced; others stay.
 
     Raises:

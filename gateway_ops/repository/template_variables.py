@@ -20,7 +20,7 @@ class Variable:
     Attributes:
         name: as in the template.
         models: the templates that have it.
-        key: where its value is set in a deployment; empty when it is not served.
+        key: the key of a deployment that sets it; empty when it is not served.
         default: TensorRT-LLM's, ``required`` where it must be set.
         parameter: the engine model's parameter that it fills; empty when it fills something else.
         refused: why it is not served; empty when it is.

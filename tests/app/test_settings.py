@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, Settings, load_settings
+from gateway.config import ConfigError, LimitSettings, ServerSettings, Settings, TimeoutSettings, load_settings
 from gateway.config.settings_source import VARIABLES
 from gateway.config.settings_validation import all_keys
 
@@ -96,6 +96,13 @@ def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     own = {"vocab_size", "tokens_per_block", "template", "family", "lora", "prompt_tables", "speculative"}
     for key in first.model_fields_set - own - {"name", "triton", "tokenizer", "max_seq_len", "defaults"}:
         assert getattr(first, key) == getattr(second, key)
+
+
+def test_a_settings_file_of_the_first_version_still_loads() -> None:
+    settings = load_settings(Path(__file__).with_name("first_settings.yaml"), environment={})
+    assert (settings.server, settings.timeouts) == (ServerSettings(), TimeoutSettings())
+    assert settings.limits == LimitSettings()
+    assert (settings.models[0].name, settings.models[0].max_seq_len) == ("llama3", 8192)
 
 
 def test_a_file_with_the_environment_over_it(tmp_path: Path) -> None:

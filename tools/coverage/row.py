@@ -13,8 +13,8 @@ class Row:
     """One row of the page.
 
     Attributes:
-        name: of the option, tensor, mode or client argument, as upstream has it.
-        where: where it is here, in a few words; why not, where it is not.
+        name: upstream's name of the option, tensor, mode or client argument.
+        where: its place here in a few words, or the reason for its absence.
         test: ``file::function`` below ``tests/``; empty only where there is nothing to test.
         status: ``served``: it works here, in the real Triton or in this project's engines. ``rendered``: it is written
             into configurations or scripts, and only TensorRT-LLM itself can do it. ``refused``: an error names it.

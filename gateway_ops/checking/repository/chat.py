@@ -64,18 +64,17 @@ def _check_engine(model: ModelFolder) -> Iterator[Finding]:
         yield Finding(Severity.INFO, at(model, "max_beam_width"), what, "Chat from a model of its own.")
     elif many_beams and "engine" in model.config.parameters:
         what = f"max_beam_width is {beams}: of this project's Python engines only llmapi searches beams."
-        yield Finding(Severity.WARNING, at(model, "max_beam_width"), what, "Set 1.")
+        yield warning(model, "max_beam_width", what, "Set 1.")
     elif many_beams and filled(model, "decoding_mode") == "beam_search":
         what = "It is for beam search: requests with use_beam_search, which are not streamed."
         yield Finding(Severity.INFO, at(model, "decoding_mode"), what, "Chat from a model of its own.")
     elif many_beams:
         what = f"max_beam_width is {beams}: without a decoding_mode every request is decoded by beams, not sampled."
         fix = "Set 1, and beams in a model of their own, with decoding_mode beam_search."
-        yield Finding(Severity.WARNING, at(model, "max_beam_width"), what, fix)
+        yield warning(model, "max_beam_width", what, fix)
     if filled(model, "normalize_log_probs").lower() not in FALSE_WORDS:
         what = "Log-probs are normalised over the sampled candidates: a greedy token always has 0."
-        fix = "Set normalize_log_probs to false."
-        yield Finding(Severity.WARNING, at(model, "normalize_log_probs"), what, fix)
+        yield warning(model, "normalize_log_probs", what, "Set normalize_log_probs to false.")
     echo = filled(model, "exclude_input_in_output").lower()
     if echo != "true":
         # Written on purpose it is no mistake: the gateway streams, and a streamed answer has no echo.
@@ -85,7 +84,7 @@ def _check_engine(model: ModelFolder) -> Iterator[Finding]:
     mode = filled(model, "decoding_mode")
     if mode in ("top_k", "top_p"):
         what = f"decoding_mode is {mode}: requests that carry the other parameter come back empty."
-        yield Finding(Severity.ERROR, at(model, "decoding_mode"), what, "Remove it.")
+        yield error(model, "decoding_mode", what, "Remove it.")
     if is_native(model) and filled(model, "enable_kv_cache_reuse").lower() in FALSE_WORDS:
         what = "KV-cache reuse is off: every turn of a chat computes its whole history again."
         fix = "Set enable_kv_cache_reuse to true, with an engine built with use_paged_context_fmha."
@@ -111,15 +110,14 @@ def _check_postprocessing(model: ModelFolder, *, recent: bool) -> Iterator[Findi
 def _check_bls(model: ModelFolder) -> Iterator[Finding]:
     if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
         what = "It is not decoupled, so no answer can be streamed."
-        fix = "Set model_transaction_policy { decoupled: true }."
-        yield Finding(Severity.WARNING, at(model, "decoupled"), what, fix)
+        yield warning(model, "decoupled", what, "Set model_transaction_policy { decoupled: true }.")
     count = instance_count(model)
     # This project's model serves many requests in one instance, and says how many; upstream's serves one.
     unknown = model.unfilled & {"instance_group", "max_batch_size"}
     if "max_concurrent_requests" not in model.config.parameters and count < model.config.max_batch_size and not unknown:
         what = f"{count} instances serve {count} requests at a time: upstream's model takes one each."
         fix = f"Set count: {model.config.max_batch_size}, or render this project's tensorrt_llm_bls."
-        yield Finding(Severity.WARNING, at(model, "instance_group"), what, fix)
+        yield warning(model, "instance_group", what, fix)
 
 
 def _check_cancel(models: Models) -> Iterator[Finding]:
@@ -129,4 +127,4 @@ def _check_cancel(models: Models) -> Iterator[Finding]:
         if name in steps and not any(tensor.name == "stop" for tensor in model.config.input):
             what = "It has no input stop: what a client of the ensemble breaks off is generated to its end."
             fix = 'Declare input { name: "stop" data_type: TYPE_BOOL dims: 1 reshape { } optional: true }.'
-            yield Finding(Severity.WARNING, at(model, "input"), what, fix)
+            yield warning(model, "input", what, fix)

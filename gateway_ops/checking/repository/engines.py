@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
-from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.findings import Finding
 from gateway_ops.checking.repository.models import (
     Models,
-    at,
     engines,
     error,
     filled,
@@ -46,19 +45,19 @@ def _check_native(model: ModelFolder) -> Iterator[Finding]:
     strategy, folder = filled(model, "gpt_model_type"), filled(model, "gpt_model_path")
     if "gpt_model_type" not in model.config.parameters or (strategy and strategy not in _STRATEGIES):
         what = f"gpt_model_type is {strategy!r}, which the backend does not know." if strategy else "No gpt_model_type."
-        yield Finding(Severity.ERROR, at(model, "gpt_model_type"), what, "Set it to inflight_fused_batching.")
+        yield error(model, "gpt_model_type", what, "Set it to inflight_fused_batching.")
     elif strategy.lower() == "v1":
         what = "gpt_model_type V1 has no in-flight batching: a request waits until the batch before it is done."
-        yield Finding(Severity.WARNING, at(model, "gpt_model_type"), what, "Set it to inflight_fused_batching.")
+        yield warning(model, "gpt_model_type", what, "Set it to inflight_fused_batching.")
     if "gpt_model_path" not in model.config.parameters:
         fix = "Set it to the folder that trtllm-build wrote."
-        yield Finding(Severity.ERROR, at(model, "parameters"), "There is no gpt_model_path, so no engine.", fix)
+        yield error(model, "parameters", "There is no gpt_model_path, so no engine.", fix)
     elif folder and not Path(folder).is_absolute():
         what = f"gpt_model_path {folder!r} is relative to wherever Triton is started."
-        yield Finding(Severity.ERROR, at(model, "gpt_model_path"), what, "Write an absolute path.")
+        yield error(model, "gpt_model_path", what, "Write an absolute path.")
     elif folder and Path(folder).is_dir() and not list(Path(folder).glob("rank*.engine")):
         what = f"{folder} holds no rank0.engine."
-        yield Finding(Severity.ERROR, at(model, "gpt_model_path"), what, "Build the engine there with trtllm-build.")
+        yield error(model, "gpt_model_path", what, "Build the engine there with trtllm-build.")
 
 
 def _check_guided(model: ModelFolder) -> Iterator[Finding]:

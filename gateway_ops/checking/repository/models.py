@@ -106,7 +106,7 @@ def tensors(model: ModelFolder, kind: str) -> dict[str, Any]:
     """The declared inputs or outputs by name.
 
     Args:
-        model: whose they are.
+        model: a model of the repository.
         kind: ``input`` or ``output``.
     """
     return {tensor.name: tensor for tensor in getattr(model.config, kind)}

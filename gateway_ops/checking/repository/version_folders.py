@@ -124,7 +124,7 @@ def check_python(folder: Path, entry: str) -> Iterator[Finding]:
     """Check that every file parses, that the entry has its class, and that the model's own modules are there.
 
     Args:
-        folder: of a version.
+        folder: a version folder.
         entry: the file that the backend runs; it is there.
     """
     for path in sorted(folder.rglob("*.py")):

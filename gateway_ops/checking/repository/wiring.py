@@ -14,7 +14,6 @@ from typing import Any
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository.models import (
     Models,
-    at,
     at_tensor,
     engines,
     error,
@@ -44,7 +43,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
     """Compare the steps of an ensemble with the models they name, and with each other.
 
     Args:
-        ensemble: whose configuration has steps.
+        ensemble: a model whose configuration has steps.
         models: all models of the repository whose configurations parse.
         unreadable: names of the others; the outputs of their steps are unknown, so nothing is compared.
     """
@@ -267,7 +266,7 @@ def _check_drafting(model: ModelFolder, models: Models) -> Iterator[Finding]:
     target: Any = models.get(name)
     if target is not None and "draft_input_ids" not in tensors(target, "input"):
         what = f"{drafting} in {model.path.name}, but {name} has no input draft_input_ids: it takes no drafts."
-        yield Finding(Severity.WARNING, at(target, "input"), what, _declare("draft_input_ids"))
+        yield warning(target, "input", what, _declare("draft_input_ids"))
 
 
 def drafts_for(models: Models) -> set[frozenset[str]]:
