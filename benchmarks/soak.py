@@ -30,7 +30,7 @@ import uvloop
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.grpcio import open_channel
-from gateway.triton.h2.stream import Stream
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.transport import InferCall, Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
 

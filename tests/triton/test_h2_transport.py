@@ -16,7 +16,7 @@ from tritonclient.grpc import service_pb2
 from gateway.triton.h2 import H2Transport
 from gateway.triton.h2 import keepalive as keepalive_module
 from gateway.triton.h2.keepalive import KeepAlive
-from gateway.triton.h2.transport import Timing
+from gateway.triton.h2.limits import Timing
 from gateway.triton.transport import InferCall, TransportError
 
 

@@ -1,0 +1,85 @@
+"""The transport ``grpcio``, and the channel on which all small calls travel whatever the transport."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+from gateway.triton.transport import MAX_RESPONSE_BYTES, METHOD, InferCall, Tap, TransportError, task_is_cancelled
+
+_INT32_MAX = 2**31 - 1
+_CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", _INT32_MAX),
+    # Servers close connections that are pinged more often than they allow; a ping only while a request is in flight.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    # A Triton that comes back is to be served again at once; the default grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Without it, every channel of the process to the same address shares one connection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def open_channel(url: str, *, max_response_bytes: int = MAX_RESPONSE_BYTES) -> grpc.aio.Channel:
+    """Open the channel that everything to one Triton shares. Connects when first used.
+
+    Args:
+        url: ``host:port``, with or without ``grpc://``.
+        max_response_bytes: largest response.
+    """
+    options = (*_CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max_response_bytes))
+    return grpc.aio.insecure_channel(url.removeprefix("grpc://"), options=options)
+
+
+class GrpcioTransport:
+    """``Transport`` over a ``grpc.aio`` channel that its caller owns."""
+
+    name = "grpcio"
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stream = channel.unary_stream(
+            METHOD,
+            request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+            response_deserializer=None,  # most responses need not be parsed: TokenTemplate
+        )
+
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+        """Start a request; see ``Transport``."""
+        return _GrpcioCall(self._stream(request, timeout=timeout))
+
+    async def prepare(self) -> None:
+        """Nothing: the channel connects when it is used; see ``Transport``."""
+
+    async def close(self) -> None:
+        """Nothing: what is in flight ends when the owner closes the channel."""
+
+
+class _GrpcioCall:
+    __slots__ = ("_call", "_cancelled", "tap")
+
+    def __init__(self, call: Any) -> None:
+        self.tap: Tap | None = None  # grpc.aio reads only while a reader waits
+        self._call = call
+        self._cancelled = False
+
+    async def read(self) -> bytes | None:
+        try:
+            message = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise TransportError(error.code().name, error.details() or "") from None
+        except asyncio.CancelledError:
+            if task_is_cancelled(otherwise=not self._cancelled):
+                raise
+            # grpc.aio answers so too when the call was cancelled, or its channel closed, behind the reader's back.
+            raise TransportError("CANCELLED", "cancelled by the gateway") from None
+        return None if message is grpc.aio.EOF else cast("bytes", message)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._call.cancel()
