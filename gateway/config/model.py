@@ -25,7 +25,8 @@ class TritonSettings(Section):
         model: the Triton model, normally the ensemble.
         metrics_url: where it gives its metrics, such as ``http://triton:8002/metrics``; they are relayed by the
             gateway's own. None relays none.
-        transport: what carries the requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
+        transport: what carries the requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
+            reaches the server as well as grpcio does.
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
             and a model that is gone do it at once.
     """
@@ -33,7 +34,7 @@ class TritonSettings(Section):
     url: str = Field(min_length=1)
     model: str = Field(default="ensemble", min_length=1)
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
-    transport: Literal["grpcio", "h2"] = "grpcio"
+    transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
 
     @field_validator("url")
