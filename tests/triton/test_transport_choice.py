@@ -1,0 +1,236 @@
+"""The choice between the transports: h2 where it reaches the server, else grpcio, with a logged reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+import pytest
+from raw_http2 import SETTINGS, Peer, RawServer, frame
+from scripted_triton import ScriptedTriton, ask, play, response, string, tokens
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import EngineError
+from gateway.triton import TritonBackend
+from gateway.triton.grpcio import open_channel
+from gateway.triton.transport import Transport, TransportError
+from gateway.triton.transports import make_transport, not_for_h2
+
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy", "GRPC_ADDRESS_HTTP_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+
+
+class Log:
+    """What is logged about the choice."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+
+    def __call__(self) -> list[str]:
+        records = self._caplog.records
+        return [record.getMessage() for record in records if record.name == "gateway.triton.transports"]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+@asynccontextmanager
+async def auto(url: str) -> AsyncIterator[Transport]:
+    async with open_channel(url) as channel:
+        transport = make_transport("auto", url, channel)
+        try:
+            yield transport
+        finally:
+            await transport.close()
+
+
+async def answers(transport: Transport) -> list[bytes]:
+    call = transport.infer(service_pb2.ModelInferRequest(model_name="m"), timeout=20)
+    return [message async for message in iterate(call)]
+
+
+async def iterate(call: Any) -> AsyncIterator[bytes]:
+    while (message := await asyncio.wait_for(call.read(), 20)) is not None:
+        yield message
+
+
+async def prepared(transport: Transport) -> None:
+    """Prepare a transport as soon as grpcio has found the server again."""
+    for _ in range(200):
+        with suppress(EngineError):
+            await transport.prepare()
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the server was not found")
+
+
+async def test_a_usual_server_is_reached_by_h2(log: Log) -> None:
+    async with ScriptedTriton() as server, auto(server.url) as transport:
+        await transport.prepare()
+        assert transport.name == "h2"
+        assert len(await answers(transport)) == 1
+        assert "triton-openai-gateway" in server.metadata[0]["user-agent"]
+    assert log() == []
+
+
+async def test_a_server_that_compresses_is_reached_by_grpcio(log: Log) -> None:
+    said = response(text_output=string(b"a" * 10_000))
+    async with (
+        ScriptedTriton(lambda *_: play(said, said), compression=grpc.Compression.Gzip) as server,
+        auto(server.url) as transport,
+    ):
+        for _ in range(2):
+            await transport.prepare()
+            assert transport.name == "grpcio"
+        assert await answers(transport) == [said.SerializeToString()] * 2
+        assert "grpc-python-asyncio" in server.metadata[0]["user-agent"]
+    assert log() == ["requests travel by grpcio: its responses may be compressed (gzip)"]
+
+
+async def test_an_engine_behind_a_server_that_compresses_is_used(log: Log) -> None:
+    async with (
+        ScriptedTriton(compression=grpc.Compression.Gzip) as server,
+        TritonBackend(server.url, "ensemble", transport="auto") as backend,
+    ):
+        await backend.wait_ready(20)
+        assert [chunk.ids async for chunk in backend.engine.generate(ask())] == [(7,)]
+        assert "grpc-python-asyncio" in server.metadata[-1]["user-agent"]
+    assert len(log()) == 1
+
+
+async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Log) -> None:
+    said = response(text_output=string(b"a" * 10_000))
+
+    async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
+        context.set_compression(grpc.Compression.Gzip)
+        yield said
+
+    async with ScriptedTriton(script) as server, auto(server.url) as transport:
+        await transport.prepare()
+        assert transport.name == "h2"
+        with pytest.raises(TransportError) as error:
+            await answers(transport)
+        assert error.value.status == "INTERNAL"
+        assert await answers(transport) == [said.SerializeToString()]
+    assert log() == ["requests travel by grpcio: the server sends a compressed message, which was not offered"]
+
+
+async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Log) -> None:
+    async def attack(peer: Peer, stream: int) -> None:
+        if server.peers.index(peer) == 0:
+            peer.send(frame(SETTINGS, 0, stream))
+        else:
+            peer.send(peer.headers(stream), peer.trailers(stream))
+
+    async with RawServer(attack) as server, auto(server.url) as transport:
+        for _ in range(2):
+            call = transport.infer(service_pb2.ModelInferRequest(model_name="bad"), timeout=20)
+            try:
+                assert await call.read() is None
+            except TransportError as error:
+                assert error.status == "UNAVAILABLE"  # noqa: PT017
+        assert transport.name == "grpcio"
+    assert log() == ["requests travel by grpcio: the server broke the protocol: a frame of type 4 on a stream"]
+
+
+async def test_a_server_that_is_away_decides_nothing(log: Log, unused_port: int) -> None:
+    async with ScriptedTriton(port=unused_port) as server, auto(server.url) as transport:
+        await server.stop()
+        with pytest.raises(EngineError):
+            await transport.prepare()
+        assert transport.name == "h2"
+        await server.start()
+        await prepared(transport)
+        assert transport.name == "h2"
+        assert len(await answers(transport)) == 1
+    assert log() == []
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"\x00" * 40])
+async def test_what_speaks_something_else_is_reached_by_neither(log: Log, said: bytes) -> None:
+    """HTTP/1.1, TLS (an alert), anything."""
+
+    async def nothing(_peer: Peer, _stream: int) -> None:
+        pass
+
+    async with RawServer(nothing, said) as server, auto(server.url) as transport:
+        with pytest.raises(EngineError):
+            await transport.prepare()
+    assert log() == []
+
+
+async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(log: Log, unused_port: int) -> None:
+    async with ScriptedTriton(port=unused_port, compression=grpc.Compression.Gzip) as odd, auto(odd.url) as transport:
+        await transport.prepare()
+        assert transport.name == "grpcio"
+        await odd.stop()
+        async with ScriptedTriton(port=unused_port):
+            await prepared(transport)
+            assert transport.name == "h2"
+            assert len(await answers(transport)) == 1
+    assert log()[1:] == ["requests travel by h2: the server answers by it"]
+
+
+async def test_a_proxy_of_the_environment_is_for_grpcio(
+    log: Log, monkeypatch: pytest.MonkeyPatch, unused_port: int
+) -> None:
+    """The proxy is a tunnel, which grpcio asks for by CONNECT."""
+    asked: list[bytes] = []
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        there, back = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(carry(reader, back), carry(there, writer))
+
+    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65_536):
+            target.write(data)
+        target.close()
+
+    async with ScriptedTriton(lambda *_: play(tokens(7))) as server:
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        async with auto(f"127.0.0.1:{server.port}") as transport:
+            await transport.prepare()
+            assert transport.name == "grpcio"
+            assert len(await answers(transport)) == 1
+        assert asked[0].startswith(f"CONNECT 127.0.0.1:{server.port} ".encode())
+        proxy.close()
+    assert log() == ["requests travel by grpcio: the environment names a proxy"]
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "by_h2"),
+    [
+        ("triton:8001", {}, True),
+        ("grpc://triton:8001", {}, True),
+        ("[::1]:8001", {}, True),
+        ("unix:/run/triton.sock", {}, False),
+        ("dns:triton:8001", {}, False),
+        ("ipv4:10.0.0.1:8001,10.0.0.2:8001", {}, False),
+        ("dns:///triton:8001", {}, False),
+        ("triton:8001", {"http_proxy": "http://proxy:1"}, False),
+        ("triton:8001", {"http_proxy": ""}, True),
+        ("triton:8001", {"HTTP_PROXY": "http://proxy:1"}, True),  # grpcio reads the small ones only
+        ("triton:8001", {"https_proxy": "http://proxy:1", "no_proxy": "localhost, triton"}, True),
+        ("triton.svc:8001", {"grpc_proxy": "http://proxy:1", "no_proxy": ".svc"}, True),
+        ("triton.svc:8001", {"grpc_proxy": "http://proxy:1", "no_proxy": "svc"}, False),
+        ("triton:8001", {"grpc_proxy": "http://proxy:1", "no_grpc_proxy": "x", "no_proxy": "triton"}, False),
+        ("10.1.2.3:8001", {"http_proxy": "http://proxy:1", "no_proxy": "10.0.0.0/8"}, True),
+        ("10.1.2.3:8001", {"http_proxy": "http://proxy:1", "no_proxy": "192.168.0.0/16,/"}, False),
+        ("10.1.2.3:8001", {"GRPC_ADDRESS_HTTP_PROXY": "http://proxy:1"}, False),
+    ],
+)
+def test_addresses_and_proxies(url: str, environment: dict[str, str], by_h2: bool) -> None:
+    assert (not_for_h2(url, environment) is None) == by_h2
