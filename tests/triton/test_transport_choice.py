@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from raw_http2 import SETTINGS, Peer, RawServer, frame
+from raw_http2 import END_HEADERS, END_STREAM, SETTINGS, Peer, RawServer, frame
 from scripted_triton import ScriptedTriton, ask, play, response, string, tokens
 from tritonclient.grpc import service_pb2
 
@@ -17,7 +17,7 @@ from gateway.generation.engine import EngineError
 from gateway.triton import TritonBackend
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport, TransportError
-from gateway.triton.transports import make_transport, not_for_h2
+from gateway.triton.transports import AutoTransport, make_transport, not_for_h2
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy", "GRPC_ADDRESS_HTTP_PROXY")
 
@@ -166,6 +166,53 @@ async def test_what_speaks_something_else_is_reached_by_neither(log: Log, said: 
     async with RawServer(nothing, said) as server, auto(server.url) as transport:
         with pytest.raises(EngineError):
             await transport.prepare()
+    assert log() == []
+
+
+async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Log) -> None:
+    async def page(peer: Peer, stream: int) -> None:
+        peer.send(peer.headers(stream, (":status", "404"), flags=END_HEADERS | END_STREAM))
+
+    async with RawServer(page) as odd, ScriptedTriton() as server, open_channel(server.url) as channel:
+        transport = AutoTransport(odd.url, channel)
+        for _ in range(3):
+            await transport.prepare()
+            assert transport.name == "grpcio"
+        assert len(await answers(transport)) == 1
+        await odd.until(lambda: all(peer.closed for peer in odd.peers))  # nothing is left of the attempts
+        await transport.close()
+    assert log() == ["requests travel by grpcio: UNIMPLEMENTED: HTTP status '404'"]
+
+
+async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a power failure or a broken network: nothing tells that the old connection is dead."""
+    monkeypatch.setattr("gateway.triton.transports.DEADLINE_S", 0.3)
+    frozen: list[asyncio.Event] = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ice = asyncio.Event()
+        frozen.append(ice)
+        there, back = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(carry(reader, back, ice), carry(there, writer, ice))
+
+    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter, ice: asyncio.Event) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(65_536):
+                if not ice.is_set():
+                    target.write(data)
+        target.close()
+
+    async with ScriptedTriton() as server, open_channel(server.url) as channel:
+        between = await asyncio.start_server(relay, "127.0.0.1", 0)
+        transport = AutoTransport(f"127.0.0.1:{between.sockets[0].getsockname()[1]}", channel)
+        await transport.prepare()
+        frozen[0].set()
+        await transport.prepare()
+        assert transport.name == "h2"
+        assert len(await answers(transport)) == 1
+        assert len(frozen) == 2
+        await transport.close()
+        between.close()
     assert log() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import cast
 
@@ -41,6 +42,7 @@ class H2Protocol(asyncio.Protocol):
         self._keepalive = KeepAlive(
             timing.keepalive, timing.keepalive_timeout, busy=self._is_busy, ping=self._ping, give_up=self._give_up
         )
+        self._unacknowledged_s = timing.keepalive_timeout
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._flushing = False
@@ -84,6 +86,11 @@ class H2Protocol(asyncio.Protocol):
         self._core.close()
         self._settle()
 
+    def retire(self) -> None:
+        """Take no more requests; the connection ends with the last one that it has."""
+        self._core.goodbye()
+        self._settle()
+
     def abort(self) -> None:
         """Drop the connection at once."""
         if self._transport is not None:
@@ -92,6 +99,9 @@ class H2Protocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the preface."""
         self._transport = cast("asyncio.Transport", transport)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a dead network: what is sent must be acknowledged, as with grpcio
+            milliseconds = int(1_000 * self._unacknowledged_s)
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         self._core.start()
         self._flush()
 

@@ -65,7 +65,10 @@ class H2Transport:
         """Nothing: it connects when it is used; see ``Transport``."""
 
     async def probe(self, timeout: float) -> str | None:
-        """Ask the server whether it lives, at once; why it cannot be asked by this transport, or None."""
+        """Ask the server whether it lives, at once; why it cannot be asked by this transport, or None.
+
+        Where it fails, the next request connects anew: a connection may be dead, and nothing has told.
+        """
         self._retry_at = 0.0
         call = H2Call(b"", timeout, self._submit, LIVENESS)
         self._submit(call)
@@ -73,6 +76,8 @@ class H2Transport:
             while await call.read() is not None:
                 pass
         except TransportError as error:
+            if self._current is not None:
+                self._current.retire()
             return str(error)
         return None if call.encoding == "identity" else f"its responses may be compressed ({call.encoding})"
 

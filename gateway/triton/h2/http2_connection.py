@@ -115,12 +115,18 @@ class Http2Connection:
         self.streams.closing = True
         self._send(frames.goaway(ErrorCode.NO_ERROR))
 
+    def goodbye(self, last_id: int = frames.MAX_STREAM_ID) -> None:
+        """Open no more streams; those that wait, and those above ``last_id``, have not been processed."""
+        status = Status("UNAVAILABLE", self.failure or "no more requests on this connection")
+        for stream in self.streams.close(last_id):
+            self._finish(stream, status, unprocessed=True)
+
     def lost(self, reason: str) -> None:
         """End everything, because the connection has ended. Requests that were never sent count as unprocessed."""
         if self.failure is not None:
             return
         self.failure = reason
-        self._goodbye()
+        self.goodbye()
         for stream in list(self.streams.running.values()):
             self._finish(stream, Status("UNAVAILABLE", reason))
 
@@ -166,7 +172,7 @@ class Http2Connection:
     def _admit(self) -> None:
         """Open the streams that may be opened."""
         if self.streams.exhausted and not self.streams.closing:
-            self._goodbye()
+            self.goodbye()
         while (stream := self.streams.admit()) is not None:
             stream.window = self._limits.window
             block = self._request_headers.encode(stream.path, stream.timeout)
@@ -180,12 +186,6 @@ class Http2Connection:
         self.streams.end(stream, status, unprocessed=unprocessed)
         self.inbound.forget(stream)
         self._admit()
-
-    def _goodbye(self, last_id: int = frames.MAX_STREAM_ID) -> None:
-        """Open no more streams; those that wait, and those above ``last_id``, have not been processed."""
-        status = Status("UNAVAILABLE", self.failure or "no more requests on this connection")
-        for stream in self.streams.close(last_id):
-            self._finish(stream, status, unprocessed=True)
 
     def _take_frames(self, data: bytes) -> None:
         """Take all whole frames; the rest stays.
@@ -401,7 +401,7 @@ class Http2Connection:
     def _on_goaway(self, _stream_id: int, _flags: int, payload: bytes) -> None:
         if len(payload) < 8:
             raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, "a GOAWAY frame without its content")
-        self._goodbye(frames.u31(payload))
+        self.goodbye(frames.u31(payload))
 
     def _on_window_update(self, stream_id: int, _flags: int, payload: bytes) -> None:
         increment = frames.u31(payload)

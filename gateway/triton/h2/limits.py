@@ -59,7 +59,7 @@ class Timing:
         last_backoff: longest pause.
         connect: for a connection and the server's preface.
         keepalive: silence before a ping, while requests are in flight.
-        keepalive_timeout: for a sign of life after it.
+        keepalive_timeout: for a sign of life after it, and for TCP's acknowledgement of what was sent.
     """
 
     first_backoff: float = 0.2
