@@ -64,6 +64,65 @@ async def iterate(call: Any) -> AsyncIterator[bytes]:
         yield message
 
 
+class Relay:
+    """Connects its clients to a port of 127.0.0.1; an async context manager.
+
+    Args:
+        port: that one.
+        tunnel: clients ask for a tunnel first, by CONNECT.
+
+    Attributes:
+        asked: heads of those requests.
+        connections: how many clients came.
+    """
+
+    def __init__(self, port: int, *, tunnel: bool = False) -> None:
+        self._port = port
+        self._tunnel = tunnel
+        self._frozen: list[asyncio.Event] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.asked: list[bytes] = []
+
+    async def __aenter__(self) -> Relay:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._server.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=10)
+
+    @property
+    def connections(self) -> int:
+        return len(self._frozen)
+
+    def freeze(self) -> None:
+        """Carry nothing more on the present connections, and say nothing of it."""
+        for each in self._frozen:
+            each.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        frozen = asyncio.Event()
+        self._frozen.append(frozen)
+        if self._tunnel:
+            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        await asyncio.gather(self._carry(reader, back, frozen), self._carry(there, writer, frozen))
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, frozen: asyncio.Event) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(65_536):
+                if not frozen.is_set():
+                    target.write(data)
+            target.close()
+            await target.wait_closed()
+
+
 async def prepared(transport: Transport) -> None:
     """Prepare a transport as soon as grpcio has found the server again."""
     for _ in range(200):
@@ -187,32 +246,15 @@ async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Log) -> Non
 async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a power failure or a broken network: nothing tells that the old connection is dead."""
     monkeypatch.setattr("gateway.triton.transports.DEADLINE_S", 0.3)
-    frozen: list[asyncio.Event] = []
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ice = asyncio.Event()
-        frozen.append(ice)
-        there, back = await asyncio.open_connection("127.0.0.1", server.port)
-        await asyncio.gather(carry(reader, back, ice), carry(there, writer, ice))
-
-    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter, ice: asyncio.Event) -> None:
-        with suppress(ConnectionError):
-            while data := await source.read(65_536):
-                if not ice.is_set():
-                    target.write(data)
-        target.close()
-
-    async with ScriptedTriton() as server, open_channel(server.url) as channel:
-        between = await asyncio.start_server(relay, "127.0.0.1", 0)
-        transport = AutoTransport(f"127.0.0.1:{between.sockets[0].getsockname()[1]}", channel)
+    async with ScriptedTriton() as server, Relay(server.port) as relay, open_channel(server.url) as channel:
+        transport = AutoTransport(relay.url, channel)
         await transport.prepare()
-        frozen[0].set()
+        relay.freeze()
         await transport.prepare()
         assert transport.name == "h2"
         assert len(await answers(transport)) == 1
-        assert len(frozen) == 2
+        assert relay.connections == 2
         await transport.close()
-        between.close()
     assert log() == []
 
 
@@ -228,32 +270,15 @@ async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(lo
     assert log()[1:] == ["requests travel by h2: the server answers by it"]
 
 
-async def test_a_proxy_of_the_environment_is_for_grpcio(
-    log: Log, monkeypatch: pytest.MonkeyPatch, unused_port: int
-) -> None:
+async def test_a_proxy_of_the_environment_is_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy is a tunnel, which grpcio asks for by CONNECT."""
-    asked: list[bytes] = []
-
-    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
-        there, back = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        await asyncio.gather(carry(reader, back), carry(there, writer))
-
-    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while data := await source.read(65_536):
-            target.write(data)
-        target.close()
-
-    async with ScriptedTriton(lambda *_: play(tokens(7))) as server:
-        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-        async with auto(f"127.0.0.1:{server.port}") as transport:
+    async with ScriptedTriton(lambda *_: play(tokens(7))) as server, Relay(server.port, tunnel=True) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{proxy.url}")
+        async with auto(server.url) as transport:
             await transport.prepare()
             assert transport.name == "grpcio"
             assert len(await answers(transport)) == 1
-        assert asked[0].startswith(f"CONNECT 127.0.0.1:{server.port} ".encode())
-        proxy.close()
+        assert proxy.asked[0].startswith(f"CONNECT {server.url} ".encode())
     assert log() == ["requests travel by grpcio: the environment names a proxy"]
 
 
