@@ -100,6 +100,23 @@ async def test_goaway_before_a_request_sends_it_elsewhere(code: int) -> None:
         assert len(server.peers) == 2
 
 
+async def test_goaway_right_after_the_settings_makes_a_waiting_request_connect_again() -> None:
+    async with served(nothing) as (server, transport):
+        find = transport._open
+        found: list[H2Protocol] = []
+
+        async def find_closing() -> H2Protocol:
+            protocol = await find()
+            if not found:  # it comes before anything is sent
+                protocol.data_received(goaway(0))
+            found.append(protocol)
+            return protocol
+
+        transport._open = find_closing  # type: ignore[method-assign]
+        assert await read_all(transport.infer(ask("good"), timeout=5)) == 1
+        assert len(server.peers) == 2
+
+
 @pytest.mark.parametrize("code", CODES)
 async def test_goaway_lets_the_streams_go_on_that_it_names(code: int) -> None:
     async def attack(peer: Peer, stream: int) -> None:

@@ -113,21 +113,24 @@ class H2Transport:
                 self._connecting = asyncio.create_task(self._connect())
 
     async def _connect(self) -> None:
+        protocol, reason = None, "no SETTINGS of HTTP/2 in time"
         try:
             protocol = await asyncio.wait_for(self._open(), self._timing.connect)
         except asyncio.TimeoutError:
-            self._has_failed("no SETTINGS of HTTP/2 in time")
+            pass
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
-            self._has_failed(getattr(error, "strerror", None) or str(error))
-        else:
-            self._failures = 0
-            self._current = protocol
-            waiting, self._waiting = self._waiting, {}
-            for call in waiting:
-                if not call.ended:
-                    call.start(protocol)
+            reason = getattr(error, "strerror", None) or str(error)
         finally:
-            self._connecting = None
+            self._connecting = None  # before calls start, which may have to connect again
+        if protocol is None:
+            self._has_failed(reason)
+            return
+        self._failures = 0
+        self._current = protocol
+        waiting, self._waiting = self._waiting, {}
+        for call in waiting:
+            if not call.ended:
+                call.start(protocol)
 
     async def _open(self) -> H2Protocol:
         """Connect, and wait for the server's settings.
