@@ -1,11 +1,12 @@
 """Both transports under mixed load for a given time, while the server sends connections away and is restarted.
 
     python benchmarks/soak.py --seconds 1800
+    python benchmarks/soak.py --seconds 1800 --transport h2 --workers 6 --rest 1    # one, with little load
 
 Each transport has a process of its own, all on one server. Requests that the server answers are checked to the last
 response, in order; those that it fails must fail with the status that it gave; only around a restart may requests be
 told that the server is away, and not for long. At the end nothing may be left: no request in the server, no task, no
-stream, no memory.
+stream, no memory, no open file.
 The exit status is 1 when something was wrong. Prints a line now and then, and one JSON object for each transport.
 """
 
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ import uvloop
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.grpcio import open_channel
-from gateway.triton.h2.stream import Stream
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.transport import InferCall, Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
 
@@ -39,6 +40,7 @@ _WORKERS = 24
 _RESTART_S = 20
 _REPORT_S = 10
 _MOST_GROWTH_MB = 24.0
+_MOST_MORE_FILES = 4  # connections of before that finish their requests
 _MOST_AWAY_S = 20.0  # a stop may take 5, a start 3
 _AWAY = {"UNAVAILABLE", "CANCELLED"}
 _STATUS = ("RESOURCE_EXHAUSTED", "größer als 100%")
@@ -54,6 +56,11 @@ def resident_mb() -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
+def open_files() -> int:
+    """Files and connections that this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 class Client:
     """Load over one transport, checked answer by answer.
 
@@ -64,9 +71,10 @@ class Client:
         longest_away: seconds between two good answers with none but "server away" in between.
     """
 
-    def __init__(self, transport: Transport, name: str, seconds: float) -> None:
+    def __init__(self, transport: Transport, name: str, seconds: float, rest: float) -> None:
         self._transport = transport
         self._name = name
+        self._rest = rest
         self._end = time.monotonic() + seconds
         self._chance = random.Random(7)  # the same load each time
         self.outcomes: Counter[str] = Counter()
@@ -100,6 +108,7 @@ class Client:
             elif self._away_since is not None:
                 self.longest_away = max(self.longest_away, time.monotonic() - self._away_since)
                 self._away_since = None
+            await asyncio.sleep(self._rest)
 
     async def running(self) -> int:
         """Requests of this client that the server still works on."""
@@ -220,19 +229,25 @@ def number_of(message: Any) -> int:
     return int(struct.unpack_from("<i", message.infer_response.raw_output_contents[0])[0])
 
 
-async def load(name: TransportName, url: str, seconds: float) -> dict[str, Any]:
+async def load(name: TransportName, url: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Put one transport under load, and count its leftovers."""
     channel = open_channel(url)
     transport = make_transport(name, url, channel)
-    client = Client(transport, name, seconds)
-    begun = time.monotonic()
-    tasks = [asyncio.create_task(client.work()) for _ in range(_WORKERS)]
+    client = Client(transport, name, arguments.seconds, arguments.rest)
+    begun, begun_cpu = time.monotonic(), time.process_time()
+    tasks = [asyncio.create_task(client.work()) for _ in range(arguments.workers)]
     memory: list[float] = []
+    files: list[int] = []
     while not all(task.done() for task in tasks):
         await asyncio.wait(tasks, timeout=_REPORT_S)
         gc.collect()
         memory.append(resident_mb())
-        print(f"{name}: {time.monotonic() - begun:.0f} s, {client.messages} responses, {memory[-1]:.0f} MB", flush=True)
+        files.append(open_files())
+        print(
+            f"{name}: {time.monotonic() - begun:.0f} s, {client.messages} responses, {memory[-1]:.1f} MB, "
+            f"{files[-1]} files, {len(asyncio.all_tasks())} tasks, {time.process_time() - begun_cpu:.1f} s of CPU",
+            flush=True,
+        )
     for task in tasks:
         task.result()
     left = await _leftovers(client)
@@ -244,6 +259,7 @@ async def load(name: TransportName, url: str, seconds: float) -> dict[str, Any]:
         "answers": not client.wrong,
         "nothing left": not any(left.values()),
         "memory": growth <= _MOST_GROWTH_MB,
+        "files": max(files[len(files) // 3 :]) <= files[0] + _MOST_MORE_FILES,
         "found again": client.longest_away <= _MOST_AWAY_S,
     }
     return {
@@ -256,6 +272,7 @@ async def load(name: TransportName, url: str, seconds: float) -> dict[str, Any]:
         "longest_away_s": round(client.longest_away, 1),
         "left": left,
         "memory_mb": {"first": round(memory[0]), "settled": round(settled[0]), "last": round(settled[-1])},
+        "files": {"first": files[0], "most": max(files), "last": files[-1]},
         "checks": checks,
         "ok": all(checks.values()),
     }
@@ -288,13 +305,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def soak(seconds: float) -> int:
-    """Run both transports against one server, and restart that now and then; the exit status."""
+def soak(names: Sequence[TransportName], arguments: argparse.Namespace) -> int:
+    """Run transports against one server, and restart that now and then; the exit status."""
+    seconds = arguments.seconds
     port = free_port()
     server = start_server(port)
     time.sleep(2)
-    command = [sys.executable, __file__, "--seconds", str(seconds), "--url", f"127.0.0.1:{port}", "--transport"]
-    clients = [subprocess.Popen([*command, name]) for name in TRANSPORTS]
+    options = ["--seconds", str(seconds), "--workers", str(arguments.workers), "--rest", str(arguments.rest)]
+    command = [sys.executable, __file__, *options, "--url", f"127.0.0.1:{port}", "--transport"]
+    clients = [subprocess.Popen([*command, name]) for name in names]
     end = time.monotonic() + seconds
     restarts = 0
     try:
@@ -318,16 +337,18 @@ def soak(seconds: float) -> int:
 
 
 def main() -> int:
-    """Run both transports, or, as a child, one of them."""
+    """Run transports, each in a child, or be that child."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120, help="how long")
+    parser.add_argument("--transport", choices=TRANSPORTS, help="only this one")
+    parser.add_argument("--workers", type=int, default=_WORKERS, help="requests at a time, of each transport")
+    parser.add_argument("--rest", type=float, default=0, help="seconds between two requests of a worker")
     parser.add_argument("--url", help=argparse.SUPPRESS)
-    parser.add_argument("--transport", choices=TRANSPORTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.transport is None:
-        return soak(arguments.seconds)
+    if arguments.url is None:
+        return soak([arguments.transport] if arguments.transport else TRANSPORTS, arguments)
     uvloop.install()
-    result = asyncio.run(load(arguments.transport, arguments.url, arguments.seconds))
+    result = asyncio.run(load(arguments.transport, arguments.url, arguments))
     print(json.dumps(result, indent=1, ensure_ascii=False), flush=True)
     return 0 if result["ok"] else 1
 

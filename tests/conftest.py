@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
+from tests.stack import TRANSPORT
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
@@ -44,6 +46,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             if isinstance(value, TritonServer):
                 report.sections.append((f"log of {name}", value.log()[-LOG_TAIL:]))
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transport() -> None:
+    """Reach Triton as the environment of the tests says, where a test does not."""
+    if TRANSPORT in os.environ:
+        from gateway.triton import TritonBackend  # noqa: PLC0415 - most tests need no gRPC
+
+        defaults: dict[str, Any] = TritonBackend.__init__.__kwdefaults__ or {}
+        defaults["transport"] = os.environ[TRANSPORT]
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 GATEWAY = Path(sys.executable).with_name("gateway")
-TRANSPORT = "GATEWAY_TRANSPORT"  # outside the tests it chooses how they reach Triton: GATEWAY_TRANSPORT=h2 make test
+TRANSPORT = "GATEWAY_TRANSPORT"  # how tests that do not say reach Triton: GATEWAY_TRANSPORT=grpcio make test
 
 
 def free_port() -> int:

@@ -24,11 +24,9 @@ DIRECT = "direct (C++)"
 Tell = Callable[[str], None]
 
 
-def subjects(tell: Tell) -> tuple[list[Subject], str]:
-    """Choose all subjects and the name of this gateway's default transport; print those left out."""
+def subjects() -> tuple[list[Subject], str]:
+    """Choose all subjects and the name of this gateway's default transport."""
     default, known = transports()
-    if "h2" not in known:
-        tell("skipped: transport h2, which the settings do not know")
     found = [Subject("naive", "tokens"), Subject("naive", "text")]
     for transport in known:
         found += [Subject("gateway", "tokens", transport), Subject("gateway", "text", transport)]
@@ -41,7 +39,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     Raises:
         BenchmarkError: a gateway did not start, or answered wrongly.
     """
-    found, default = subjects(tell)
+    found, default = subjects()
     with contextlib.ExitStack() as stack:
         triton = stack.enter_context(SyntheticTriton(write_repository()))
         children = {subject: stack.enter_context(start(subject, triton)) for subject in found}

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.model_settings import TritonSettings
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 
 from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port
@@ -49,11 +48,8 @@ class Subject:
 
 
 def transports() -> tuple[str, list[str]]:
-    """The default transport and all that the settings know; just ``grpcio`` where there is no such setting."""
-    field = TritonSettings.model_fields.get("transport")
-    if field is None:
-        return "grpcio", ["grpcio"]
-    return str(field.default), list(get_args(field.annotation))
+    """The transport that the default, ``auto``, comes to here, and all that are measured."""
+    return "h2", ["grpcio", "h2"]
 
 
 def tokenizer_folder() -> Path:
@@ -149,8 +145,7 @@ def settings_file(
         "tokens_per_block": 32,
         **(model or {}),
     }
-    if "transport" in TritonSettings.model_fields:
-        served["triton"]["transport"] = subject.transport
+    served["triton"]["transport"] = subject.transport
     settings: dict[str, Any] = {"server": {"port": port, "api_keys": [KEY], **server}, "models": [served]}
     for family in families:
         settings["models"].append({**served, "name": f"bench-{family}", "family": family, "template": str(_TEMPLATE)})

@@ -26,7 +26,8 @@ class TritonSettings(Section):
         url: host:port of Triton's gRPC endpoint.
         model: its name, normally the ensemble.
         metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
-        transport: the carrier of requests: ``grpcio``, or ``h2``, which costs less CPU and knows plaintext only.
+        transport: the carrier of requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
+            reaches the server as well as grpcio does.
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
             and a model that is gone do it at once.
     """
@@ -34,7 +35,7 @@ class TritonSettings(Section):
     url: str = Field(min_length=1)
     model: str = Field(default="ensemble", min_length=1)
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
-    transport: Literal["grpcio", "h2"] = "grpcio"
+    transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
 
     @field_validator("url")

@@ -97,7 +97,7 @@ class TritonBackend:
         on_discovered: Hook | None = None,
         request_timeout: float = 3600.0,
         options: EngineOptions | None = None,
-        transport: TransportName = "grpcio",
+        transport: TransportName = "auto",
         health: HealthChecks = _HEALTH,
     ) -> None:
         self.url = url
@@ -204,11 +204,12 @@ class TritonBackend:
                 delay = min(2 * delay, _LAST_RETRY_S)
                 continue
             delay = _FIRST_RETRY_S
-            self._gain(discovered.engine)
+            self._gain(discovered.engine, connection.transport.name)
             self._lose(await self._until_lost(client, discovered.models))
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
+            await connection.transport.prepare()
             discovered = await discover(client, connection, self.model, self.path, self._options)
         except DiscoveryError as error:
             raise _NotReadyError(str(error)) from None
@@ -280,7 +281,7 @@ class TritonBackend:
             timer.cancel()
         self._check_now.clear()
 
-    def _gain(self, engine: Engine) -> None:
+    def _gain(self, engine: Engine, transport: str) -> None:
         self._engine = engine
         self._ready.set()
         features = engine.features
@@ -291,7 +292,7 @@ class TritonBackend:
                 "model": features.model,
                 "path": features.path,
                 "reason": features.reason,
-                "transport": self._transport_name,
+                "transport": transport,
             },
         )
         for warning in features.warnings:

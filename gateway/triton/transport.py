@@ -13,6 +13,7 @@ from typing import Protocol
 from tritonclient.grpc import service_pb2
 
 METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
+LIVENESS = "/inference.GRPCInferenceService/ServerLive"
 # Room for the log-probs that are computed from logits, as wide as the vocabulary for each token of a prompt.
 MAX_RESPONSE_BYTES = 512 * 2**20
 
@@ -60,7 +61,22 @@ class InferCall(Protocol):
 
 
 class Transport(Protocol):
-    """Something that carries inference requests to Triton."""
+    """Something that carries inference requests to Triton.
+
+    Attributes:
+        name: ``grpcio`` or ``h2``.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    async def prepare(self) -> None:
+        """Find out how to reach a server that was not reached yet, or was away; to be called before requests.
+
+        Raises:
+            EngineError: it does not answer.
+        """
+        ...
 
     def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
         """Start a request.

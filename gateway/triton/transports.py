@@ -1,24 +1,127 @@
-"""Which transport carries a model's requests."""
+"""The choice of the transport that carries a model's requests: by setting, or by what the server is."""
 
 from __future__ import annotations
 
+import ipaddress
+import logging
+import os
+from collections.abc import Mapping
 from typing import Literal
 
 import grpc
+from tritonclient.grpc import service_pb2
 
+from gateway.triton.client import DEADLINE_S, TritonClient
 from gateway.triton.grpcio import GrpcioTransport
 from gateway.triton.h2 import H2Transport
-from gateway.triton.transport import Transport
+from gateway.triton.transport import InferCall, Transport
 
-TransportName = Literal["grpcio", "h2"]
+_LOG = logging.getLogger(__name__)
+
+TransportName = Literal["auto", "grpcio", "h2"]
 
 
 def make_transport(name: TransportName, url: str, channel: grpc.aio.Channel) -> Transport:
     """Make the transport of a name.
 
     Args:
-        name: of the transport.
+        name: of the transport; ``auto`` is h2 wherever that reaches the server as well as grpcio does.
         url: Triton's gRPC address, ``host:port``.
         channel: to that address; ``grpcio`` travels on it, and leaves it open.
     """
-    return H2Transport(url) if name == "h2" else GrpcioTransport(channel)
+    if name == "h2":
+        return H2Transport(url)
+    if name == "grpcio":
+        return GrpcioTransport(channel)
+    reason = not_for_h2(url, os.environ)
+    if reason is None:
+        return AutoTransport(url, channel)
+    _log("grpcio", url, reason)
+    return GrpcioTransport(channel)
+
+
+class AutoTransport:
+    """``Transport`` over h2, and over grpcio where h2 does not reach the server, or has met what it does not serve.
+
+    The choice is made by asking the server whether it lives, by both: grpcio carries the requests where it gets an
+    answer and h2 gets none. It is made again after the server was away.
+
+    Args:
+        url: Triton's gRPC address, ``host:port``.
+        channel: to that address.
+    """
+
+    def __init__(self, url: str, channel: grpc.aio.Channel) -> None:
+        self._url = url
+        self._client = TritonClient(channel)
+        self._grpcio = GrpcioTransport(channel)
+        self._h2 = H2Transport(url)
+        self._h2.refuse = self._fall_back
+        self._chosen: GrpcioTransport | H2Transport = self._h2
+
+    @property
+    def name(self) -> str:
+        """The transport that carries the requests at present."""
+        return self._chosen.name
+
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+        """Start a request; see ``Transport``."""
+        return self._chosen.infer(request, timeout=timeout)
+
+    async def prepare(self) -> None:
+        """Choose; see ``Transport``."""
+        await self._client.server_live()
+        reason = await self._h2.probe(DEADLINE_S)
+        if reason is not None:
+            await self._client.server_live()  # the server may have gone in between
+            reason = await self._h2.probe(DEADLINE_S)
+        if reason is not None:
+            self._fall_back(reason)
+        elif self._chosen is not self._h2:
+            self._chosen = self._h2
+            _log("h2", self._url, "the server answers by it")
+
+    async def close(self) -> None:
+        """Close h2's connection; see ``Transport``."""
+        await self._h2.close()
+
+    def _fall_back(self, reason: str) -> None:
+        if self._chosen is not self._grpcio:
+            self._chosen = self._grpcio
+            _log("grpcio", self._url, reason)
+
+
+def not_for_h2(url: str, environment: Mapping[str, str]) -> str | None:
+    """Why an address is one for grpcio, whatever listens there; None where it is not.
+
+    Args:
+        url: the address, as grpcio takes it.
+        environment: names proxies, as grpcio reads them.
+    """
+    host, _, port = url.removeprefix("grpc://").rpartition(":")
+    if not port.isdigit() or "/" in host or (":" in host and not host.startswith("[")):
+        return f"{url} is no host:port"
+    proxies = (environment.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy"))
+    if any(proxies) and not _is_exempt(host.strip("[]"), environment):
+        return "the environment names a proxy"
+    if environment.get("GRPC_ADDRESS_HTTP_PROXY"):
+        return "the environment names a proxy for addresses"
+    return None
+
+
+def _is_exempt(host: str, environment: Mapping[str, str]) -> bool:
+    """Whether the environment says that a host needs no proxy. Versions of gRPC differ about endings without a dot."""
+    for entry in (environment.get("no_grpc_proxy") or environment.get("no_proxy") or "").split(","):
+        name = entry.strip()
+        if name and (name == host or (name.startswith(".") and host.endswith(name))):
+            return True
+        try:
+            if "/" in name and ipaddress.ip_address(host) in ipaddress.ip_network(name, strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def _log(name: str, url: str, reason: str) -> None:
+    _LOG.warning("requests travel by %s: %s", name, reason, extra={"triton": url, "transport": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,11 @@ from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.ensemble import EnsembleEngine
 from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.discovery import read_models
-from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
+from gateway.triton.transports import make_transport
 from tests.engine_requests import generation_request
+from tests.stack import TRANSPORT
 
 TEXT = "In the beginning"
 Spoil = Callable[[Any], None]
@@ -35,6 +38,10 @@ class Spoiling:
     def __init__(self, transport: Transport, spoil: Spoil) -> None:
         self._transport = transport
         self._spoil = spoil
+        self.name = transport.name
+
+    async def prepare(self) -> None:
+        await self._transport.prepare()
 
     def infer(self, request: Any, *, timeout: float) -> Any:
         self._spoil(request)
@@ -60,17 +67,19 @@ class Bench:
 
     async def __aenter__(self) -> Bench:
         self.channel = open_channel(self._url)
-        self.connection = Connection(GrpcioTransport(self.channel))
+        transport = make_transport(os.environ.get(TRANSPORT, "auto"), self._url, self.channel)  # type: ignore[arg-type]
+        self.connection = Connection(transport)
         self.models = await read_models(TritonClient(self.channel), "ensemble")
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.connection.background.drain(10)
+        await self.connection.transport.close()
         await self.channel.close()
 
     def engine(self, path: str, spoil: Spoil | None = None, timeout: float = 60.0) -> TokensEngine | EnsembleEngine:
         """An engine of a dialect; ``spoil`` changes its requests on their way out."""
-        transport = self.connection.transport
+        transport: Transport = self.connection.transport
         if spoil is not None:
             transport = Spoiling(transport, spoil)
         connection = Connection(transport, self.connection.background, timeout)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import hpack
 
-from gateway.triton.h2.connection import Connection
+from gateway.triton.h2.http2_connection import Http2Connection
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits
-from gateway.triton.h2.stream import Stream
 from tests.triton.raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, message
 
 
@@ -53,7 +53,7 @@ class Wire:
     """
 
     def __init__(self, limits: Limits | None = None, *, greet: bool = True) -> None:
-        self.core = Connection("triton:8001", limits or Limits())
+        self.core = Http2Connection("triton:8001", limits or Limits())
         self.encoder = hpack.Encoder()
         self.core.start()
         said = b"".join(self.core.take_output(2**30))
@@ -94,5 +94,10 @@ class Wire:
         parts = [content[n : n + 16_384] for n in range(0, len(content), 16_384)]
         return b"".join(frame(DATA, 0, stream.id, part) for part in parts)
 
+    def read(self, stream: Stream) -> bytes:
+        message = stream.messages[0]
+        self.core.inbound.drop(stream, 1)
+        return message
+
     def read_all(self, stream: Stream) -> list[bytes]:
-        return [self.core.read(stream) for _ in range(len(stream.messages))]
+        return [self.read(stream) for _ in range(len(stream.messages))]

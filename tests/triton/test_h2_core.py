@@ -22,9 +22,9 @@ from raw_http2 import (
     message,
 )
 
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import decode_message, encode_timeout
-from gateway.triton.h2.stream import Stream
 
 CALM, FLOW, COMPRESSION, CANCEL = 11, 3, 9, 8
 WINDOW_BYTES = 65_535

@@ -11,9 +11,9 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from raw_http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST, WINDOW, frame, message
 
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import NAMES, Status
-from gateway.triton.h2.stream import Stream
 
 LIMITS = Limits(
     window=4_096, connection_window=70_000, held=20_000, message=30_000, header_list=2_000, idle_frames=500,
@@ -244,7 +244,7 @@ def exchange(sizes: list[list[int]], window: int, own_window: int, chance: rando
         spoke = server.speaks()
         for stream in streams:
             if (still or chance.random() < 0.3) and stream.messages:
-                got[stream.id].append(wire.core.read(stream))
+                got[stream.id].append(wire.read(stream))
                 spoke = True
         spoke = server.hears() or spoke
         server.widen()

@@ -6,7 +6,7 @@ from hpack import Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.triton.h2 import frames
+from gateway.triton.h2 import http2_frames as frames
 from gateway.triton.h2.headers import HeaderBlocks
 from gateway.triton.h2.limits import Limits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 import struct
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from tritonclient.grpc import service_pb2
 from gateway.triton.h2 import H2Transport
 from gateway.triton.h2 import keepalive as keepalive_module
 from gateway.triton.h2.keepalive import KeepAlive
-from gateway.triton.h2.transport import Timing
+from gateway.triton.h2.limits import Timing
 from gateway.triton.transport import InferCall, TransportError
 
 
@@ -119,6 +120,16 @@ async def test_a_server_that_answers_pings_is_waited_for() -> None:
         frames = server.peers[0].frames
         await server.until(lambda: sum(kind == PING for kind, *_ in frames) == 2)
         call.cancel()
+        await transport.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system's TCP has no such timeout")
+async def test_what_a_dead_network_does_not_acknowledge_ends_the_connection() -> None:
+    async with RawServer(never) as server:
+        transport = H2Transport(server.url, timing=Timing(keepalive_timeout=7))
+        await transport.infer(ask("good"), timeout=20).read()
+        connection = transport._current._transport.get_extra_info("socket")
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7_000
         await transport.close()
 
 

@@ -9,9 +9,10 @@ from gateway.config import ConfigError, load_settings
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 
 
-def test_grpcio_unless_said_otherwise() -> None:
-    assert load_settings(environment=ONE).models[0].triton.transport == "grpcio"
-    assert load_settings(environment=ONE | {"GATEWAY_TRANSPORT": "h2"}).models[0].triton.transport == "h2"
+def test_the_gateway_chooses_unless_said_otherwise() -> None:
+    assert load_settings(environment=ONE).models[0].triton.transport == "auto"
+    for name in ("auto", "grpcio", "h2"):
+        assert load_settings(environment=ONE | {"GATEWAY_TRANSPORT": name}).models[0].triton.transport == name
 
 
 def test_what_is_no_transport_is_refused_by_its_key() -> None:

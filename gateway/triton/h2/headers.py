@@ -1,14 +1,13 @@
-"""Header blocks in both directions."""
+"""Field blocks in both directions, which HPACK compresses (RFC 9113, section 4.3; RFC 7541)."""
 
 from __future__ import annotations
 
 from hpack import Decoder, Encoder, HPACKError
 
-from gateway.triton.h2 import frames
-from gateway.triton.h2.frames import ConnectionFailure, ErrorCode
+from gateway.triton.h2 import http2_frames as frames
+from gateway.triton.h2.http2_frames import ConnectionFailure, ErrorCode
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import encode_timeout
-from gateway.triton.transport import METHOD
 
 _USER_AGENT = "triton-openai-gateway"
 _TABLE_BYTES = 4_096
@@ -16,7 +15,7 @@ _KNOWN_BLOCKS = 64
 
 
 class RequestHeaders:
-    """Encodes the headers of requests, which differ in their deadline only.
+    """Encodes the headers of requests, which seldom differ but in their deadline.
 
     Args:
         authority: ``host:port``.
@@ -27,14 +26,14 @@ class RequestHeaders:
         self._common = (
             (":method", "POST"),
             (":scheme", "http"),
-            (":path", METHOD),
             (":authority", authority),
             ("te", "trailers"),
             ("content-type", "application/grpc"),
             ("user-agent", _USER_AGENT),
             ("grpc-accept-encoding", "identity"),
         )
-        self._block = b""
+        self._path = ""
+        self._block = b""  # for that path
         self._sizes: tuple[int, int] | None = None  # the smallest since the last block, and the last
 
     def resize_table(self, octets: int) -> None:
@@ -43,16 +42,18 @@ class RequestHeaders:
         smallest = self._sizes[0] if self._sizes else self._encoder.header_table_size
         self._sizes = (min(smallest, octets), octets)
 
-    def encode(self, timeout: float | None) -> bytes:
+    def encode(self, path: str, timeout: float | None) -> bytes:
         """The header block of a request. It is far smaller than any frame."""
         if self._sizes is not None:
             for size in self._sizes:
                 if size != self._encoder.header_table_size:  # else hpack forgets to tell of the change before
                     self._encoder.header_table_size = size
             self._sizes, self._block = None, b""
+        if path != self._path:
+            self._path, self._block = path, b""
         block = self._block
         if not block:
-            block = self._encoder.encode(self._common)
+            block = self._encoder.encode(((":path", path), *self._common))
             # Once all fields are references to the table (each octet has its upper bit set), the block leaves the table
             # as it is and is the same from then on: the deadline is never indexed.
             if min(block) >= 0x80:

@@ -1,10 +1,10 @@
-"""Limits of one connection: memory, and work that a server may cause."""
+"""Limits of one connection: memory, work that a server may cause, and time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.triton.h2.frames import DEFAULT_WINDOW, MAX_WINDOW
+from gateway.triton.h2.http2_frames import DEFAULT_WINDOW, MAX_WINDOW
 from gateway.triton.transport import MAX_RESPONSE_BYTES
 
 
@@ -48,3 +48,22 @@ class Limits:
     def small(self) -> int:
         """Largest message, with its head, that needs no credit of its own."""
         return self.window // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When to connect and when to ask for signs of life, in seconds; as the options of the grpcio channel.
+
+    Attributes:
+        first_backoff: pause after a first attempt that failed; requests in it fail at once.
+        last_backoff: longest pause.
+        connect: for a connection and the server's preface.
+        keepalive: silence before a ping, while requests are in flight.
+        keepalive_timeout: for a sign of life after it, and for TCP's acknowledgement of what was sent.
+    """
+
+    first_backoff: float = 0.2
+    last_backoff: float = 2.0
+    connect: float = 2.0
+    keepalive: float = 60.0
+    keepalive_timeout: float = 20.0

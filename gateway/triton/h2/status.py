@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from gateway.triton.h2.frames import ErrorCode, error_name
+from gateway.triton.h2.http2_frames import ErrorCode, error_name
 
 NAMES = (
     "OK",
@@ -59,7 +59,7 @@ class Status(NamedTuple):
     text: str = ""
 
 
-def from_trailers(headers: Mapping[str, str]) -> Status:
+def status_of_trailers(headers: Mapping[str, str]) -> Status:
     """The status in the last headers of a stream."""
     number = headers.get("grpc-status")
     text = decode_message(headers.get("grpc-message", ""))
@@ -70,7 +70,7 @@ def from_trailers(headers: Mapping[str, str]) -> Status:
     return Status(NAMES[int(number)], text)
 
 
-def from_headers(headers: Mapping[str, str]) -> Status | None:
+def status_of_headers(headers: Mapping[str, str]) -> Status | None:
     """Why a stream's first headers are no gRPC response, or None when they are."""
     code = headers.get(":status", "")
     if code != "200":
@@ -80,7 +80,7 @@ def from_headers(headers: Mapping[str, str]) -> Status | None:
     return None
 
 
-def from_reset(code: int) -> Status:
+def status_of_reset(code: int) -> Status:
     """The status of a stream that the server reset."""
     name = _BY_RESET.get(ErrorCode(code), "INTERNAL") if code in ErrorCode.__members__.values() else "INTERNAL"
     return Status(name, f"the server reset the stream ({error_name(code)})")

@@ -1,23 +1,25 @@
-"""One request on a connection: what goes out, the messages that came in, how it ended."""
+"""Streams (RFC 9113, section 5): one for each request, and all those of a connection."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any
 
-from gateway.triton.h2.frames import MESSAGE, ErrorCode, StreamFailure
+from gateway.triton.h2.http2_frames import MAX_STREAM_ID, MESSAGE, ErrorCode, StreamFailure
 from gateway.triton.h2.status import Status
+from gateway.triton.transport import METHOD
 
 _HEAD = MESSAGE.size
 
 
 class Stream:
-    """State of a stream. The connection writes it; whoever reads the messages takes them through the connection.
+    """State of a stream. The connection writes it; messages are read through the connection, which counts them.
 
     Args:
         body: the request as a gRPC message with its head.
         timeout: seconds for the server, or None.
-        owner: for whoever made it, until it has ended.
+        owner: its request, until it has ended.
+        path: of the RPC.
 
     Attributes:
         id: 0 until it is opened.
@@ -29,6 +31,7 @@ class Stream:
         messages: complete messages, without their heads, oldest first.
         plain: a frame that holds exactly one message may be appended as it is.
         started: response headers have come.
+        encoding: how the server compresses messages, as those headers say.
         waiting: its reader waits for something to happen.
         status: how it ended; None before. Messages may still be there.
         unprocessed: the server says that it did nothing for it, or it was never sent.
@@ -39,9 +42,11 @@ class Stream:
         "_partial",
         "body",
         "drained",
+        "encoding",
         "id",
         "messages",
         "owner",
+        "path",
         "plain",
         "reserved",
         "send_window",
@@ -54,10 +59,11 @@ class Stream:
         "window",
     )
 
-    def __init__(self, body: bytes, timeout: float | None = None, owner: Any = None) -> None:
+    def __init__(self, body: bytes, timeout: float | None = None, owner: Any = None, path: str = METHOD) -> None:
         self.body = body
         self.timeout = timeout
         self.owner = owner
+        self.path = path
         self.id = 0
         self.sent = 0
         self.send_window = 0
@@ -67,6 +73,7 @@ class Stream:
         self.messages: deque[bytes] = deque()
         self.plain = False
         self.started = False
+        self.encoding = "identity"
         self.waiting = False
         self.status: Status | None = None
         self.unprocessed = False
@@ -100,7 +107,8 @@ class Stream:
             flag, length = MESSAGE.unpack_from(data, position)
             position += _HEAD
         if flag == 1:
-            raise StreamFailure(ErrorCode.CANCEL, "INTERNAL", "a compressed message, which was not offered")
+            reason = "a compressed message, which was not offered"
+            raise StreamFailure(ErrorCode.CANCEL, "INTERNAL", reason, unserved=True)
         if flag:
             raise StreamFailure(ErrorCode.CANCEL, "INTERNAL", "a message with an unknown flag")
         if length > longest:
@@ -139,3 +147,83 @@ class Stream:
         self._partial = bytearray()
         self._length = -1
         self.plain = False
+
+
+class Streams:
+    """Streams that run, those that wait for the server to permit them, and what became of either.
+
+    Attributes:
+        running: open streams by id.
+        most: streams that the server permits at a time.
+        last_id: of the newest stream.
+        woken: streams whose reader waits and now finds something; emptied by what drives the connection.
+        ended: streams that have ended; likewise.
+        closing: no new stream may be opened.
+    """
+
+    def __init__(self) -> None:
+        self.running: dict[int, Stream] = {}
+        self.most = 2**32 - 1
+        self.last_id = -1
+        self.woken: list[Stream] = []
+        self.ended: list[Stream] = []
+        self.closing = False
+        self._queue: dict[Stream, None] = {}  # in order, and quick to leave
+        self._full = False
+
+    def __len__(self) -> int:
+        return len(self.running) + len(self._queue)
+
+    def all(self) -> list[Stream]:
+        """Streams that run and streams that wait."""
+        return [*self.running.values(), *self._queue]
+
+    def ask(self, stream: Stream) -> None:
+        """Let a stream wait for its turn."""
+        self._queue[stream] = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this connection has no stream id left."""
+        return self.last_id + 2 > MAX_STREAM_ID
+
+    def admit(self) -> Stream | None:
+        """The next stream that may be opened now, with its id; None when there is none.
+
+        The last id must not have been given away yet; see ``exhausted``.
+        """
+        if not self._queue or self.closing or len(self.running) >= self.most or (self._full and self.running):
+            return None
+        stream = next(iter(self._queue))
+        del self._queue[stream]
+        self.last_id += 2
+        stream.id = self.last_id
+        self.running[stream.id] = stream
+        return stream
+
+    def end(self, stream: Stream, status: Status, *, unprocessed: bool = False) -> None:
+        """End a stream, unless it has ended."""
+        if stream.status is not None:
+            return
+        stream.status = status
+        stream.unprocessed = unprocessed and not stream.started
+        stream.plain = False
+        if stream.id:
+            self.running.pop(stream.id, None)
+            # Servers may count a stream for a moment longer than it takes to open the next one, and refuse that:
+            # then it waits until another one has ended.
+            self._full = unprocessed
+        else:
+            self._queue.pop(stream, None)
+        self.ended.append(stream)
+
+    def wake(self, stream: Stream) -> None:
+        """Have a stream's reader look again, if it waits."""
+        if stream.waiting:
+            stream.waiting = False
+            self.woken.append(stream)
+
+    def close(self, last_id: int = MAX_STREAM_ID) -> list[Stream]:
+        """Open no more streams; returns those that the server does not work on: waiting, or above ``last_id``."""
+        self.closing = True
+        return [*self._queue, *(stream for key, stream in self.running.items() if key > last_id)]

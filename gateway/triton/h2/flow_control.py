@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 
-from gateway.triton.h2 import frames
-from gateway.triton.h2.frames import ConnectionFailure, ErrorCode, StreamFailure
+from gateway.triton.h2 import http2_frames as frames
+from gateway.triton.h2.http2_frames import ConnectionFailure, ErrorCode, StreamFailure
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits
-from gateway.triton.h2.stream import Stream
 
+_MESSAGE_HEAD = frames.MESSAGE.size
 _LARGEST_FRAME = 4 * frames.MAX_FRAME_BYTES  # larger ones would make other requests wait
 
 
@@ -50,6 +52,17 @@ class Outbound:
         if stream.send_window > 0 and stream.sent < len(stream.body):
             self._ready[stream] = None
 
+    def resize(self, initial: int, running: Iterable[Stream]) -> None:
+        """Follow a new initial window, which counts for running streams, too.
+
+        Raises:
+            StreamFailure: a stream's window would be larger than a window may be.
+        """
+        change, self.initial = initial - self.initial, initial
+        if change:
+            for stream in running:
+                self.widen(stream, change)
+
     def widen_connection(self, increment: int) -> None:
         """Give the connection's window more room.
 
@@ -82,24 +95,35 @@ class Outbound:
 
 
 class Inbound:
-    """Credit that the server has for what it sends.
+    """Credit that the server has for what it sends, told to it by WINDOW_UPDATE frames.
 
     A stream's credit follows its reader. The connection's is given back as data arrives, so that a slow reader stops
-    nobody else, until ``limits.held`` octets wait for their readers.
+    no other, until ``limits.held`` octets wait for their readers. A message that would not fit a stream's window
+    gets credit of its own, in turn, out of ``limits.message`` octets for all of these together.
+
+    Args:
+        limits: of the connection.
+        send: queues a frame.
 
     Attributes:
         window: octets that the server may still send on the connection.
         held: octets of small messages that wait for their readers.
-        withheld: the connection's credit waits for some of them.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, send: Callable[[bytes], None]) -> None:
         self._limits = limits
+        self._send = send
+        self._small = limits.small
+        self._half = (limits.window + 1) // 2
         self.window = frames.DEFAULT_WINDOW
         self.held = 0
-        self.withheld = False
+        self._withheld = False  # the connection's credit, until some of what is held has been read
         self._reserved = 0
         self._waiting: deque[tuple[Stream, int]] = deque()  # large messages without credit so far
+
+    def open(self) -> None:
+        """Open the connection's window, which no setting does."""
+        self._replenish(self._limits.connection_window - self.window)
 
     def received(self, octets: int) -> None:
         """Count what came as payload of DATA frames.
@@ -111,59 +135,88 @@ class Inbound:
         if self.window < 0:
             raise ConnectionFailure(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window")
 
-    def credit(self) -> int:
-        """Credit to give back for the connection now; 0 for none."""
+    def credit_connection(self) -> None:
+        """Give credit back for the connection where that is worth a frame, and not too much is held."""
         missing = self._limits.connection_window - self.window
         if 2 * missing < self._limits.connection_window:
-            return 0
-        self.withheld = self.held > self._limits.held
-        if self.withheld:
-            return 0
-        self.window += missing
-        return missing
+            return
+        self._withheld = self.held > self._limits.held
+        if not self._withheld:
+            self._replenish(missing)
 
-    def stream_credit(self, stream: Stream) -> int:
-        """Credit to give back for a stream now; 0 for none."""
-        credit = stream.drained
-        if 2 * credit < self._limits.window:
-            return 0
-        stream.drained = 0
-        stream.window += credit
-        return credit
+    def credit_stream(self, stream: Stream) -> None:
+        """Give credit back for what was read of a running stream, where that is worth a frame."""
+        if stream.drained >= self._half:
+            self._send(frames.window_update(stream.id, stream.drained))
+            stream.window += stream.drained
+            stream.drained = 0
+        self.credit_connection()
 
-    def reserve(self, stream: Stream, octets: int) -> int:
-        """Ask for credit for a large message; what is granted at once, all or nothing."""
-        if self._waiting or (self._reserved and self._reserved + octets > self._limits.message):
+    def announce(self, stream: Stream) -> None:
+        """Give credit for the message whose head has come, if it is a large one and its turn has come."""
+        octets = stream.length + _MESSAGE_HEAD
+        if octets <= self._small:
+            return
+        if self._waiting or self._is_beyond(octets):
             self._waiting.append((stream, octets))
-            return 0
-        return self._grant(stream, octets)
+        else:
+            self._grant(stream, octets)
 
-    def read_large(self, stream: Stream, octets: int) -> list[tuple[Stream, int]]:
-        """Count a large message as read; the streams that get credit for theirs now, with how much."""
+    def drop(self, stream: Stream, count: int) -> None:
+        """Take the ``count`` oldest messages of a stream, which has as many; the server may send more."""
+        drained = 0
+        for _ in range(count):
+            octets = len(stream.messages.popleft()) + _MESSAGE_HEAD
+            if octets <= self._small:
+                drained += octets
+            elif stream.status is None:
+                self._drop_large(stream, octets)
+        if stream.status is not None:
+            return
+        self.held -= drained
+        stream.drained += drained
+        if stream.drained >= self._half or self._withheld:
+            self.credit_stream(stream)
+
+    def forget(self, stream: Stream) -> None:
+        """Count nothing any more of a stream that has ended."""
+        sizes = (len(message) + _MESSAGE_HEAD for message in stream.messages)
+        self.held -= sum(size for size in sizes if size <= self._small)
         if stream.reserved:
-            return self.release(stream, octets)
+            self._release(stream, stream.reserved)
+        self.credit_connection()
+
+    def _replenish(self, octets: int) -> None:
+        if octets:
+            self.window += octets
+            self._send(frames.window_update(0, octets))
+
+    def _is_beyond(self, octets: int) -> bool:
+        return self._reserved > 0 and self._reserved + octets > self._limits.message
+
+    def _grant(self, stream: Stream, octets: int) -> None:
+        self._reserved += octets
+        stream.reserved += octets
+        stream.window += octets
+        self._send(frames.window_update(stream.id, octets))
+
+    def _drop_large(self, stream: Stream, octets: int) -> None:
+        if stream.reserved:
+            self._release(stream, octets)
+            return
         # It came within the stream's own window, before its turn: that window is what it gives back.
         if (stream, octets) in self._waiting:
             self._waiting.remove((stream, octets))
         stream.drained += octets
-        return []
 
-    def release(self, stream: Stream, octets: int) -> list[tuple[Stream, int]]:
-        """Take back credit for a stream's large messages; the streams that get theirs now, with how much."""
+    def _release(self, stream: Stream, octets: int) -> None:
+        """Take back the credit of a large message, and give it to those whose turn has come."""
         stream.reserved -= octets
         self._reserved -= octets
-        granted = []
         while self._waiting:
             stream, wanted = self._waiting[0]
             if stream.status is None:
-                if self._reserved and self._reserved + wanted > self._limits.message:
+                if self._is_beyond(wanted):
                     break
-                granted.append((stream, self._grant(stream, wanted)))
+                self._grant(stream, wanted)
             self._waiting.popleft()
-        return granted
-
-    def _grant(self, stream: Stream, octets: int) -> int:
-        self._reserved += octets
-        stream.reserved += octets
-        stream.window += octets
-        return octets

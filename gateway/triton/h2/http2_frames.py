@@ -1,4 +1,4 @@
-"""HTTP/2 frames on the wire (RFC 9113, sections 4, 6 and 7)."""
+"""HTTP/2 frames, settings and error codes on the wire (RFC 9113, sections 4, 5.4, 6 and 7)."""
 
 from __future__ import annotations
 
@@ -74,6 +74,14 @@ class Setting(IntEnum):
     MAX_HEADER_LIST_SIZE = 6
 
 
+# What a server may set, and the error that anything else is.
+_BOUNDS = {
+    Setting.ENABLE_PUSH: (0, 0, ErrorCode.PROTOCOL_ERROR),  # a server must not say that it takes pushes
+    Setting.INITIAL_WINDOW_SIZE: (0, MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR),
+    Setting.MAX_FRAME_SIZE: (MAX_FRAME_BYTES, 2**24 - 1, ErrorCode.PROTOCOL_ERROR),
+}
+
+
 class ConnectionFailure(Exception):  # noqa: N818 - the failure of a connection, as RFC 9113 has "connection error"
     """A connection error: nothing more can be understood on this connection.
 
@@ -95,13 +103,15 @@ class StreamFailure(Exception):  # noqa: N818
         code: for RST_STREAM.
         status: name of the gRPC status of the request.
         reason: what was wrong, in words.
+        unserved: nothing was wrong, but this client lacks it.
     """
 
-    def __init__(self, code: ErrorCode, status: str, reason: str) -> None:
+    def __init__(self, code: ErrorCode, status: str, reason: str, *, unserved: bool = False) -> None:
         super().__init__(reason)
         self.code = code
         self.status = status
         self.reason = reason
+        self.unserved = unserved
 
 
 def head(kind: int, flags: int, stream_id: int, length: int) -> bytes:
@@ -134,9 +144,24 @@ def settings(values: dict[Setting, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items()))
 
 
-def parse_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Identifier and value of each setting, in order; unknown ones too. The length must be a multiple of six."""
-    return list(_SETTING.iter_unpack(payload))
+def parse_settings(payload: bytes) -> list[tuple[Setting, int]]:
+    """The settings of a server's SETTINGS frame in their order, without unknown ones, which are to be ignored.
+
+    Raises:
+        ConnectionFailure: the frame's size or a value is not as the protocol demands.
+    """
+    if len(payload) % _SETTING.size:
+        raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, "a SETTINGS frame of a wrong size")
+    known = []
+    for key, value in _SETTING.iter_unpack(payload):
+        if key not in Setting.__members__.values():
+            continue
+        setting = Setting(key)
+        least, most, code = _BOUNDS.get(setting, (0, 2**32 - 1, ErrorCode.PROTOCOL_ERROR))
+        if not least <= value <= most:
+            raise ConnectionFailure(code, f"the setting {setting.name} of {value}")
+        known.append((setting, value))
+    return known
 
 
 def u32(payload: bytes, offset: int = 0) -> int:

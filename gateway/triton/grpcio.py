@@ -1,4 +1,4 @@
-"""``Transport`` over ``grpc.aio``."""
+"""The transport ``grpcio``, and the channel on which all small calls travel whatever the transport."""
 
 from __future__ import annotations
 
@@ -8,11 +8,39 @@ from typing import Any, cast
 import grpc
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.transport import METHOD, InferCall, Tap, TransportError, task_is_cancelled
+from gateway.triton.transport import MAX_RESPONSE_BYTES, METHOD, InferCall, Tap, TransportError, task_is_cancelled
+
+_INT32_MAX = 2**31 - 1
+_CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", _INT32_MAX),
+    # Servers close connections that are pinged more often than they allow; a ping only while a request is in flight.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    # A Triton that comes back is to be served again at once; the default grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Without it, every channel of the process to the same address shares one connection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def open_channel(url: str, *, max_response_bytes: int = MAX_RESPONSE_BYTES) -> grpc.aio.Channel:
+    """Open the channel that everything to one Triton shares. Connects when first used.
+
+    Args:
+        url: ``host:port``, with or without ``grpc://``.
+        max_response_bytes: largest response.
+    """
+    options = (*_CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max_response_bytes))
+    return grpc.aio.insecure_channel(url.removeprefix("grpc://"), options=options)
 
 
 class GrpcioTransport:
-    """``Transport`` over a ``grpc.aio`` channel that someone else owns."""
+    """``Transport`` over a ``grpc.aio`` channel that its caller owns."""
+
+    name = "grpcio"
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stream: grpc.aio.UnaryStreamMultiCallable[service_pb2.ModelInferRequest, bytes] = channel.unary_stream(
@@ -25,6 +53,9 @@ class GrpcioTransport:
         """Start a request; see ``Transport``."""
         return _GrpcioCall(self._stream(request, timeout=timeout))
 
+    async def prepare(self) -> None:
+        """Nothing: the channel connects when it is used; see ``Transport``."""
+
     async def close(self) -> None:
         """Nothing: what is in flight ends when the owner closes the channel."""
 
@@ -33,7 +64,7 @@ class _GrpcioCall:
     __slots__ = ("_call", "_cancelled", "tap")
 
     def __init__(self, call: Any) -> None:
-        self.tap: Tap | None = None  # grpc.aio reads only for who waits
+        self.tap: Tap | None = None  # grpc.aio reads only while a reader waits
         self._call = call
         self._cancelled = False
 

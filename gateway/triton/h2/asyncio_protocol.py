@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from typing import cast
 
-from gateway.triton.h2.connection import Connection
+from gateway.triton.h2.http2_connection import Http2Connection
+from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.keepalive import KeepAlive
-from gateway.triton.h2.limits import Limits
+from gateway.triton.h2.limits import Limits, Timing
 from gateway.triton.h2.status import Status
-from gateway.triton.h2.stream import Stream
 
 _WRITE_BYTES = 256 * 2**10
 _FAREWELL_S = 1.0
@@ -17,28 +19,30 @@ _TURN_BYTES = 2**15  # as many tokens as take some milliseconds
 
 
 class H2Protocol(asyncio.Protocol):
-    """Drives a ``Connection``.
+    """Drives an ``Http2Connection``.
 
     Args:
         authority: ``host:port`` of the server.
         limits: of the connection.
-        keepalive_s: silence after which the server is asked for a sign of life, while requests are in flight.
-        keepalive_timeout_s: how long it has for that.
+        timing: of signs of life.
+        refuse: called with the reason when the server breaks the protocol, or needs what this client lacks.
 
     Attributes:
         ready: done when the server's settings have come, or the connection has ended.
         closed: done when the connection has ended.
-        drop: takes the oldest messages of a stream that has so many, as ``read`` does; for who is woken, behind whom
-            what is to be sent is sent.
+        drop: takes the oldest messages of a stream that has as many, like ``read``, and sends nothing: for calls that
+            are being woken, after which it is sent.
     """
 
-    def __init__(self, authority: str, limits: Limits, keepalive_s: float, keepalive_timeout_s: float) -> None:
+    def __init__(self, authority: str, limits: Limits, timing: Timing, refuse: Callable[[str], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._core = Connection(authority, limits)
-        self.drop = self._core.drop
+        self._core = Http2Connection(authority, limits)
+        self._core.refuse = refuse
+        self.drop = self._core.inbound.drop
         self._keepalive = KeepAlive(
-            keepalive_s, keepalive_timeout_s, busy=self._is_busy, ping=self._ping, give_up=self._give_up
+            timing.keepalive, timing.keepalive_timeout, busy=self._is_busy, ping=self._ping, give_up=self._give_up
         )
+        self._unacknowledged_s = timing.keepalive_timeout
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._flushing = False
@@ -69,7 +73,8 @@ class H2Protocol(asyncio.Protocol):
 
     def read(self, stream: Stream) -> bytes:
         """Take the oldest message of a stream that has one."""
-        message = self._core.read(stream)
+        message = stream.messages[0]
+        self.drop(stream, 1)
         if self._core.out:
             self._flush_soon()
         return message
@@ -81,14 +86,22 @@ class H2Protocol(asyncio.Protocol):
         self._core.close()
         self._settle()
 
+    def retire(self) -> None:
+        """Take no more requests; the connection ends with the last one that it has."""
+        self._core.goodbye()
+        self._settle()
+
     def abort(self) -> None:
         """Drop the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greet the server."""
+        """Send the preface."""
         self._transport = cast("asyncio.Transport", transport)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a dead network: what is sent must be acknowledged, as with grpcio
+            milliseconds = int(1_000 * self._unacknowledged_s)
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         self._core.start()
         self._flush()
 
@@ -111,7 +124,7 @@ class H2Protocol(asyncio.Protocol):
         self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Wake who waits for what came, and answer it."""
+        """Wake the requests that something came for, and answer it."""
         core = self._core
         core.receive(data)
         progress = bool(core.streams.woken or core.streams.ended)
@@ -126,7 +139,7 @@ class H2Protocol(asyncio.Protocol):
             self.ready.set_result(None)
 
     def eof_received(self) -> None:
-        """The server closed its side; asyncio closes the other."""
+        """Let asyncio close this side, as the server has closed its own."""
 
     def connection_lost(self, error: Exception | None) -> None:
         """End what is in flight, once all is taken that came before."""

@@ -1,0 +1,273 @@
+"""``Transport`` over h2: a connection to one Triton, found again when it is lost, and the requests that it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+from tritonclient.grpc import service_pb2
+
+from gateway.triton.h2.asyncio_protocol import H2Protocol
+from gateway.triton.h2.http2_frames import MESSAGE
+from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.limits import Limits, Timing
+from gateway.triton.h2.status import Status
+from gateway.triton.transport import LIVENESS, METHOD, Tap, TransportError
+
+_FAREWELL_S = 1.0
+_MOST_MOVES = 8
+_CANCELLED = Status("CANCELLED", "cancelled by the gateway")
+_CLOSED = Status("CANCELLED", "the transport was closed")
+_EXPIRED = Status("DEADLINE_EXCEEDED", "the deadline has passed")
+_LIMITS = Limits()
+_TIMING = Timing()
+
+
+class H2Transport:
+    """``Transport`` over HTTP/2 without TLS. Connects when first used, and again when a request finds no connection.
+
+    Args:
+        url: ``host:port``, with or without ``grpc://``.
+        limits: of a connection.
+        timing: of attempts and pings.
+
+    Attributes:
+        refuse: called with the reason when the server breaks the protocol, or needs what this transport lacks.
+    """
+
+    name = "h2"
+
+    def __init__(self, url: str, limits: Limits = _LIMITS, timing: Timing = _TIMING) -> None:
+        self.refuse: Callable[[str], None] = lambda _reason: None
+        self._authority = url.removeprefix("grpc://")
+        host, _, port = self._authority.rpartition(":")
+        self._address = host.strip("[]"), int(port)
+        self._limits = limits
+        self._timing = timing
+        self._protocols: set[H2Protocol] = set()  # the last one, and older ones that finish their requests
+        self._current: H2Protocol | None = None
+        self._waiting: dict[H2Call, None] = {}
+        self._connecting: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._reason = ""
+        self._closed = False
+
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> H2Call:
+        """Start a request; see ``Transport``."""
+        call = H2Call(request.SerializeToString(), timeout, self._submit)
+        self._submit(call)
+        return call
+
+    async def prepare(self) -> None:
+        """Nothing: it connects when it is used; see ``Transport``."""
+
+    async def probe(self, timeout: float) -> str | None:
+        """Ask the server whether it lives, at once; why it cannot be asked by this transport, or None.
+
+        Where it fails, the next request connects anew: a connection may be dead, and nothing has told.
+        """
+        self._retry_at = 0.0
+        call = H2Call(b"", timeout, self._submit, LIVENESS)
+        self._submit(call)
+        try:
+            while await call.read() is not None:
+                pass
+        except TransportError as error:
+            if self._current is not None:
+                self._current.retire()
+            return str(error)
+        return None if call.encoding == "identity" else f"its responses may be compressed ({call.encoding})"
+
+    async def close(self) -> None:
+        """End what is in flight with CANCELLED, and the connection; see ``Transport``."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._connecting
+        self._fail_waiting(_CLOSED)
+        protocols = list(self._protocols)
+        for protocol in protocols:
+            protocol.close(_CLOSED)
+        if protocols:
+            _, open_still = await asyncio.wait([protocol.closed for protocol in protocols], timeout=_FAREWELL_S)
+            for protocol in protocols:
+                if protocol.closed in open_still:
+                    protocol.abort()
+                    await protocol.closed
+
+    def _submit(self, call: H2Call) -> None:
+        current = self._current
+        if current is not None and current.accepting:
+            call.start(current)
+        elif self._closed:
+            call.end(_CLOSED)
+        elif self._connecting is None and asyncio.get_running_loop().time() < self._retry_at:
+            call.end(Status("UNAVAILABLE", self._reason))
+        else:
+            self._waiting[call] = None
+            if self._connecting is None:
+                self._connecting = asyncio.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        protocol, reason = None, "no SETTINGS of HTTP/2 in time"
+        try:
+            protocol = await asyncio.wait_for(self._open(), self._timing.connect)
+        except asyncio.TimeoutError:
+            pass
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+            reason = getattr(error, "strerror", None) or str(error)
+        finally:
+            self._connecting = None  # before calls start, which may have to connect again
+        if protocol is None:
+            self._has_failed(reason)
+            return
+        self._failures = 0
+        self._current = protocol
+        waiting, self._waiting = self._waiting, {}
+        for call in waiting:
+            if not call.ended:
+                call.start(protocol)
+
+    async def _open(self) -> H2Protocol:
+        """Connect, and wait for the server's settings.
+
+        Raises:
+            OSError: there are none.
+        """
+        loop = asyncio.get_running_loop()
+        protocol = H2Protocol(self._authority, self._limits, self._timing, self.refuse)
+        await loop.create_connection(lambda: protocol, *self._address)
+        self._protocols.add(protocol)
+        protocol.closed.add_done_callback(lambda _: self._protocols.discard(protocol))
+        try:
+            await protocol.ready
+        except asyncio.CancelledError:
+            protocol.abort()
+            raise
+        if not protocol.accepting:
+            protocol.abort()
+            raise ConnectionError(protocol.failure or "the server takes no requests")
+        return protocol
+
+    def _has_failed(self, reason: str) -> None:
+        timing = self._timing
+        pause = min(timing.first_backoff * 1.6**self._failures, timing.last_backoff)
+        self._failures = min(self._failures + 1, 30)
+        self._retry_at = asyncio.get_running_loop().time() + pause * random.uniform(0.8, 1.2)  # noqa: S311
+        self._reason = f"no connection to {self._authority}: {reason}"
+        self._fail_waiting(Status("UNAVAILABLE", self._reason))
+
+    def _fail_waiting(self, status: Status) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for call in waiting:
+            call.end(status)
+
+
+class H2Call:
+    """An ``InferCall``. It waits for a connection, and moves to another one while no server has worked on it.
+
+    Messages queue up as they arrive; a reader that finds some takes them without waiting, and is woken once for all
+    that come in one read of the socket.
+
+    Args:
+        request: serialized.
+        timeout: seconds for the whole request.
+        submit: finds a connection for it, and calls ``start`` or ``end``.
+        path: of the RPC.
+    """
+
+    __slots__ = ("_deadline", "_loop", "_moves", "_protocol", "_stream", "_submit", "_timer", "_waiter", "tap")
+
+    def __init__(self, request: bytes, timeout: float, submit: Callable[[H2Call], None], path: str = METHOD) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + timeout
+        self._submit = submit
+        self._moves = 0
+        self.tap: Tap | None = None
+        self._protocol: H2Protocol | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer = self._loop.call_later(timeout, self.end, _EXPIRED)
+        self._stream = Stream(MESSAGE.pack(0, len(request)) + request, owner=self, path=path)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come, apart from what has come."""
+        return self._stream.status is not None
+
+    @property
+    def encoding(self) -> str:
+        """How the server compresses messages."""
+        return self._stream.encoding
+
+    def start(self, protocol: H2Protocol) -> None:
+        """Travel on a connection."""
+        self._protocol = protocol
+        self._stream.timeout = self._deadline - self._loop.time()
+        protocol.start(self._stream)
+
+    async def read(self) -> bytes | None:
+        """Read the next response; see ``InferCall``."""
+        while not (stream := self._stream).messages:
+            if stream.status is not None:
+                if stream.status.name == "OK":
+                    return None
+                raise TransportError(*stream.status)
+            stream.waiting = True
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+            finally:
+                self._waiter = None
+        return self._protocol.read(stream)  # type: ignore[union-attr] # a message came over one
+
+    def cancel(self) -> None:
+        """Cancel the request on the wire; without effect once it has ended."""
+        self.end(_CANCELLED)
+
+    def end(self, status: Status) -> None:
+        """End it from this side, unless it has ended."""
+        if self._protocol is not None:
+            self._protocol.cancel(self._stream, status)
+        elif self._stream.status is None:
+            self._stream.status = status
+            self.settle()
+
+    def settle(self) -> None:
+        """Take note that the stream has ended."""
+        stream = self._stream
+        if stream.unprocessed and self._moves < _MOST_MOVES:
+            self._moves += 1
+            self._protocol = None
+            self._stream = Stream(stream.body, owner=self, path=stream.path)
+            self._stream.waiting = self._waiter is not None
+            self._submit(self)
+            return
+        self._timer.cancel()
+        self.wake()
+        stream.owner = None  # without a cycle, the garbage collector has nothing to do
+
+    def wake(self) -> None:
+        """Let the reader look again, unless the tap takes all that there is."""
+        if self._waiter is None or self._waiter.done():
+            return
+        stream, protocol = self._stream, self._protocol
+        if self.tap is not None and protocol is not None and stream.messages:
+            try:
+                taken = self.tap(stream.messages)
+            except Exception as error:  # noqa: BLE001 - what fails one request must not end the connection of all
+                self.tap = None
+                self._waiter.set_exception(error)
+                return
+            if taken:
+                protocol.drop(stream, taken)
+            if not stream.messages and stream.status is None:
+                stream.waiting = True
+                return
+        self._waiter.set_result(None)

@@ -1,0 +1,308 @@
+"""The choice between the transports: h2 where it reaches the server, else grpcio, with a logged reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+import pytest
+from raw_http2 import END_HEADERS, END_STREAM, SETTINGS, Peer, RawServer, frame
+from scripted_triton import ScriptedTriton, ask, play, response, string, tokens
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import EngineError
+from gateway.triton import TritonBackend
+from gateway.triton.grpcio import open_channel
+from gateway.triton.transport import Transport, TransportError
+from gateway.triton.transports import AutoTransport, make_transport, not_for_h2
+
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy", "GRPC_ADDRESS_HTTP_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+
+
+class Log:
+    """What is logged about the choice."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+
+    def __call__(self) -> list[str]:
+        records = self._caplog.records
+        return [record.getMessage() for record in records if record.name == "gateway.triton.transports"]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+@asynccontextmanager
+async def auto(url: str) -> AsyncIterator[Transport]:
+    async with open_channel(url) as channel:
+        transport = make_transport("auto", url, channel)
+        try:
+            yield transport
+        finally:
+            await transport.close()
+
+
+async def answers(transport: Transport) -> list[bytes]:
+    call = transport.infer(service_pb2.ModelInferRequest(model_name="m"), timeout=20)
+    return [message async for message in iterate(call)]
+
+
+async def iterate(call: Any) -> AsyncIterator[bytes]:
+    while (message := await asyncio.wait_for(call.read(), 20)) is not None:
+        yield message
+
+
+class Relay:
+    """Connects its clients to a port of 127.0.0.1; an async context manager.
+
+    Args:
+        port: that one.
+        tunnel: clients ask for a tunnel first, by CONNECT.
+
+    Attributes:
+        asked: heads of those requests.
+        connections: how many clients came.
+    """
+
+    def __init__(self, port: int, *, tunnel: bool = False) -> None:
+        self._port = port
+        self._tunnel = tunnel
+        self._frozen: list[asyncio.Event] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.asked: list[bytes] = []
+
+    async def __aenter__(self) -> Relay:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._server.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=10)
+
+    @property
+    def connections(self) -> int:
+        return len(self._frozen)
+
+    def freeze(self) -> None:
+        """Carry nothing more on the present connections, and say nothing of it."""
+        for each in self._frozen:
+            each.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        frozen = asyncio.Event()
+        self._frozen.append(frozen)
+        if self._tunnel:
+            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        await asyncio.gather(self._carry(reader, back, frozen), self._carry(there, writer, frozen))
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, frozen: asyncio.Event) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(65_536):
+                if not frozen.is_set():
+                    target.write(data)
+            target.close()
+            await target.wait_closed()
+
+
+async def prepared(transport: Transport) -> None:
+    """Prepare a transport as soon as grpcio has found the server again."""
+    for _ in range(200):
+        with suppress(EngineError):
+            await transport.prepare()
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the server was not found")
+
+
+async def test_a_usual_server_is_reached_by_h2(log: Log) -> None:
+    async with ScriptedTriton() as server, auto(server.url) as transport:
+        await transport.prepare()
+        assert transport.name == "h2"
+        assert len(await answers(transport)) == 1
+        assert "triton-openai-gateway" in server.metadata[0]["user-agent"]
+    assert log() == []
+
+
+async def test_a_server_that_compresses_is_reached_by_grpcio(log: Log) -> None:
+    said = response(text_output=string(b"a" * 10_000))
+    async with (
+        ScriptedTriton(lambda *_: play(said, said), compression=grpc.Compression.Gzip) as server,
+        auto(server.url) as transport,
+    ):
+        for _ in range(2):
+            await transport.prepare()
+            assert transport.name == "grpcio"
+        assert await answers(transport) == [said.SerializeToString()] * 2
+        assert "grpc-python-asyncio" in server.metadata[0]["user-agent"]
+    assert log() == ["requests travel by grpcio: its responses may be compressed (gzip)"]
+
+
+async def test_an_engine_behind_a_server_that_compresses_is_used(log: Log) -> None:
+    async with (
+        ScriptedTriton(compression=grpc.Compression.Gzip) as server,
+        TritonBackend(server.url, "ensemble", transport="auto") as backend,
+    ):
+        await backend.wait_ready(20)
+        assert [chunk.ids async for chunk in backend.engine.generate(ask())] == [(7,)]
+        assert "grpc-python-asyncio" in server.metadata[-1]["user-agent"]
+    assert len(log()) == 1
+
+
+async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Log) -> None:
+    said = response(text_output=string(b"a" * 10_000))
+
+    async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
+        context.set_compression(grpc.Compression.Gzip)
+        yield said
+
+    async with ScriptedTriton(script) as server, auto(server.url) as transport:
+        await transport.prepare()
+        assert transport.name == "h2"
+        with pytest.raises(TransportError) as error:
+            await answers(transport)
+        assert error.value.status == "INTERNAL"
+        assert await answers(transport) == [said.SerializeToString()]
+    assert log() == ["requests travel by grpcio: the server sends a compressed message, which was not offered"]
+
+
+async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Log) -> None:
+    async def attack(peer: Peer, stream: int) -> None:
+        if server.peers.index(peer) == 0:
+            peer.send(frame(SETTINGS, 0, stream))
+        else:
+            peer.send(peer.headers(stream), peer.trailers(stream))
+
+    async with RawServer(attack) as server, auto(server.url) as transport:
+        for _ in range(2):
+            call = transport.infer(service_pb2.ModelInferRequest(model_name="bad"), timeout=20)
+            try:
+                assert await call.read() is None
+            except TransportError as error:
+                assert error.status == "UNAVAILABLE"  # noqa: PT017
+        assert transport.name == "grpcio"
+    assert log() == ["requests travel by grpcio: the server broke the protocol: a frame of type 4 on a stream"]
+
+
+async def test_a_server_that_is_away_decides_nothing(log: Log, unused_port: int) -> None:
+    async with ScriptedTriton(port=unused_port) as server, auto(server.url) as transport:
+        await server.stop()
+        with pytest.raises(EngineError):
+            await transport.prepare()
+        assert transport.name == "h2"
+        await server.start()
+        await prepared(transport)
+        assert transport.name == "h2"
+        assert len(await answers(transport)) == 1
+    assert log() == []
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"\x00" * 40])
+async def test_what_speaks_something_else_is_reached_by_neither(log: Log, said: bytes) -> None:
+    """HTTP/1.1, TLS (an alert), anything."""
+
+    async def nothing(_peer: Peer, _stream: int) -> None:
+        pass
+
+    async with RawServer(nothing, said) as server, auto(server.url) as transport:
+        with pytest.raises(EngineError):
+            await transport.prepare()
+    assert log() == []
+
+
+async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Log) -> None:
+    async def page(peer: Peer, stream: int) -> None:
+        peer.send(peer.headers(stream, (":status", "404"), flags=END_HEADERS | END_STREAM))
+
+    async with RawServer(page) as odd, ScriptedTriton() as server, open_channel(server.url) as channel:
+        transport = AutoTransport(odd.url, channel)
+        for _ in range(3):
+            await transport.prepare()
+            assert transport.name == "grpcio"
+        assert len(await answers(transport)) == 1
+        await odd.until(lambda: all(peer.closed for peer in odd.peers))  # nothing is left of the attempts
+        await transport.close()
+    assert log() == ["requests travel by grpcio: UNIMPLEMENTED: HTTP status '404'"]
+
+
+async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a power failure or a broken network: nothing tells that the old connection is dead."""
+    monkeypatch.setattr("gateway.triton.transports.DEADLINE_S", 0.3)
+    async with ScriptedTriton() as server, Relay(server.port) as relay, open_channel(server.url) as channel:
+        transport = AutoTransport(relay.url, channel)
+        await transport.prepare()
+        relay.freeze()
+        await transport.prepare()
+        assert transport.name == "h2"
+        assert len(await answers(transport)) == 1
+        assert relay.connections == 2
+        await transport.close()
+    assert log() == []
+
+
+async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(log: Log, unused_port: int) -> None:
+    async with ScriptedTriton(port=unused_port, compression=grpc.Compression.Gzip) as odd, auto(odd.url) as transport:
+        await transport.prepare()
+        assert transport.name == "grpcio"
+        await odd.stop()
+        async with ScriptedTriton(port=unused_port):
+            await prepared(transport)
+            assert transport.name == "h2"
+            assert len(await answers(transport)) == 1
+    assert log()[1:] == ["requests travel by h2: the server answers by it"]
+
+
+async def test_a_proxy_of_the_environment_is_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy is a tunnel, which grpcio asks for by CONNECT."""
+    async with ScriptedTriton(lambda *_: play(tokens(7))) as server, Relay(server.port, tunnel=True) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{proxy.url}")
+        async with auto(server.url) as transport:
+            await transport.prepare()
+            assert transport.name == "grpcio"
+            assert len(await answers(transport)) == 1
+        assert proxy.asked[0].startswith(f"CONNECT {server.url} ".encode())
+    assert log() == ["requests travel by grpcio: the environment names a proxy"]
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "by_h2"),
+    [
+        ("triton:8001", {}, True),
+        ("grpc://triton:8001", {}, True),
+        ("[::1]:8001", {}, True),
+        ("unix:/run/triton.sock", {}, False),
+        ("dns:triton:8001", {}, False),
+        ("ipv4:10.0.0.1:8001,10.0.0.2:8001", {}, False),
+        ("dns:///triton:8001", {}, False),
+        ("triton:8001", {"http_proxy": "http://proxy:1"}, False),
+        ("triton:8001", {"http_proxy": ""}, True),
+        ("triton:8001", {"HTTP_PROXY": "http://proxy:1"}, True),  # grpcio reads the small ones only
+        ("triton:8001", {"https_proxy": "http://proxy:1", "no_proxy": "localhost, triton"}, True),
+        ("triton.svc:8001", {"grpc_proxy": "http://proxy:1", "no_proxy": ".svc"}, True),
+        ("triton.svc:8001", {"grpc_proxy": "http://proxy:1", "no_proxy": "svc"}, False),
+        ("triton:8001", {"grpc_proxy": "http://proxy:1", "no_grpc_proxy": "x", "no_proxy": "triton"}, False),
+        ("10.1.2.3:8001", {"http_proxy": "http://proxy:1", "no_proxy": "10.0.0.0/8"}, True),
+        ("10.1.2.3:8001", {"http_proxy": "http://proxy:1", "no_proxy": "192.168.0.0/16,/"}, False),
+        ("10.1.2.3:8001", {"GRPC_ADDRESS_HTTP_PROXY": "http://proxy:1"}, False),
+    ],
+)
+def test_addresses_and_proxies(url: str, environment: dict[str, str], by_h2: bool) -> None:
+    assert (not_for_h2(url, environment) is None) == by_h2
