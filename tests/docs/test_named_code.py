@@ -22,6 +22,8 @@ _PATH = re.compile(rf"(?<![\w/.<>{{}}*-])(?:[\w.-]+/)*(?:[\w-]+/(?![\w<{{*])|\.?
 _DOTTED = re.compile(r"(?<![\w./<-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?![\w/])")
 # A class or a function by itself, in the pictures and in backticks: two words in one.
 _NAME = re.compile(r"(?<![\w./<{-])(?:[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|_?[a-z0-9]+(?:_[a-z0-9]+)+)(?![\w./={-])")
+_CLASS = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)*")
+_OF_OTHERS = {"ModelInferRequest", "ModelStreamInfer", "ModelConfig", "TypedDict", "Attributes"}
 _LINK = re.compile(r"\]\([^)]*\)")
 # Names of other programs, of settings and of the wire, with what they belong to.
 _FOREIGN = re.compile(
@@ -100,8 +102,12 @@ def test_each_dotted_name_exists(page: str) -> None:
     assert page != "internals" or len(dotted) > 40
 
 
-def test_each_name_in_the_pictures_exists() -> None:
-    lines = [line for line in code("internals") if line.startswith("    ")]
-    named = {name for line in lines for name in _NAME.findall(line)} - {"ModelInferRequest", "ModelStreamInfer"}
-    assert [name for name in sorted(named) if name not in defined()] == []
-    assert len(named) > 30
+@pytest.mark.parametrize("page", PAGES)
+def test_each_class_and_function_exists(page: str) -> None:
+    """In the pictures every name of two words or more; elsewhere the classes that stand in backticks."""
+    texts = list(code(page))
+    pictures = [text for text in texts if text.startswith("    ")] if page == "internals" else []
+    named = {name for text in pictures for name in _NAME.findall(text)}
+    named |= {text for text in texts if _CLASS.fullmatch(text)}
+    assert [name for name in sorted(named - _OF_OTHERS) if name not in defined()] == []
+    assert len(named) > 1
