@@ -15,7 +15,9 @@ from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.parameters import PARAMETERS, Endpoint, Policy, check_parameters, find
+from gateway.openai.parameters.check import Policy, check_parameters
+from gateway.openai.parameters.row import Endpoint
+from gateway.openai.parameters.table import PARAMETERS, find
 from tests.openai import peer_parameters as peers
 from tools.parameters_page import render
 
