@@ -63,7 +63,6 @@ class GenerationFields(SamplingFields):
 
     response_format: Annotated[
         ResponseFormat | None,
-        Field(description="text when absent."),
         Parameter(
             "gives the answer a form",
             "A schema may leave OpenAI's strict subset: the header `x-strict-schema-deviations` says where. What guides"
@@ -75,7 +74,7 @@ class GenerationFields(SamplingFields):
     ] = None
     cache_salt: Annotated[
         str | None,
-        Field(min_length=1, max_length=1024, description="Extension."),
+        Field(min_length=1, max_length=1024),
         Extension(
             "keeps the prompt's KV blocks from requests with another salt, so that no timing tells who asked what",
             "As in vLLM. TensorRT-LLM's backend for Triton has no input for it.",
@@ -83,48 +82,31 @@ class GenerationFields(SamplingFields):
     ] = None
     structured_outputs: Annotated[
         StructuredOutputs | None,
-        Field(description="Extension: one form of the answer."),
         Extension("gives the answer a form", "As in vLLM. A grammar is GBNF, as xgrammar reads it.", NO_GUIDES),
     ] = None
     guided_json: Annotated[
-        dict[str, Any] | str | None,
-        Field(description="Extension: structured_outputs.json."),
-        Extension("is `structured_outputs.json`", "An older name of vLLM's.", NO_GUIDES),
+        dict[str, Any] | str | None, Extension("is `structured_outputs.json`", "An older name of vLLM's.", NO_GUIDES)
     ] = None
     guided_regex: Annotated[
-        GrammarText | None,
-        Field(description="Extension, as above."),
-        Extension("is `structured_outputs.regex`", "An older name of vLLM's.", NO_GUIDES),
+        GrammarText | None, Extension("is `structured_outputs.regex`", "An older name of vLLM's.", NO_GUIDES)
     ] = None
     guided_choice: Annotated[
-        Choices | None,
-        Field(description="Extension, as above."),
-        Extension("is `structured_outputs.choice`", "An older name of vLLM's.", NO_GUIDES),
+        Choices | None, Extension("is `structured_outputs.choice`", "An older name of vLLM's.", NO_GUIDES)
     ] = None
     guided_grammar: Annotated[
-        GrammarText | None,
-        Field(description="Extension, as above."),
-        Extension("is `structured_outputs.grammar`", "An older name of vLLM's.", NO_GUIDES),
+        GrammarText | None, Extension("is `structured_outputs.grammar`", "An older name of vLLM's.", NO_GUIDES)
     ] = None
     json_schema: Annotated[
         dict[str, Any] | str | None,
-        Field(description="Extension: structured_outputs.json."),
         Extension("is `structured_outputs.json`", "SGLang's and llama.cpp's name.", NO_GUIDES),
     ] = None
-    regex: Annotated[
-        GrammarText | None,
-        Field(description="Extension: structured_outputs.regex."),
-        Extension("is `structured_outputs.regex`", "SGLang's name.", NO_GUIDES),
-    ] = None
+    regex: Annotated[GrammarText | None, Extension("is `structured_outputs.regex`", "SGLang's name.", NO_GUIDES)] = None
     ebnf: Annotated[
         GrammarText | None,
-        Field(description="Extension: structured_outputs.grammar."),
         Extension("is `structured_outputs.grammar`", "SGLang's name.", NO_GUIDES),
     ] = None
     grammar: Annotated[
-        GrammarText | None,
-        Field(description="Extension: structured_outputs.grammar."),
-        Extension("is `structured_outputs.grammar`", "llama.cpp's name.", NO_GUIDES),
+        GrammarText | None, Extension("is `structured_outputs.grammar`", "llama.cpp's name.", NO_GUIDES)
     ] = None
     stream: Annotated[bool, Parameter("sends the answer as Server-Sent Events", how=BY_GATEWAY)] = False
     stream_options: Annotated[

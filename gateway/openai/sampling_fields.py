@@ -45,7 +45,7 @@ _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Penalty = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
 BestOf = Annotated[int | None, Field(ge=1, le=20)]
 
-MAX_TOKENS = Parameter(
+LIMIT = Parameter(
     "limits the answer",
     "The same as `max_completion_tokens` in chat; both with different values are 400. Absent: the rest of the context,"
     " in completions too (OpenAI: 16 there). More than the context leaves is clamped, and `usage` tells; with"
@@ -59,32 +59,20 @@ class SamplingFields(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    model: Annotated[
-        str,
-        Field(min_length=1, description="Id of a served model."),
-        Parameter("names the served model, or an alias of it", how=BY_GATEWAY),
-    ]
-    max_tokens: Annotated[
-        int | None,
-        Field(ge=1, le=MOST_TOKENS, description="Tokens at most; absent: the rest of the context."),
-        MAX_TOKENS,
-    ] = None
+    model: Annotated[str, Field(min_length=1), Parameter("names the served model, or an alias of it", how=BY_GATEWAY)]
+    max_tokens: Annotated[int | None, Field(ge=1, le=MOST_TOKENS), LIMIT] = None
     temperature: Annotated[
         float,
-        Field(ge=0, le=2, allow_inf_nan=False, description="Below 0.0001: greedy."),
+        Field(ge=0, le=2, allow_inf_nan=False),
         Parameter(
             "divides the logits; 0 is greedy",
             "Below 0.0001 is greedy: dividing by less overflows float32, and the outcome is the same.",
         ),
     ] = 1.0
-    top_p: Annotated[
-        _Share,
-        Field(description="0: greedy."),
-        Parameter("keeps the smallest set of candidates with this mass; 0 is greedy"),
-    ] = 1.0
+    top_p: Annotated[_Share, Parameter("keeps the smallest set of candidates with this mass; 0 is greedy")] = 1.0
     top_k: Annotated[
         int,
-        Field(ge=-1, le=MOST_TOKENS, description="Extension: candidates kept; 0 and -1: all."),
+        Field(ge=-1, le=MOST_TOKENS),
         Extension(
             "keeps so many candidates; 0 and -1 keep all",
             "TensorRT-LLM keeps at most 1024.",
@@ -92,14 +80,10 @@ class SamplingFields(BaseModel):
             neutral=(0, -1),
         ),
     ] = 0
-    min_p: Annotated[
-        _Share,
-        Field(description="Extension."),
-        Extension("drops candidates less probable than this share of the best one"),
-    ] = 0.0
+    min_p: Annotated[_Share, Extension("drops candidates less probable than this share of the best one")] = 0.0
     seed: Annotated[
         int | None,
-        Field(ge=-(2**63), lt=2**63, description="Any 64-bit integer."),
+        Field(ge=-(2**63), lt=2**63),
         Parameter(
             "makes sampling repeatable",
             "Without one it is random. Choice i of `n` has seed + i, as 64 bits: after the largest comes the smallest."
@@ -124,7 +108,7 @@ class SamplingFields(BaseModel):
     ] = 0.0
     repetition_penalty: Annotated[
         float,
-        Field(gt=0, le=10, allow_inf_nan=False, description="Extension."),
+        Field(gt=0, le=10, allow_inf_nan=False),
         Extension(
             "divides the logits of tokens that occurred, or multiplies them where they are negative",
             "TensorRT-LLM counts the prompt's tokens too, as vLLM does.",
@@ -132,7 +116,7 @@ class SamplingFields(BaseModel):
     ] = 1.0
     logit_bias: Annotated[
         dict[_TokenKey, _Bias],
-        Field(max_length=1024, description="By token id."),
+        Field(max_length=1024),
         Parameter(
             "is added to the logits of these ids; -100 is never, 100 is always",
             "Ids are those of the model's own tokenizer, see `POST /tokenize`; an id outside its vocabulary is 400."
@@ -141,7 +125,7 @@ class SamplingFields(BaseModel):
     ] = Field(default_factory=dict)
     bad_words: Annotated[
         list[_StopString],
-        Field(max_length=64, description="Extension."),
+        Field(max_length=64),
         Extension(
             "are never written",
             "Each is banned as the token sequences that usually write it: at the start of a text, after a space and"
@@ -150,7 +134,7 @@ class SamplingFields(BaseModel):
     ] = Field(default_factory=list)
     n: Annotated[
         int,
-        Field(ge=1, le=128, description="Number of choices."),
+        Field(ge=1, le=128),
         Parameter(
             "is the number of choices",
             "Choice i has seed + i, and equals a request of its own with that seed. Prompt tokens count once in"
@@ -161,7 +145,6 @@ class SamplingFields(BaseModel):
     # Before best_of, so that where there are no beams it is refused by its own name.
     use_beam_search: Annotated[
         bool,
-        Field(description="Extension."),
         Extension(
             "searches with `best_of` beams; the best beam is the answer",
             "Needs `best_of` from 2, `n: 1` and no stream: a beam is only known at the end.",
@@ -169,7 +152,6 @@ class SamplingFields(BaseModel):
     ] = False
     best_of: Annotated[
         BestOf,
-        Field(description="Candidates, or beams."),
         Parameter(
             "makes more candidates than `n` and keeps the best",
             "With `use_beam_search` it is the number of beams. Less than `n`, or a stream, is 400.",
@@ -179,17 +161,16 @@ class SamplingFields(BaseModel):
     ] = None
     length_penalty: Annotated[
         float,
-        Field(ge=-10, le=10, allow_inf_nan=False, description="Extension."),
+        Field(ge=-10, le=10, allow_inf_nan=False),
         Extension(
             "is the exponent of the length in a beam's score", "Only with `use_beam_search`; else 400 unless it is 1."
         ),
     ] = 1.0
     stop: Annotated[
         _Stop | None,
-        Field(description="At most 4, unless the operator allows more."),
         Parameter(
             "ends the answer before this text",
-            "The operator may allow more than 4 (`max_stops`).",
+            "At most 4, unless the operator allows more (`max_stops`).",
             Capability("emulated", "matched on the text by the gateway, whatever the tokens; then the engine is told"),
             neutral=([],),
             type="string, or array of at most 4",
@@ -197,53 +178,37 @@ class SamplingFields(BaseModel):
     ] = None
     stop_token_ids: Annotated[
         list[_TokenId],
-        Field(max_length=64, description="Extension."),
+        Field(max_length=64),
         Extension("end the answer, as `stop` does"),
     ] = Field(default_factory=list)
     include_stop_str_in_output: Annotated[
         bool,
-        Field(description="Extension."),
         Extension(
             "leaves what ended the answer in its text",
             "A model's own end tokens are never part of the text.",
             BY_GATEWAY,
         ),
     ] = False
-    no_stop_trim: Annotated[
-        bool,
-        Field(description="Extension: include_stop_str_in_output."),
-        Extension("is SGLang's name of `include_stop_str_in_output`", how=BY_GATEWAY),
-    ] = False
+    no_stop_trim: Annotated[bool, Extension("is SGLang's name of `include_stop_str_in_output`", how=BY_GATEWAY)] = False
     min_tokens: Annotated[
-        int,
-        Field(ge=0, le=MOST_TOKENS, description="Extension."),
-        Extension("is the number of tokens before which nothing ends the answer"),
+        int, Field(ge=0, le=MOST_TOKENS), Extension("is the number of tokens before which nothing ends the answer")
     ] = 0
     ignore_eos: Annotated[
-        bool,
-        Field(description="Extension."),
-        Extension("goes on after the model's end tokens", how=Capability("emulated", "by sending no end id")),
+        bool, Extension("goes on after the model's end tokens", how=Capability("emulated", "by sending no end id"))
     ] = False
-    skip_special_tokens: Annotated[
-        bool, Field(description="Extension."), Extension("leaves special tokens out of the text")
-    ] = True
+    skip_special_tokens: Annotated[bool, Extension("leaves special tokens out of the text")] = True
     prompt_logprobs: Annotated[
         int | None,
-        Field(ge=-1, le=20, description="Extension; not -1."),
+        Field(ge=-1, le=20),
         Extension(
             "returns the log-prob of each prompt token, with so many alternatives",
             "-1, the whole vocabulary, is 400. In the answer beside `choices`, in completions in each choice; null for"
             " the first token, as vLLM has it. Not in a stream: 400.",
         ),
     ] = None
-    return_token_ids: Annotated[
-        bool,
-        Field(description="Extension."),
-        Extension("returns `prompt_token_ids`, and `token_ids` in each choice"),
-    ] = False
+    return_token_ids: Annotated[bool, Extension("returns `prompt_token_ids`, and `token_ids` in each choice")] = False
     return_tokens_as_token_ids: Annotated[
         bool,
-        Field(description="Extension: in log-probs."),
         Extension(
             "names tokens in log-probs by their ids, such as `token_id:7`",
             "`bytes` are those of the text as ever.",
@@ -252,7 +217,7 @@ class SamplingFields(BaseModel):
     ] = False
     truncate_prompt_tokens: Annotated[
         int | None,
-        Field(ge=-1, le=MOST_TOKENS, description="Extension: tokens of the prompt that are kept; -1: what fits."),
+        Field(ge=-1, le=MOST_TOKENS),
         Extension(
             "keeps so many of the prompt's tokens, -1 as many as fit beside `max_tokens`",
             "As in vLLM: the last ones, whatever of the conversation or its template is lost; a BOS that goes before a"
@@ -262,13 +227,11 @@ class SamplingFields(BaseModel):
         ),
     ] = None
     truncation_side: Annotated[
-        Literal["left", "right"],
-        Field(description="Extension: where a prompt is cut."),
-        Extension("is where `truncate_prompt_tokens` cuts", how=BY_GATEWAY),
+        Literal["left", "right"], Extension("is where `truncate_prompt_tokens` cuts", how=BY_GATEWAY)
     ] = "left"
     num_draft_tokens: Annotated[
         int | None,
-        Field(ge=0, le=MOST_DRAFT_TOKENS, description="Extension: guessed by a draft model; 0: none."),
+        Field(ge=0, le=MOST_DRAFT_TOKENS),
         Extension(
             "lets the draft model guess so many tokens at a time, which the engine checks together; 0 switches it off",
             "What it is where a request does not say, the operator sets (`speculative`). A greedy answer is the same"
@@ -280,7 +243,7 @@ class SamplingFields(BaseModel):
     ] = None
     prompt_table: Annotated[
         str | None,
-        Field(min_length=1, max_length=256, description="Extension: by its name."),
+        Field(min_length=1, max_length=256),
         Extension(
             "puts the virtual tokens of this prompt table of the model before the prompt (p-tuning)",
             "One of the model's `prompt_tables`; `usage` does not count its tokens. Adapters (LoRA) are models of"

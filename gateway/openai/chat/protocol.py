@@ -75,7 +75,6 @@ class ChatCompletionRequest(GenerationFields):
 
     best_of: Annotated[
         BestOf,
-        Field(description="Candidates, or beams."),
         Extension(
             "makes more candidates than `n` and keeps the best; with `use_beam_search` it is the number of beams",
             "OpenAI has it in completions only. Less than `n`, or a stream, is 400.",
@@ -85,7 +84,6 @@ class ChatCompletionRequest(GenerationFields):
     ] = None
     messages: Annotated[
         Messages,
-        Field(description="The conversation so far."),
         Parameter(
             "is the conversation: roles system, developer, user, assistant, tool and function; content as a string or"
             " text parts",
@@ -95,9 +93,7 @@ class ChatCompletionRequest(GenerationFields):
         ),
     ]
     max_completion_tokens: Annotated[
-        int | None,
-        Field(ge=1, le=MOST_TOKENS, description="As max_tokens."),
-        Parameter("limits the answer", "As above.", BY_GATEWAY),
+        int | None, Field(ge=1, le=MOST_TOKENS), Parameter("limits the answer", "The same as `max_tokens`.", BY_GATEWAY)
     ] = None
     logprobs: Annotated[
         bool,
@@ -109,7 +105,7 @@ class ChatCompletionRequest(GenerationFields):
     ] = False
     top_logprobs: Annotated[
         int | None,
-        Field(ge=0, le=20, description="Needs logprobs."),
+        Field(ge=0, le=20),
         Parameter("returns alternatives of each token", "Without `logprobs` it is 400, as with OpenAI.", neutral=(0,)),
     ] = None
     reasoning_effort: Annotated[
@@ -135,18 +131,16 @@ class ChatCompletionRequest(GenerationFields):
     ] = Field(default_factory=list)
     tool_choice: Annotated[
         ToolChoice | None,
-        Field(description="auto when absent and there are tools."),
         Parameter(
             "forbids, allows or demands calls",
             "Demanded calls need guided decoding by JSON schema. With `none` the template shows no tools, with `auto`"
-            " those that are allowed, else all.",
+            " those that are allowed, else all. Absent: `auto` where there are tools.",
             NO_GUIDES,
             neutral=("none", "auto"),
         ),
     ] = None
     parallel_tool_calls: Annotated[
         bool,
-        Field(description="Whether more than one call may be made."),
         Parameter(
             "allows several calls in one answer",
             how=Capability("emulated", "by the guide; where calls are not guided, those after the first are dropped"),
@@ -154,7 +148,7 @@ class ChatCompletionRequest(GenerationFields):
     ] = True
     functions: Annotated[
         list[FunctionDefinition],
-        Field(min_length=1, max_length=MOST_TOOLS, description="Old tools."),
+        Field(min_length=1, max_length=MOST_TOOLS),
         Parameter(
             "is the old form of `tools`",
             "Answers have the old form, too: `function_call`, one at most.",
@@ -164,12 +158,10 @@ class ChatCompletionRequest(GenerationFields):
     ] = Field(default_factory=list)
     function_call: Annotated[
         FunctionCallChoice | None,
-        Field(description="Old tool_choice."),
         Parameter("is the old form of `tool_choice`", how=NO_GUIDES, neutral=("none", "auto")),
     ] = None
     prediction: Annotated[
         Prediction | None,
-        Field(description="How the answer is thought to begin."),
         Parameter(
             "is how the answer is thought to begin: what the engine would say itself costs it fewer steps",
             "No prediction shortens or worsens an answer: a greedy one is the same, a sampled one as probable (with"
@@ -182,7 +174,6 @@ class ChatCompletionRequest(GenerationFields):
     ] = None
     echo: Annotated[
         bool,
-        Field(description="Extension: repeats the message that is continued."),
         Extension(
             "puts the text that the answer continues before it",
             "Only where the last message is the assistant's and is continued (`continue_final_message`), and without"
@@ -191,13 +182,10 @@ class ChatCompletionRequest(GenerationFields):
         ),
     ] = False
     add_generation_prompt: Annotated[
-        bool | None,
-        Field(description="Extension; true when absent."),
-        Extension("opens the assistant's turn", how=BY_GATEWAY, neutral=(True,)),
+        bool | None, Extension("opens the assistant's turn", how=BY_GATEWAY, neutral=(True,))
     ] = None
     continue_final_message: Annotated[
         bool,
-        Field(description="Extension."),
         Extension(
             "ends the prompt inside the last message, which the answer continues",
             "With `add_generation_prompt: true` given too it is 400, as with vLLM: they exclude each other. Without it,"
@@ -207,7 +195,7 @@ class ChatCompletionRequest(GenerationFields):
     ] = False
     chat_template: Annotated[
         str | None,
-        Field(min_length=1, max_length=65536, description="Extension."),
+        Field(min_length=1, max_length=65536),
         Extension(
             "is a Jinja template to use instead of the model's",
             "Its author can write control tokens. It is rendered in a process of its own, in 5 s and 512 MiB; more is"
@@ -217,7 +205,7 @@ class ChatCompletionRequest(GenerationFields):
     ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any],
-        Field(max_length=64, description="Extension."),
+        Field(max_length=64),
         Extension(
             "gives names to the chat template, such as `enable_thinking`",
             "They replace none of the template's own names (`messages`, `tools`, special tokens): 400. A name that the"
@@ -227,7 +215,7 @@ class ChatCompletionRequest(GenerationFields):
     ] = Field(default_factory=dict)
     documents: Annotated[
         list[dict[str, Any]],
-        Field(fail_fast=True, description="Extension."),
+        Field(fail_fast=True),
         Extension(
             "are given to the chat template",
             how=Capability(

@@ -16,7 +16,7 @@ from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.nulls import without_nulls
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.sampling_fields import MAX_TOKENS, MOST_TOKENS
+from gateway.openai.sampling_fields import LIMIT, MOST_TOKENS
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
 
@@ -56,27 +56,22 @@ class CompletionRequest(GenerationFields):
 
     prompt: Annotated[
         PromptField,
-        Field(description="Absent: the beginning of a text, where the model has a BOS."),
         Parameter(
             "is the text to continue",
-            "BOS goes first where the tokenizer has it so, unless `add_special_tokens` is false.",
+            "BOS goes first where the tokenizer has it so, unless `add_special_tokens` is false. Absent: the beginning"
+            " of a text, where the model has a BOS.",
             Capability("emulated", "tokenized; token ids go as they are"),
             neutral=(),
         ),
     ] = ""
-    max_tokens: Annotated[
-        int | None,
-        Field(ge=0, le=MOST_TOKENS, description="Absent: the rest of the context. 0 needs echo."),
-        MAX_TOKENS,
-    ] = None
+    max_tokens: Annotated[int | None, Field(ge=0, le=MOST_TOKENS), LIMIT] = None
     logprobs: Annotated[
         int | None,
-        Field(ge=0, le=20, description="Alternatives per token."),
+        Field(ge=0, le=20),
         Parameter("returns the log-prob of each token, and alternatives", "OpenAI allows at most 5."),
     ] = None
     echo: Annotated[
         bool,
-        Field(description="Whether the prompt stands before the answer."),
         Parameter(
             "puts the prompt before the answer",
             "With `logprobs` the prompt's tokens have log-probs too, where the engine has `prompt_logprobs`.",
@@ -85,16 +80,13 @@ class CompletionRequest(GenerationFields):
     ] = False
     detokenize: Annotated[
         bool,
-        Field(description="Extension: false gives token_ids and an empty text."),
         Extension(
             "false gives `token_ids` in place of the text, which is empty",
             "As in trtllm-serve. Stop strings end the answer as ever.",
         ),
     ] = True
     add_special_tokens: Annotated[
-        bool,
-        Field(description="Extension: whether BOS goes before a text."),
-        Extension("puts BOS before the prompt where the tokenizer has it so", "Never a second BOS.", BY_GATEWAY),
+        bool, Extension("puts BOS before the prompt where the tokenizer has it so", "Never a second BOS.", BY_GATEWAY)
     ] = True
 
     @property

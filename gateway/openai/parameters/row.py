@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from gateway.generation.engine import Capability
 
@@ -25,6 +29,7 @@ NO_GUIDES = Capability("impossible", "this model's engine has no guided decoding
 NO_DRAFTS = Capability("impossible", "this model's engine takes no draft tokens.")
 _ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS)
 
+_LINK = re.compile(r"\[([^]]+)\]\([^)]*\)")  # of Markdown, to pages that the document does not have beside it
 _ANY_EMPTY: tuple[Any, ...] = ([], {})
 
 
@@ -58,6 +63,13 @@ class Parameter:
     name: str = ""
     endpoints: tuple[Endpoint, ...] = ()
     type: str = ""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the field in the OpenAPI document, in the words of the table."""
+        sentences = f"{self.does}. {self.note}".rstrip()
+        if self.source == "extension":
+            sentences = f"Extension: {sentences}"
+        return handler(schema) | {"description": _LINK.sub(r"\1", sentences[0].upper() + sentences[1:])}
 
     @property
     def asks_engine(self) -> bool:
