@@ -59,11 +59,12 @@ def _plain(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
 def _range(schema: Mapping[str, Any]) -> str:
     if schema.get("exclusiveMaximum") == 2**63:
         return ", 64 bits, signed"
-    most: float = schema["maximum"]
+    least, most = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema:
         return f" above {schema['exclusiveMinimum']}, to {most}"
-    least = schema["minimum"]
-    return f" from {least}" if most >= _UNBOUNDED else f" {least} to {most}"
+    if least is None:
+        return ""
+    return f" from {least}" if most is None or most >= _UNBOUNDED else f" {least} to {most}"
 
 
 def _size(schema: Mapping[str, Any], of: str) -> str:
