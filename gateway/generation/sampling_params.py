@@ -60,7 +60,7 @@ class SamplingParams:
         prompt_table: name of the model's prompt table that goes before the prompt.
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
         prediction: text that the answer is thought to begin with; None is no prediction.
-        cache_salt: KV blocks are shared only with requests of the same salt; empty is none.
+        cache_salt: KV blocks are shared only with requests of the same salt; None is no salt.
     """
 
     temperature: float = 1.0
@@ -94,7 +94,7 @@ class SamplingParams:
     prompt_table: str | None = None
     num_draft_tokens: int | None = None
     prediction: str | None = None
-    cache_salt: str = ""
+    cache_salt: str | None = None
 
     @property
     def greedy(self) -> bool:

@@ -16,7 +16,7 @@ from gateway.openai.answering import Answer, Events, stream, whole
 from gateway.openai.errors import CLIENT_GONE, from_engine
 from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.models.lookup import find_model
-from gateway.openai.parameters import Ignored
+from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, read_request
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel

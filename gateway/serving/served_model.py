@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,6 @@ import anyio.to_thread
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
 from gateway.families import ToolPlan
 from gateway.generation import (
-    Capability,
     Engine,
     EngineError,
     EngineFeatures,
@@ -31,7 +30,7 @@ from gateway.generation.stop import Reader
 from gateway.serving import prompts
 from gateway.serving.answer_reader import PreparedTurn, prepare
 from gateway.serving.backend import Backend
-from gateway.serving.capabilities import capabilities
+from gateway.serving.capabilities import Capabilities, capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
@@ -75,7 +74,7 @@ class ServedModel:
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
-        self._capabilities: Mapping[str, Capability] = {}
+        self._capabilities = Capabilities()
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
@@ -107,11 +106,11 @@ class ServedModel:
         return self._parts.family.name if self._parts else None
 
     @property
-    def capabilities(self) -> Mapping[str, Capability]:
+    def capabilities(self) -> Capabilities:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities
 
-    def known_capabilities(self) -> Mapping[str, Capability]:
+    def known_capabilities(self) -> Capabilities:
         """How each request parameter is served now.
 
         Raises:

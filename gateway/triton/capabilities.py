@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import Capability
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
 from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.dialects.sampling import MAX_TOP_K
+from gateway.triton.inputs import INPUTS
 from gateway.triton.model_view import ModelView
 
 # Which kinds of guide each parameter needs, one of which is enough.
@@ -28,22 +26,6 @@ _GUIDES: dict[str, tuple[str, ...]] = {
     "function_call": ("json_schema",),
 }
 _NO_DRAFTS = "The engine takes no draft tokens."
-_COUNTS_PROMPT = "the engine counts the tokens of the prompt too, which OpenAI does not"
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """A model's names of what the two dialects call differently."""
-
-    top_k: str
-    top_p: str
-    max_tokens: str
-    bad_words: str
-    length_penalty: str
-
-
-_TOKENS = _Names("runtime_top_k", "runtime_top_p", "request_output_len", "bad_words_list", "len_penalty")
-_TEXT = _Names("top_k", "top_p", "max_tokens", "bad_words", "length_penalty")
 
 
 def capabilities(
@@ -62,9 +44,8 @@ def capabilities(
     """
     table = _Table(called, engine, abilities, prompt_ids=prompt_ids)
     return {
+        **table.inputs(),
         **table.lengths_and_ends(),
-        **table.sampling(),
-        **table.constraints(),
         **table.beams(),
         **table.logprobs(),
         **table.answers(),
@@ -80,7 +61,6 @@ class _Table:
         self._model = called.name
         self._engine = engine
         self._encoder = RequestEncoder(called, TENSORRT_LLM if prompt_ids else BLS)
-        self._names = _TOKENS if prompt_ids else _TEXT
         self._abilities = abilities
         self._prompt_ids = prompt_ids
         self._normalized = (hints.parameter(engine, "normalize_log_probs") or "true").lower() != "false"
@@ -93,9 +73,18 @@ class _Table:
             return _impossible(f"The Triton model {self._model!r} takes no values for it: {misfit}.")
         return _native(f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
 
+    def inputs(self) -> dict[str, Capability]:
+        """Everything as the table of inputs has it; for some parameters that is not all, and others replace it."""
+        found = {}
+        for name, each in INPUTS.items():
+            found[name] = self._by(self._encoder.tensor(name), each.note, each.limit)
+            if each.missing and found[name].how == "impossible":
+                found[name] = _impossible(each.missing)
+        return found
+
     def lengths_and_ends(self) -> dict[str, Capability]:
-        names, tokens = self._names, self._abilities.token_ids
-        length = self._by(names.max_tokens)
+        tokens = self._abilities.token_ids
+        length = self._by("request_output_len" if self._prompt_ids else "max_tokens")
         if not tokens:
             stop_ids = _impossible(f"{self._model!r} answers text without token ids; use `stop` with a text.")
         elif self._prompt_ids:
@@ -104,45 +93,20 @@ class _Table:
             stop_ids = _emulated(
                 "The gateway ends the request when the id comes, which counts as a token of the answer."
             )
-        note = (
-            "it holds back the first end id only; before it no other end or stop id and no stop string ends the answer"
-        )
-        if not tokens:
-            note = "it holds back the first end id only; stop strings still end the answer"
-        return {
+        found = {
             "max_tokens": length,
             "max_completion_tokens": length,
-            "min_tokens": self._by("min_tokens", note),
+            "seed": self._by("seed"),
+            "n": _emulated("As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
             "ignore_eos": self._by("end_id", "with -1 no end id ends the answer"),
             "stop": _emulated("Matched on the text in the gateway, which then ends the request in the engine."),
             "stop_token_ids": stop_ids,
             "include_stop_str_in_output": _emulated("The gateway cuts the answer after the stop instead of before it."),
         }
-
-    def sampling(self) -> dict[str, Capability]:
-        names = self._names
-        min_p = self._by("min_p")
-        if min_p.how == "impossible":
-            min_p = _impossible("TensorRT-LLM's models in Triton have no input min_p; use `top_p` or `top_k`.")
-        return {
-            "temperature": self._by("temperature", "0 is greedy, by top_k 1"),
-            "top_p": self._by(names.top_p),
-            "top_k": self._by(names.top_k, limit=MAX_TOP_K),
-            "min_p": min_p,
-            "seed": self._by("seed"),
-            "presence_penalty": self._by("presence_penalty", _COUNTS_PROMPT),
-            "frequency_penalty": self._by("frequency_penalty", _COUNTS_PROMPT),
-            "repetition_penalty": self._by("repetition_penalty", _COUNTS_PROMPT),
-            "n": _emulated("As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
-        }
-
-    def constraints(self) -> dict[str, Capability]:
-        words = self._by(
-            self._names.bad_words,
-            "each word is banned as its usual token sequences, at the start of a text and after a space; the same "
-            "letters in unusual tokens are not",
-        )
-        return {"logit_bias": self._logit_bias(), "bad_words": words}
+        if not tokens:
+            note = "it holds back the first end id only; stop strings still end the answer"
+            found["min_tokens"] = self._by("min_tokens", note)
+        return found
 
     def _logit_bias(self) -> Capability:
         if not self._prompt_ids:
@@ -162,7 +126,6 @@ class _Table:
         note = "the best beam is the answer, which cannot be streamed"
         return {
             "use_beam_search": self._by("beam_width", note, most),
-            "length_penalty": self._by(self._names.length_penalty, "only with beam search"),
             "early_stopping": _impossible("TensorRT-LLM's backend reads its input of that name with a wrong type."),
         }
 
@@ -258,7 +221,8 @@ class _Table:
             salt = _impossible(
                 "TensorRT-LLM's models in Triton have no input for it; switch off enable_kv_cache_reuse."
             )
-        return {"lora": self._by("lora_task_id"), "prompt_table": table, "cache_salt": salt}
+        lora = self._by("lora_task_id")
+        return {"logit_bias": self._logit_bias(), "lora": lora, "prompt_table": table, "cache_salt": salt}
 
     def drafts(self) -> dict[str, Capability]:
         return {"prediction": self._prediction(), **self._draft_model()}

@@ -17,6 +17,7 @@ from gateway.generation.engine import (
     ErrorKind,
     MalformedOutputError,
 )
+from gateway.triton.inputs import parameter_of
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
 _CONTEXT = re.compile(
@@ -118,34 +119,6 @@ _BY_TEXT = (
     _rule(r"cancell?ed", ErrorKind.CANCELLED, "The engine cancelled the request."),
 )
 
-# Request parameters by the tensors that they become.
-_PARAMETERS = {
-    "bad_words": "bad_words",
-    "bad_words_list": "bad_words",
-    "draft_input_ids": "prediction",
-    "embedding_bias": "logit_bias",
-    "frequency_penalty": "frequency_penalty",
-    "len_penalty": "length_penalty",
-    "length_penalty": "length_penalty",
-    "min_p": "min_p",
-    "min_tokens": "min_tokens",
-    "num_draft_tokens": "num_draft_tokens",
-    "num_prompt_log_probs": "prompt_logprobs",
-    "num_top_log_probs": "top_logprobs",
-    "presence_penalty": "presence_penalty",
-    "prompt_embedding_table": "prompt_table",
-    "repetition_penalty": "repetition_penalty",
-    "return_context_logits": "prompt_logprobs",
-    "return_generation_logits": "logprobs",
-    "return_log_probs": "logprobs",
-    "runtime_top_k": "top_k",
-    "runtime_top_p": "top_p",
-    "stop_words_list": "stop",
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-}
-
 _BY_STATUS = {
     "UNAVAILABLE": (ErrorKind.UNAVAILABLE, "Triton cannot be reached."),
     "DEADLINE_EXCEEDED": (ErrorKind.TIMEOUT, "The engine did not answer in time."),
@@ -176,7 +149,7 @@ def engine_error(status: str | None, text: str) -> EngineError:
         if pattern.search(words):
             return error(kind, message, detail, param=param, code=code)
     if found := _NO_USE.search(words):
-        what = found[1] if found[1] == "stop_words_list" else _PARAMETERS.get(found[1], found[1])
+        what = found[1] if found[1] == "stop_words_list" else parameter_of(found[1]) or found[1]
         message = f"This deployment's engine does not support {what}."
         return EngineError(ErrorKind.INVALID_REQUEST, message, detail, param=parameter_of(found[1]), code=UNSUPPORTED)
     for rule in _BY_TEXT:
@@ -243,11 +216,6 @@ def unsupported(parameter: str, model: str, what: str | None = None) -> EngineEr
     """
     message = f"{what or parameter} is not supported by this model."
     return EngineError(ErrorKind.INVALID_REQUEST, message, f"model {model}", param=parameter, code=UNSUPPORTED)
-
-
-def parameter_of(tensor: str) -> str | None:
-    """The request parameter that becomes a tensor of this name; None for what no request asks for."""
-    return _PARAMETERS.get(tensor)
 
 
 def _context_message(words: str) -> str:

@@ -53,7 +53,7 @@ PARAMS: dict[str, list[Any]] = {
     "length_penalty": [1.0, 0.5],
     "prompt_logprobs": [None, 0, 1],
     "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
-    "cache_salt": ["", "x", "y"],
+    "cache_salt": [None, "x", "y"],
     # These are the gateway's own, or travel by other fields of the request.
     "bad_words": [(), ("x",)],
     "end_ids": [(), (1,)],

@@ -6,7 +6,8 @@ from typing import Literal
 
 from gateway.generation import Capability
 from gateway.openai.models.objects import ParameterCapability
-from gateway.openai.parameters import PARAMETERS, Parameter, served
+from gateway.openai.parameters.row import Parameter
+from gateway.openai.parameters.table import PARAMETERS, served
 from gateway.serving.served_model import ServedModel
 
 

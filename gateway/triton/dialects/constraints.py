@@ -13,23 +13,11 @@ from gateway.triton.dialects.encoder import RequestEncoder
 from gateway.triton.errors import UNSUPPORTED, unsupported
 
 
-def put_min_tokens(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
-    """Add ``min_tokens``, which keeps the engine from drawing ``end_id`` before so many tokens.
-
-    Raises:
-        EngineError: the model has no such tensor.
-    """
-    if request.params.min_tokens and not encoder.put(wire, "min_tokens", request.params.min_tokens):
-        raise unsupported("min_tokens", encoder.model.name)
-
-
 def put_beams(
     encoder: RequestEncoder,
     wire: service_pb2.ModelInferRequest,
     request: GenerationRequest,
     abilities: Abilities,
-    *,
-    length_penalty: str,
 ) -> None:
     """Add the beam search, of which the best beam is the answer.
 
@@ -38,7 +26,6 @@ def put_beams(
         wire: the request to add to.
         request: what was asked for.
         abilities: what the model can do.
-        length_penalty: the model's name of that tensor.
 
     Raises:
         EngineError: more beams than the engine has, or no tensor for the length penalty.
@@ -54,8 +41,8 @@ def put_beams(
         param = "best_of" if abilities.beams > 1 else "use_beam_search"
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param=param, code=UNSUPPORTED)
     encoder.put(wire, "beam_width", request.params.beam_width)
-    if request.params.length_penalty != 1.0 and not encoder.put(wire, length_penalty, request.params.length_penalty):
-        raise unsupported("length_penalty", encoder.model.name)
+    if request.params.length_penalty != 1.0:
+        encoder.send(wire, "length_penalty", request.params.length_penalty)
 
 
 def put_logit_bias(

@@ -6,7 +6,6 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.request import GenerationRequest
 from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.errors import unsupported
 
 
 def put_draft(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
@@ -16,8 +15,8 @@ def put_draft(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, requ
         EngineError: the model takes none.
     """
     sent = request.draft[: request.draft_limit]
-    if sent and not encoder.put(wire, "draft_input_ids", *sent):
-        raise unsupported("prediction", encoder.model.name)
+    if sent:
+        encoder.send(wire, "prediction", *sent)
 
 
 def put_draft_model(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
@@ -28,7 +27,6 @@ def put_draft_model(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest
     """
     if not request.num_draft_tokens:
         return
-    if not encoder.put(wire, "num_draft_tokens", request.num_draft_tokens):
-        raise unsupported("num_draft_tokens", encoder.model.name)
+    encoder.send(wire, "num_draft_tokens", request.num_draft_tokens)
     if request.use_draft_logits:
         encoder.put(wire, "use_draft_logits", True)

@@ -10,7 +10,8 @@ from tritonclient.grpc import service_pb2
 from gateway.contract import ModelSpec, TensorSpec
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.dialects.floats import FLOATS, convert
-from gateway.triton.errors import parameter_of
+from gateway.triton.errors import unsupported
+from gateway.triton.inputs import INPUTS, parameter_of
 from gateway.triton.model_view import ModelView
 
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
@@ -37,6 +38,16 @@ class RequestEncoder:
             if name in model.inputs
         }
 
+        names = {tensor.name for tensor in spec.inputs}
+        self._tensors = {
+            parameter: next((tensor for tensor in each.tensors if tensor in names), each.tensors[0])
+            for parameter, each in INPUTS.items()
+        }
+
+    def tensor(self, parameter: str) -> str:
+        """The contract's name of the input that a request parameter becomes."""
+        return self._tensors[parameter]
+
     def declares(self, name: str) -> bool:
         """Whether the model has the input, under its newest name or an older one."""
         return name in self._inputs
@@ -50,6 +61,15 @@ class RequestEncoder:
         for name in outputs:
             request.outputs.add(name=name)
         return request
+
+    def send(self, request: service_pb2.ModelInferRequest, parameter: str, *values: Value) -> None:
+        """Add the input of a request parameter; see ``put``.
+
+        Raises:
+            EngineError: the model has no such input, or declares it with a type that its values have no place in.
+        """
+        if not self.put(request, self._tensors[parameter], *values):
+            raise unsupported(parameter, self.model.name)
 
     def put(
         self, request: service_pb2.ModelInferRequest, name: str, *values: Value, shape: Sequence[int] | None = None

@@ -14,7 +14,7 @@ from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.additions import put_cache_salt, put_lora
 from gateway.triton.dialects.answers import TextReader, TokenReader
 from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.constraints import put_beams, put_guide, put_min_tokens
+from gateway.triton.dialects.constraints import put_beams, put_guide
 from gateway.triton.dialects.describe import describe_tensors
 from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder
@@ -124,13 +124,12 @@ class EnsembleEngine:
         self._put_words(wire, request)
         put_sampling(encoder, wire, request.params)
         encoder.put(wire, "seed", request.seed)
-        put_min_tokens(encoder, wire, request)
         put_guide(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
         put_cache_salt(encoder, wire, request)
         put_draft(encoder, wire, request)
         put_draft_model(encoder, wire, request)
-        put_beams(encoder, wire, request, self._abilities, length_penalty="length_penalty")
+        put_beams(encoder, wire, request, self._abilities)
         if request.params.logit_bias:
             raise unsupported("logit_bias", encoder.model.name)
         if request.prompt_table is not None:

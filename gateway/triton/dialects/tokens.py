@@ -14,7 +14,7 @@ from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.additions import put_cache_salt, put_lora, put_prompt_table
 from gateway.triton.dialects.answers import TokenReader
 from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.constraints import put_beams, put_guide, put_logit_bias, put_min_tokens
+from gateway.triton.dialects.constraints import put_beams, put_guide, put_logit_bias
 from gateway.triton.dialects.describe import describe_tensors
 from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder, pack_words
@@ -119,15 +119,14 @@ class TokensEngine:
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
-        put_sampling(encoder, wire, request.params, prefix="runtime_")
-        put_min_tokens(encoder, wire, request)
+        put_sampling(encoder, wire, request.params)
         put_guide(encoder, wire, request, self._abilities)
         put_logit_bias(encoder, wire, request, self._abilities)
         put_lora(encoder, wire, request)
         put_cache_salt(encoder, wire, request)
         put_draft(encoder, wire, request)
         put_draft_model(encoder, wire, request)
-        put_beams(encoder, wire, request, self._abilities, length_penalty="len_penalty")
+        put_beams(encoder, wire, request, self._abilities)
         for name in put_returns(encoder, wire, request, self._abilities):
             wire.outputs.add(name=name)
         return wire
