@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, cast
 
-from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.web.bounds import Bounds
-from gateway.web.record import Room
-from gateway.web.writing import Chunks, JoiningTransport
+from gateway.relay.chunked_writer import ChunkedWriter
+from gateway.web.client_connection import ClientConnection
 
 _log = logging.getLogger(__name__)
-_CLOSE = "gateway.close"
-_DEPARTURE = "gateway.departure"
-_JOIN = "gateway.join"
-_WRITE = "gateway.write"
 
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
 _HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
@@ -42,6 +36,33 @@ _OTHER_PROTOCOL = "This server speaks HTTP/1.1 alone: send the request without '
 _NO_ROOM = "The gateway has as many connections as it takes (limits.max_connections); try again in a moment."
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a client may take to send a request, and how many clients there may be.
+
+    The time of a body grows with what has come of it, as in Apache's ``mod_reqtimeout``: a large one on a slow line is
+    served, and one that trickles is not.
+
+    Attributes:
+        head_s: seconds from the first byte of a request, or from the connection, to the end of its headers.
+        body_s: seconds from the first byte of a request to its end, besides those that its size allows.
+        body_rate: bytes of a body that allow one second more.
+        silence_s: seconds between two pieces of a body.
+        connections: open at a time.
+    """
+
+    head_s: float = 60.0
+    body_s: float = 60.0
+    body_rate: int = 4096
+    silence_s: float = 60.0
+    connections: int = 16384
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest of the times: one look in each such time sees all of them pass."""
+        return min(self.head_s, self.body_s, self.silence_s)
+
+
 def http_protocol(refuse: Callable[[int, str], bytes], bounds: Bounds | None = None) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
@@ -50,7 +71,7 @@ def http_protocol(refuse: Callable[[int, str], bytes], bounds: Bounds | None = N
         bounds: on connections and requests; None takes the usual ones.
 
     Returns:
-        uvicorn's protocol with those answers and bounds, and with `close_connection` for its applications.
+        uvicorn's protocol with those answers and bounds, and with a ``ClientConnection`` for its applications.
     """
 
     class HttpProtocol(_BoundedProtocol):
@@ -105,9 +126,10 @@ class _BoundedProtocol(HttpToolsProtocol):
     _ends = False  # with the next answer, or after a moment without one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._joining = JoiningTransport(transport)
-        self._departure = Departure()
-        super().connection_made(cast("asyncio.Transport", self._joining))
+        self._connection = ClientConnection(transport)
+        super().connection_made(cast("asyncio.Transport", self._connection))
+        self._connection.write_chunk = ChunkedWriter(self.flow, transport).write
+        self._connection.close_soon = self._close_soon
         if len(self.connections) - len(self._crowd.told) > self._bounds.connections:
             self._turn_away()
         else:
@@ -120,9 +142,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             self._timer = None
         self._crowd.told.discard(self)
         super().connection_lost(exc)
-        self._departure.happen()
-        if self.scope is not None:  # with it they would hold each other, until the garbage collector comes
-            cast("dict[str, Any]", self.scope["extensions"]).pop(_CLOSE, None)
+        self._connection.end()
 
     def data_received(self, data: bytes) -> None:
         if self._last_words is not None:
@@ -147,8 +167,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        extensions = {_CLOSE: self._close_soon, _JOIN: self._joining.join, _DEPARTURE: self._departure}
-        cast("dict[str, Any]", self.scope)["extensions"] = extensions
+        cast("dict[str, Any]", self.scope)["extensions"] = self._connection.extensions()
         if not self._in_head:  # a further request of this connection
             self._in_head, self._head = True, self._received
         self._whole = False
@@ -163,8 +182,6 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self.cycle is not None and self.cycle.scope is self.scope:
             self._open += 1
             self.cycle.keep_alive = self.cycle.keep_alive and not self._ends
-            extensions = cast("dict[str, Any]", self.scope["extensions"])
-            extensions[_WRITE] = Chunks(self.cycle, self._joining.transport).write
 
     def on_body(self, body: bytes) -> None:
         self._tail = 0
@@ -276,7 +293,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             _log.warning("%d connections are open, further ones are answered 503", self._bounds.connections)
         if len(self._crowd.told) >= _TOLD:
             self.connections.discard(self)
-            self._joining.transport.abort()
+            self._connection.transport.abort()
             return
         self._crowd.told.add(self)
         self._last_words = self._answer(503, _NO_ROOM, "retry-after: 1\r\n")
@@ -352,62 +369,3 @@ def _without_upgrade(data: bytes) -> bytes:
     if _UPGRADE.search(data, 0, end) is None:
         return data
     return _UPGRADE.sub(b"\r\nignored:", data[:end]) + data[end:]
-
-
-class Departure:
-    """The end of a client's connection.
-
-    Attributes:
-        happened: whether it came.
-    """
-
-    def __init__(self) -> None:
-        self.happened = False
-        self._told: list[Callable[[], None]] = []
-
-    @contextlib.contextmanager
-    def told_to(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Have ``leave`` called when it comes."""
-        self._told.append(leave)
-        try:
-            yield
-        finally:
-            self._told.remove(leave)
-
-    def happen(self) -> None:
-        """Tell everybody who wants to be told."""
-        self.happened = True
-        for leave in self._told:
-            leave()
-
-
-def departure_of(scope: Scope) -> Departure | None:
-    """The end of the connection that a request came by; None under another server, whose messages tell it."""
-    return (scope.get("extensions") or {}).get(_DEPARTURE)
-
-
-def chunk_writer(scope: Scope) -> Callable[[bytes], Room | None] | None:
-    """What writes a piece of an answer past the application's layers and without a message; None under another server.
-
-    Only for an answer that has begun, has no ``content-length`` and does not end with the piece, to a client that knows
-    chunks. It returns what waits for room before the next piece, None where there is room.
-    """
-    return (scope.get("extensions") or {}).get(_WRITE)
-
-
-def join_next_writes(scope: Scope) -> None:
-    """Send the next write on a request's connection together with the one after it, which must follow at once."""
-    join = (scope.get("extensions") or {}).get(_JOIN)
-    if join is not None:
-        join()
-
-
-def close_connection(scope: Scope) -> None:
-    """Close the connection of a request soon after its answer; without effect under another server.
-
-    A client that has the whole answer may send its next request before it sees the connection end, and would lose it:
-    what comes within a second is answered, with ``connection: close``.
-    """
-    close = (scope.get("extensions") or {}).get(_CLOSE)
-    if close is not None:
-        close()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gateway.generation import Piece, Usage
 from gateway.openai.chat.answer import ChatAnswer, completion_id
 from gateway.openai.chat.chunks import ChunkWriter
 from gateway.openai.usage import at_beginning
-from gateway.serving.choices import Choices, Ready
-from gateway.serving.pieces import Forward, PieceWithIds
-from gateway.web.record import Room
+from gateway.relay.protocol import Forward, Write
+from gateway.serving.generation_group import GenerationGroup, Ready
 
 
 class ChatEvents:
@@ -48,7 +47,7 @@ class ChatEvents:
                 events += writer.piece(index, Piece(request.echoed), usage)
         return events
 
-    def take(self, ready: Ready, running: Choices) -> bytes:
+    def take(self, ready: Ready, running: GenerationGroup) -> bytes:
         """The chunks of all that became ready.
 
         Raises:
@@ -72,13 +71,13 @@ class ChatEvents:
                 parts.append(writer.last(index, *reasons, extras, usage))
         return b"".join(parts)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Forward | None:
+    def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
         special = self._writer.wants_usage or answer.parsed or self._texts is not None or answer.padded
         return None if special or len(answer.generations) > 1 else self._writer.forward(write)
 
-    def end(self, running: Choices) -> bytes:
+    def end(self, running: GenerationGroup) -> bytes:
         """The events that end the stream."""
         return self._writer.close(self._answer.usage(running))
 
@@ -87,7 +86,7 @@ class ChatEvents:
         choice = self._answer.parsed[index]
         for piece in pieces:
             choice.waiting.logprobs += piece.logprobs
-            if choice.waiting.ids is not None and isinstance(piece, PieceWithIds):
+            if choice.waiting.ids is not None and piece.ids is not None:
                 choice.waiting.ids += piece.ids
         if complete:
             self._answer.close(index)
