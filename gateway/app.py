@@ -63,7 +63,7 @@ _AFTER_ABORT_S = 5  # for aborted answers to write their last event
 
 
 class Share(Protocol):
-    """What one of several worker processes has in common with the others.
+    """The tie of one of several worker processes to the others.
 
     Attributes:
         sockets: that this one listens on.
@@ -254,7 +254,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
 
 
 def _unread_error(status: int, message: str) -> bytes:
-    """What a client is told whose request no part of the application has seen."""
+    """The body of an answer to a request that the application has not seen."""
     if status < 500:
         return OpenAIError(status, message).body()
     return OpenAIError(status, message, type=SERVER, code="service_unavailable").body()

@@ -19,7 +19,7 @@ from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters import Ignored
 from gateway.openai.reading import read_request
-from gateway.relay.protocol import StreamOutput
+from gateway.relay.interface import StreamOutput
 from gateway.serving.model import ServedModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from gateway.relay.protocol import Drain
+from gateway.relay.interface import Drain
 
 _SIZES = 1024  # an event of one token has some 200 bytes
 _CHUNK_HEADS = [b"%x\r\n" % size for size in range(_SIZES)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from gateway.relay.protocol import Take
+from gateway.relay.interface import Take
 
 ReadToken = Callable[[bytes], bytes | None]
 """Reads the bytes of the token id out of a serialized response; None where the response cannot be read."""
@@ -24,10 +24,10 @@ class ResponseTemplate:
 
     Args:
         read_token: tells where in a response its token stands.
-        shelf: gets what is learned, for other requests.
+        shelf: keeps the learned bytes for other requests.
         request_id: of the request; empty where it is not to be shared.
-        before: what is known to come before the token id; empty for nothing.
-        after: what comes after it.
+        before: known bytes before the token id; empty where nothing is known.
+        after: known bytes after it.
     """
 
     __slots__ = ("_after", "_before", "_length", "_read_token", "_request_id", "_seen", "_shelf", "_start")

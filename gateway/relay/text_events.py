@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import orjson
 
 from gateway.generation import Piece
-from gateway.relay.protocol import Drain, Forward, Write
+from gateway.relay.interface import Drain, Forward, Write
 
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 

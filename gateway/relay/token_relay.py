@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gateway.generation import Piece
-from gateway.relay.protocol import Drain, Forward
+from gateway.relay.interface import Drain, Forward
 
 
 class TokenRelay:

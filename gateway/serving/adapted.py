@@ -19,7 +19,7 @@ from gateway.generation.engine import (
     ErrorKind,
 )
 from gateway.generation.request import GenerationRequest
-from gateway.relay.protocol import Began, Take, can_relay
+from gateway.relay.interface import Began, Take, can_relay
 
 _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 
@@ -73,7 +73,7 @@ class AdaptedEngine:
     def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.relay.protocol.RelayingEngine``.
+        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``.
 
         An engine that is none relays nothing. Where the request is sent once more, ``began`` is called once more.
         """

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 
 from gateway.generation import Engine, EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
-from gateway.relay.protocol import Forward, can_relay
+from gateway.relay.interface import Forward, can_relay
 from gateway.relay.token_relay import TokenRelay
 from gateway.serving.deadlines import Deadlines, DeadlineTimer
 from gateway.serving.waiting import Waiter
@@ -76,7 +76,7 @@ class Generation:
         self._finished = False
         self._complete = False
         self._error: EngineError | None = None
-        # Of the model, not its own: what is written to for each token of any stream stays in the processor's cache.
+        # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
         self._relay = TokenRelay(assembler.feed_token, metrics.inter_token.observe)
         self._may_relay = relay
         self._waiter = Waiter(self._relay)
@@ -178,7 +178,7 @@ class Generation:
         return ready
 
     async def _check_outcome(self) -> None:
-        """Raise unless the answer is complete: nobody may take a part for the whole."""
+        """Raise unless the answer is complete: a part must not be taken for the whole."""
         if self._error is not None:
             raise self._error
         if not self._complete:
@@ -284,10 +284,9 @@ class Generation:
         self._cancel_request = cancel
 
     def _cancel(self) -> None:
-        if not self._finished:
-            self._metrics.cancelled.inc()
-            self._finish()
-            self._stop_reading()
+        self._metrics.cancelled.inc()
+        self._finish()
+        self._stop_reading()
 
     def _stop_reading(self) -> None:
         """End the task that reads the engine, and the request with it.
@@ -317,7 +316,8 @@ class Generation:
             self.responded = piece is not None or self.assembler.failure is None
         if ended:
             self._take_end()
-        self._wake()
+        else:
+            self._wake()
 
     def _take_end(self) -> None:
         piece = self.assembler.finish()
@@ -354,9 +354,12 @@ async def cancel_all(generations: Sequence[Generation]) -> None:
 
     All are cancelled before anything is waited for, because the waiting task may be cancelled, too.
     """
+    tasks = []
     for generation in generations:
-        generation._cancel()  # noqa: SLF001 - of the same module
-    # A finished generation is not cancelled: its task may be telling the engine to stop.
-    tasks = [generation._task for generation in generations if not generation._task.done()]  # noqa: SLF001
+        # The task of a finished one is not cancelled: it may be telling the engine to stop.
+        if not generation._finished:  # noqa: SLF001 - of the same module
+            generation._cancel()  # noqa: SLF001
+        if not generation._task.done():  # noqa: SLF001
+            tasks.append(generation._task)  # noqa: SLF001
     if tasks:
         await asyncio.wait(tasks, timeout=_CLEANUP_S)

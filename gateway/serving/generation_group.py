@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from gateway.generation import EngineError, Piece, Predicted, Usage
-from gateway.relay.protocol import Forward
+from gateway.relay.interface import Forward
 from gateway.serving.generation import Generation, cancel_all
 
 Ready = list[tuple[int, list[Piece], bool]]

@@ -39,8 +39,11 @@ class Waiter:
         self._patience_s = math.inf if patience_s is None else patience_s
         if patience_s is not None:
             self._since = time.perf_counter()
-            if self._timer is None or self._timer.when() > loop.time() + patience_s:
-                self._look_again(loop, patience_s)
+            due = math.inf if self._timer is None else self._timer.when()
+            if due > loop.time() + patience_s:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = loop.call_later(patience_s, self._on_time, loop)
         return future
 
     def wake(self) -> None:
@@ -54,16 +57,12 @@ class Waiter:
             self._timer.cancel()
             self._timer = None
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self.stop()
-        self._timer = loop.call_later(seconds, self._on_time, loop)
-
     def _on_time(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if self._future is None or self._future.done() or self._patience_s == math.inf:
             return
         left = max(self._since, self._relay.shown) + self._patience_s - time.perf_counter()
         if left > 0:
-            self._look_again(loop, left)
+            self._timer = loop.call_later(left, self._on_time, loop)
         else:
             self._future.set_result(False)

@@ -72,7 +72,7 @@ class AccessLogMiddleware:
         """Wrap ``app``.
 
         Args:
-            app: what is wrapped.
+            app: the application inside.
             metrics: where requests are counted.
             hold: makes a context in which each request runs to its end.
         """

@@ -20,14 +20,14 @@ _OWN_NAMES = ("localhost", "127.0.0.1", "*.localhost", "host.docker.internal")
 
 
 class AllowedHostsMiddleware:
-    """Lets a request pass that gives an address, one of the names, or none (HTTP/1.0) as its host."""
+    """Passes requests whose host is an address, one of the names, or missing (HTTP/1.0)."""
 
     def __init__(self, app: ASGIApp, *, names: Sequence[str], refuse: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
 
         Args:
-            app: what is guarded.
-            names: that may be given; ``*.name`` stands for all below one.
+            app: the application inside.
+            names: allowed ones; ``*.name`` stands for all below one.
             refuse: makes the answer to another name from one sentence.
         """
         self._app = app

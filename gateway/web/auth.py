@@ -10,18 +10,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.web.routing import header
 
-# What a load balancer, Prometheus or a person looking for documentation asks without a key. None of it shows prompts.
+# Asked without a key by load balancers, Prometheus and readers of the documentation. None of them shows prompts.
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version", "/docs", "/openapi.json"})
 
 
 class AuthMiddleware:
-    """Lets a request pass when it carries one of the keys, or asks for one of ``OPEN_PATHS`` (or that and a slash)."""
+    """Passes requests that carry one of the keys, or ask for one of ``OPEN_PATHS`` (also with a slash behind it)."""
 
     def __init__(self, app: ASGIApp, *, keys: Sequence[str], refuse: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
 
         Args:
-            app: what is guarded.
+            app: the application inside.
             keys: accepted keys, at least one.
             refuse: makes the answer to a request without a valid key from one sentence.
         """

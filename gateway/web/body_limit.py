@@ -20,7 +20,7 @@ class BodyLimitMiddleware:
         """Guard ``app``.
 
         Args:
-            app: what is guarded.
+            app: the application inside.
             limit: largest body in bytes.
             refuse: makes the 413 answer from one sentence.
         """

@@ -1,4 +1,4 @@
-"""A client's connection: the transport that uvicorn writes to, and what requests may ask of it beyond ASGI."""
+"""A client's connection: the transport that uvicorn writes to, with services for its requests that ASGI lacks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from starlette.types import Scope
 
-from gateway.relay.protocol import Write
+from gateway.relay.interface import Write
 
-_EXTENSION = "gateway.connection"
+EXTENSION = "gateway.connection"
+"""The key of a request's connection in the extensions of its ASGI scope."""
 
 
 class ClientConnection:
     """A connection that can join two writes to one, end after an answer, and tell that it was lost.
 
     uvicorn writes the head of a response by itself, and its body after it. It goes on writing until it is told that the
-    connection is lost, which uvloop's transport takes for an error once a write has failed: what nobody can receive
-    any more is dropped here.
+    connection is lost, which uvloop's transport takes for an error once a write has failed: those bytes are dropped.
 
     Attributes:
         transport: of the event loop.
@@ -45,12 +45,8 @@ class ClientConnection:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
 
-    def extensions(self) -> dict[str, Any]:
-        """The extensions in the ASGI scope of a request that came by it; see ``connection_of``."""
-        return {_EXTENSION: self}
-
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the transport tells of the client, by the shortest way.
+        """Give information about the transport, by the shortest way.
 
         uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
         Ours is asked for only where a request has no Host, and ASGI lets servers leave it out.
@@ -77,14 +73,14 @@ class ClientConnection:
             self._write(data)
 
     def close(self) -> None:
-        """Close the connection after what is written and what is held back."""
+        """Close the connection after all bytes that were written or held back."""
         if self._held:
             self._write(self._held)
             self._held = b""
         self.transport.close()
 
     def end(self) -> None:
-        """Call all of ``on_lost``, and let go of the protocol, which holds this."""
+        """Call all of ``on_lost``, and drop the references to the protocol, which holds this."""
         self.lost = True
         self.write_chunk, self.close_soon = None, _nothing
         for tell in self.on_lost:
@@ -93,7 +89,7 @@ class ClientConnection:
 
 def connection_of(scope: Scope) -> ClientConnection | None:
     """The connection that a request came by; None under another server than ours."""
-    return (scope.get("extensions") or {}).get(_EXTENSION)
+    return (scope.get("extensions") or {}).get(EXTENSION)
 
 
 def _nothing() -> None:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Receive, Scope, Send
 
-from gateway.relay.protocol import StreamOutput
+from gateway.relay.interface import StreamOutput
 from gateway.relay.text_events import one_line
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import ClientConnection, connection_of
@@ -26,8 +26,8 @@ class EventStream(EventSourceResponse):
     to stop. This class sends the headers with the first bytes, so that an error before them keeps its true status,
     leaves comments to the generator, which knows what silence is, and cancels once.
 
-    Where the request's record has an error at the end, the connection is closed: nobody can take a broken answer for a
-    whole one. A client of HTTP/1.0, which knows no answers of unknown length, gets all events at once.
+    Where the request's record has an error at the end, the connection is closed: a client must not take a broken answer
+    for a whole one. A client of HTTP/1.0, which knows no answers of unknown length, gets all events at once.
     """
 
     body_iterator: AsyncGenerator[bytes, None]

@@ -9,7 +9,7 @@ import pytest
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.additions import LoraAdapter, Matrix
 from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError
-from gateway.relay.protocol import Began, Take, can_relay
+from gateway.relay.interface import Began, Take, can_relay
 from gateway.serving.adapted import AdaptedEngine, AdapterState
 from tests.engine_requests import generation_request
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
-from gateway.relay.protocol import Began, Take
+from gateway.relay.interface import Began, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
-from tests.app.scripted import TOKENS, ByteIds, Script, ScriptedEngine, chunks
+from tests.app.scripted import TOKENS, ByteIds, RelayingEngine, Script, ScriptedEngine, chunks
 from tests.engine_requests import generation_request
 
 LONG = Deadlines(first_token_s=60, total_s=60)
@@ -221,25 +221,6 @@ async def test_a_defect_is_an_error_of_ours_and_its_cause_is_logged(
 
 def shown_by(piece: Piece | str) -> str:
     return piece if isinstance(piece, str) else piece.text
-
-
-class RelayingEngine(ScriptedEngine):
-    """Hands every run of ids between two chunks to whoever takes them."""
-
-    async def generate_relayed(
-        self, request: GenerationRequest, take: Take, began: Began
-    ) -> AsyncGenerator[EngineChunk, None]:
-        began(lambda: None)
-        async for chunk in self.generate(request):
-            ids = list(chunk.ids)
-            if not chunk.final:
-                await asyncio.sleep(0)  # for whoever answers to wait
-                await asyncio.sleep(0)
-                del ids[: take(ids)]
-            for index in ids:
-                yield EngineChunk((index,))
-            if chunk.final:
-                yield EngineChunk(final=True)
 
 
 async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) -> None:

@@ -12,7 +12,7 @@ from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.answering import DONE
 from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.usage import usage_object
-from gateway.relay.protocol import Forward, Write
+from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import text_events
 
 

@@ -9,7 +9,7 @@ import orjson
 from gateway.generation import Usage
 from gateway.openai.answering import DONE
 from gateway.openai.usage import usage_object
-from gateway.relay.protocol import Forward, Write
+from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import text_events
 
 

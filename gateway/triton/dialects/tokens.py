@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 from gateway.contract import TENSORRT_LLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest
-from gateway.relay.protocol import Began, Take
+from gateway.relay.interface import Began, Take
 from gateway.relay.response_template import TemplateShelf
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.additions import put_cache_salt, put_lora, put_prompt_table
@@ -67,7 +67,7 @@ class TokensEngine:
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.relay.protocol.RelayingEngine``."""
+        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``."""
         reader = TokenReader(request, self._abilities, self._shelf)
         call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
         stream = ResponseStream(call)
