@@ -49,11 +49,6 @@ class EngineChunk:
     prompt_top_logprobs: Sequence[Sequence[tuple[int, float]]] | None = None
     prompt_ranks: Sequence[int] | None = None
 
-    def is_one_token(self) -> bool:
-        """Whether it says nothing but one token."""
-        more = self.finish_reason or self.failure or self.final
-        return len(self.ids) == 1 and not more and self.prompt_tokens is None and self.prompt_logprobs is None
-
 
 @dataclass(frozen=True, slots=True)
 class Capability:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from gateway.generation import Piece
+from gateway.generation import EngineChunk, Piece
 from gateway.relay.interface import Drain, Forward
 
 
@@ -61,6 +61,16 @@ class TokenRelay:
             self.shown = now
             self.drain = forward(texts)
         return taken
+
+    def take_chunk(self, chunk: EngineChunk) -> bool:
+        """Send a token that came as a chunk to the client, as ``take`` would; returns whether it was taken.
+
+        A chunk that says anything else is not.
+        """
+        more = chunk.final or chunk.finish_reason or chunk.failure or chunk.prompt_logprobs is not None
+        if more or chunk.prompt_tokens is not None or len(chunk.ids) != 1:
+            return False
+        return self.take(chunk.ids) == 1
 
     def show(self, piece: Piece) -> None:
         """Send a piece of text to the client; the relay must be open."""

@@ -240,7 +240,7 @@ class Generation:
                 if relay.drain is not None:
                     await self._hold(relay.drain())
                     relay.drain = None
-                if relay.forward is not None and chunk.is_one_token() and relay.take(chunk.ids):
+                if relay.forward is not None and relay.take_chunk(chunk):
                     continue
                 self._take(chunk)
                 if self._finished:
