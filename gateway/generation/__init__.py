@@ -12,8 +12,6 @@ from gateway.generation.engine import (
     EngineError,
     EngineFeatures,
     ErrorKind,
-    Pushing,
-    can_push,
 )
 from gateway.generation.logprobs import TokenLogprob
 from gateway.generation.pieces import Piece, Predicted, Usage
@@ -38,13 +36,11 @@ __all__ = [
     "Predicted",
     "Prompt",
     "PromptLogprob",
-    "Pushing",
     "SamplingParams",
     "SequenceAssembler",
     "StopMatcher",
     "TokenLogprob",
     "Usage",
-    "can_push",
     "engine_seed",
     "prompt_entries",
 ]

@@ -155,6 +155,8 @@ class SequenceAssembler:
         elif self.stopped:
             self.surplus_tokens += len(chunk.ids)
             return None
+        elif not chunk.ids:
+            piece = None
         elif self._plain:
             piece = self._feed_plain(chunk.ids)
         else:
@@ -189,7 +191,9 @@ class SequenceAssembler:
         if self.failure is not None and not self.stopped:
             self._give_up()
         text = ""
-        if self._stops.matched is None:
+        if self._plain and self._textual is None:
+            text = self._detokenizer.flush()
+        elif self._stops.matched is None:
             text = self._search(self._detokenizer.flush())
             if self._stops.matched is None:
                 text += self._shown(self._stops.flush())
@@ -204,7 +208,8 @@ class SequenceAssembler:
         """Token counts so far; final after ``finish``."""
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
         completion = self._completion if self._textual is None else self._textual.completion_tokens(self._stops)
-        return Usage(prompt, completion, self._cached_tokens, self._what_became_of_the_draft())
+        predicted = self._compare_with_draft() if self._request.draft else _NO_DRAFT
+        return Usage(prompt, completion, self._cached_tokens, predicted)
 
     def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptLogprob]:
         """The prompt's tokens with their log-probs, once they came: see ``prompt_entries`` of the room.
@@ -303,14 +308,11 @@ class SequenceAssembler:
             self.stopped, self.stop_reason = True, index
         return shown
 
-    def _what_became_of_the_draft(self) -> Predicted | None:
-        draft = self._request.draft
-        if not draft:
-            return _NO_DRAFT
+    def _compare_with_draft(self) -> Predicted | None:
         if self._textual is not None:
             return None
         accepted = min(self._predicted, self._completion)  # of those that completed a stop string some may not count
-        return Predicted(accepted, len(draft) - accepted)
+        return Predicted(accepted, len(self._request.draft) - accepted)
 
     def _count(self, index: int) -> None:
         draft, place = self._request.draft, self._completion

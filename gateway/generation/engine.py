@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
@@ -141,36 +141,6 @@ class Describing(Protocol):
             EngineError: as ``generate``, when the request cannot be encoded.
         """
         ...
-
-
-Take = Callable[[list[int]], int]
-"""Takes token ids; returns how many it took, from the first on."""
-
-Began = Callable[[Callable[[], None]], None]
-"""Told what cancels a request that has begun."""
-
-
-class Pushing(Protocol):
-    """An engine that can hand over tokens without waking whoever iterates, and end without that one's cancellation."""
-
-    def generate_pushing(
-        self, request: GenerationRequest, take: Take, began: Began
-    ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence as ``Engine.generate`` does, but for what ``take`` takes.
-
-        Args:
-            request: what to generate.
-            began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
-                ``EngineError``.
-            take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
-                that say nothing else; those that it does not take come as chunks. It takes none before the first chunk.
-        """
-        ...
-
-
-def can_push(engine: object) -> TypeGuard[Pushing]:
-    """Whether an engine is a ``Pushing``; cheaper than the check of a protocol, since it is asked for each request."""
-    return hasattr(engine, "generate_pushing")
 
 
 class ErrorKind(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,10 +16,12 @@ class Piece:
     Attributes:
         text: new text; may be empty when only log-prob entries are left to show.
         logprobs: entries of the tokens whose text became complete with this event; empty when not asked for.
+        ids: token ids that were counted since the piece before it; None when not asked for.
     """
 
     text: str
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    ids: Sequence[int] | None = None
 
 
 class Predicted(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from gateway.web.sse import one_line
+from gateway.relay.text_events import one_line
 
 STEP = 64
 """Bytes; more than most tokens have, so that their chunks are all of one length."""

@@ -33,10 +33,10 @@ from gateway.serving.backend import Backend
 from gateway.serving.capabilities import Capabilities, capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
+from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation
-from gateway.serving.running import RunningGeneration
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,14 @@ class ServedModel:
     """
 
     def __init__(
-        self, settings: ModelSettings, backend: Backend, *, key: str, timeouts: TimeoutSettings, metrics: Metrics
+        self,
+        settings: ModelSettings,
+        backend: Backend,
+        *,
+        key: str,
+        timeouts: TimeoutSettings,
+        metrics: Metrics,
+        relay: bool = True,
     ) -> None:
         """Prepare a model; ``start`` loads it.
 
@@ -64,6 +71,7 @@ class ServedModel:
             key: where the model stands in the settings, for messages.
             timeouts: deadlines of its generations.
             metrics: the application's metrics.
+            relay: whether tokens of plain streams skip the layers (``gateway.relay``).
         """
         self.settings = settings
         self.backend = backend
@@ -71,6 +79,7 @@ class ServedModel:
         self.metrics = metrics.for_model(settings.name)
         self._key = key
         self._timeouts = timeouts
+        self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
@@ -78,7 +87,7 @@ class ServedModel:
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
-        self._generations: weakref.WeakSet[RunningGeneration] = weakref.WeakSet()
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
 
     @property
     def name(self) -> str:
@@ -209,7 +218,7 @@ class ServedModel:
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams, request_id: str, arrived: float, readers: Sequence[Reader] = ()
-    ) -> list[RunningGeneration]:
+    ) -> list[Generation]:
         """Prepare ``params.n`` generations of one prompt; each begins when its context is entered.
 
         Args:
@@ -232,14 +241,15 @@ class ServedModel:
             predicted=predicted,
         )  # fmt: skip
         generations = [
-            RunningGeneration(
+            Generation(
                 engine,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
-                at_once=self.settings.max_parallel_generations,
+                max_parallel=self.settings.max_parallel_generations,
+                relay=self._relay,
             )
             for request, reader in zip_longest(requests, readers)
         ]

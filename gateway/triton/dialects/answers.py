@@ -6,15 +6,16 @@ import functools
 import sys
 from collections.abc import Mapping, Sequence
 
+from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk, MalformedOutputError
 from gateway.generation.request import GenerationRequest
+from gateway.relay.response_template import ResponseTemplate, TemplateShelf
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.logits import log_probs, ranks, read_rows
 from gateway.triton.dialects.outputs import Outputs
 from gateway.triton.dialects.returns import uses_logits
-from gateway.triton.dialects.template import TemplateShelf, TokenTemplate
 from gateway.triton.errors import no_final_response, read_finish
 
 if sys.byteorder != "little":
@@ -67,7 +68,8 @@ class TokenReader:
         self._prompt_missing = request.params.prompt_logprobs is not None and len(request.prompt.ids) > 1
         self._outputs = _outputs(self._wanted(), request.params.beam_width)
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
-        self.template = TokenTemplate() if shelf is None or not self._plain else shelf.template(request.id)
+        kept = shelf if self._plain else None
+        self.template = ResponseTemplate(read_token) if kept is None else kept.template(request.id)
         self._seen = 0
         self.answered = False
 
@@ -263,6 +265,15 @@ class TextReader:
 
 # Shared by the requests that want the same: a response is read in one go, and its form is that of many.
 _outputs = functools.lru_cache(maxsize=64)(Outputs)
+
+
+def read_token(message: bytes) -> bytes | None:
+    """The first raw output of a serialized ``ModelStreamInferResponse``, int32 ids; None where there is none."""
+    try:
+        outputs = service_pb2.ModelStreamInferResponse.FromString(message).infer_response.raw_output_contents
+    except DecodeError:
+        return None
+    return bytes(outputs[0]) if outputs else None
 
 
 def _ids(raw: bytes, count: int) -> tuple[int, ...]:

@@ -8,11 +8,13 @@ from typing import Any
 from tritonclient.grpc import service_pb2
 
 from gateway.contract import TENSORRT_LLM
-from gateway.generation.engine import Began, EngineChunk, EngineError, EngineFeatures, ErrorKind, Take
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest
+from gateway.relay.interface import Began, Take
+from gateway.relay.response_template import TemplateShelf
 from gateway.triton.abilities import Abilities
 from gateway.triton.dialects.additions import put_cache_salt, put_lora, put_prompt_table
-from gateway.triton.dialects.answers import TokenReader
+from gateway.triton.dialects.answers import TokenReader, read_token
 from gateway.triton.dialects.connection import Connection
 from gateway.triton.dialects.constraints import put_beams, put_guide, put_logit_bias
 from gateway.triton.dialects.describe import describe_tensors
@@ -20,7 +22,6 @@ from gateway.triton.dialects.drafts import put_draft, put_draft_model
 from gateway.triton.dialects.encoder import RequestEncoder, pack_words
 from gateway.triton.dialects.returns import put_returns
 from gateway.triton.dialects.sampling import put_end_id, put_sampling
-from gateway.triton.dialects.template import TemplateShelf
 from gateway.triton.dialects.usual import UsualRequests
 from gateway.triton.errors import unsupported
 from gateway.triton.model_view import ModelView
@@ -48,7 +49,7 @@ class TokensEngine:
         self._features = features
         self._abilities = abilities
         self._usual = UsualRequests(self._common)
-        self._shelf = TemplateShelf()
+        self._shelf = TemplateShelf(read_token)
 
     @property
     def features(self) -> EngineFeatures:
@@ -61,16 +62,17 @@ class TokensEngine:
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``."""
-        return self.generate_pushing(request, None, None)
+        return self.generate_relayed(request, None, None)
 
-    async def generate_pushing(
+    async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Pushing``."""
+        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``."""
         reader = TokenReader(request, self._abilities, self._shelf)
         call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
         stream = ResponseStream(call)
-        read, match = stream.read_message, reader.template.match
+        read = stream.read_message
+        match = None if take is None else reader.template.match  # without a relay each response is parsed
         if take is not None:
             call.tap = reader.template.tap(take)
         if began is not None:
@@ -78,7 +80,7 @@ class TokensEngine:
         try:
             while not stream.final:
                 message = await read()
-                token = match(message)
+                token = None if match is None else match(message)
                 if token is not None:
                     reader.answered = True
                     yield EngineChunk((token,))

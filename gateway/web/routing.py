@@ -1,13 +1,38 @@
-"""Paths as clients write them: a HEAD request, a slash at the end, and a base URL that is wrong."""
+"""Routes without FastAPI's injection, and paths as clients write them: HEAD, a slash too many, a wrong base URL."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
+
+
+class DirectRoute(APIRoute):
+    """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
+
+    The endpoint's only parameter is the request, and it returns a response.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint itself."""
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """The first header of a request with a name in lower case; empty where there is none."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.exposition import generate_latest
 
-from gateway.telemetry.batched import BatchedHistogram
+from gateway.telemetry.metrics import BatchedHistogram
 
 BOUNDS = (0.001, 0.0025, 1.0)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_triton import floats, ints, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk
-from gateway.triton.dialects.answers import TokenReader
-from gateway.triton.dialects.template import TemplateShelf, TokenTemplate
-from tests.triton.scripted_triton import ask
+from gateway.relay.response_template import ResponseTemplate, TemplateShelf
+from gateway.triton.dialects.answers import TokenReader, read_token
+from tests.triton.scripted_triton import ask, floats, ints, tokens
 
 IDS = st.integers(-(2**31), 2**31 - 1)
 
@@ -25,8 +24,8 @@ def one_token(token: int, request_id: str = "chatcmpl-1", **more: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def learned(token: int, request_id: str = "chatcmpl-1") -> TokenTemplate:
-    template = TokenTemplate()
+def learned(token: int, request_id: str = "chatcmpl-1") -> ResponseTemplate:
+    template = ResponseTemplate(read_token)
     for _ in range(2):  # the first is not worth it
         template.learn(one_token(token, request_id), struct.pack("<i", token))
     return template
@@ -85,7 +84,7 @@ def test_a_request_with_log_probs_is_parsed_to_its_end() -> None:
 
 def shelved(token: int, request_id: str, said_id: str) -> TemplateShelf:
     """What a request has left behind whose responses said an id."""
-    shelf = TemplateShelf()
+    shelf = TemplateShelf(read_token)
     template = shelf.template(request_id)
     for _ in range(2):
         template.learn(one_token(token, said_id), struct.pack("<i", token))

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
-from gateway.generation.engine import Began, Take
-from gateway.serving import running as module
+from gateway.relay.interface import Began, Take
+from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
-from gateway.serving.running import RunningGeneration
+from gateway.serving.generation import Generation
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
-from tests.app.scripted import TOKENS, ByteIds, Script, ScriptedEngine, chunks
+from tests.app.scripted import TOKENS, ByteIds, RelayingEngine, Script, ScriptedEngine, chunks
 from tests.engine_requests import generation_request
 
 LONG = Deadlines(first_token_s=60, total_s=60)
@@ -33,9 +33,9 @@ class Setup:
         self._deadlines = deadlines
         self._stop = stop
 
-    def start(self, engine: Any = None, draft: Sequence[int] = ()) -> RunningGeneration:
+    def start(self, engine: Any = None, draft: Sequence[int] = ()) -> Generation:
         request = generation_request("r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft))
-        return RunningGeneration(
+        return Generation(
             engine or self.engine,
             request,
             SequenceAssembler(request, self._tokenizer),
@@ -48,7 +48,7 @@ class Setup:
         return self.metrics.registry.get_sample_value(name, {"model": "m", **labels})
 
 
-async def text_of(generation: RunningGeneration) -> str:
+async def text_of(generation: Generation) -> str:
     texts = []
     while (pieces := await generation.pieces()) is not None:
         texts += [piece.text for piece in pieces]
@@ -63,7 +63,7 @@ async def test_all_that_is_ready_comes_at_once_and_none_at_the_end(folder: Path)
         lambda _: [EngineChunk(ids=[ids[0]]), EngineChunk(ids=[ids[1]]), gate, EngineChunk(ids=[ids[2]], final=True)],
     )
     async with setup.start() as generation:
-        assert await generation.responded()
+        assert await generation.wait_for_response()
         first = await generation.pieces()
         assert first is not None
         assert [piece.text for piece in first] == ["a", "b"]
@@ -102,7 +102,7 @@ async def test_leaving_early_cancels_once(folder: Path) -> None:
     never = asyncio.Event()
     setup = Setup(folder, lambda _: [EngineChunk(ids=ByteIds(folder).of("a")), never])
     async with setup.start() as generation:
-        assert await generation.responded()
+        assert await generation.wait_for_response()
     assert setup.engine.closed_early == ["r"]
     assert setup.value("gateway_requests_cancelled_total") == 1
     assert setup.value("gateway_completion_tokens_total") == 1
@@ -123,7 +123,7 @@ async def test_what_became_of_predictions_is_counted_for_whole_answers(folder: P
         assert await text_of(whole) == "abc"
     assert counted() == [2, 3]
     async with setup.start(draft=ids.of("abc")) as left:
-        assert await left.responded()
+        assert await left.wait_for_response()
     assert counted() == [2, 3], "nobody knows how the answer would have gone on"
 
 
@@ -132,7 +132,7 @@ async def test_pieces_before_an_error_are_not_lost(folder: Path) -> None:
         folder, lambda _: [EngineChunk(ids=ByteIds(folder).of("a")), EngineError(ErrorKind.INTERNAL, "It failed.")]
     )
     async with setup.start() as generation:
-        assert await generation.responded()
+        assert await generation.wait_for_response()
         pieces = await generation.pieces()
         assert pieces is not None
         assert pieces[0].text == "a"
@@ -148,7 +148,7 @@ async def test_deadlines_end_the_engine_too(folder: Path, deadlines: Deadlines) 
     setup = Setup(folder, lambda _: [never], deadlines)
     async with setup.start() as generation:
         with pytest.raises(EngineError) as caught:
-            await generation.responded()
+            await generation.wait_for_response()
         assert caught.value.kind is ErrorKind.TIMEOUT
     assert setup.engine.running == 0
     assert setup.value("gateway_engine_failures_total", kind="timeout") == 1
@@ -158,7 +158,7 @@ async def test_the_first_token_deadline_ends_with_the_first_response(folder: Pat
     gate = asyncio.Event()
     setup = Setup(folder, lambda _: [EngineChunk(), gate, *chunks(ByteIds(folder).of("a"))], Deadlines(0.05, 60))
     async with setup.start() as generation:
-        assert await generation.responded()
+        assert await generation.wait_for_response()
         assert await generation.pieces(timeout=0.1) == []
         gate.set()
         assert await text_of(generation) == "a"
@@ -223,37 +223,18 @@ def shown_by(piece: Piece | str) -> str:
     return piece if isinstance(piece, str) else piece.text
 
 
-class PushingEngine(ScriptedEngine):
-    """Hands every run of ids between two chunks to whoever takes them."""
-
-    async def generate_pushing(
-        self, request: GenerationRequest, take: Take, began: Began
-    ) -> AsyncGenerator[EngineChunk, None]:
-        began(lambda: None)
-        async for chunk in self.generate(request):
-            ids = list(chunk.ids)
-            if not chunk.final:
-                await asyncio.sleep(0)  # for whoever answers to wait
-                await asyncio.sleep(0)
-                del ids[: take(ids)]
-            for index in ids:
-                yield EngineChunk((index,))
-            if chunk.final:
-                yield EngineChunk(final=True)
-
-
 async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) -> None:
     ids = ByteIds(folder)
     script: list[Any] = [EngineChunk(ids=ids.of(text)) for text in ("a", "bc", "dé", "f")] + [EngineChunk(final=True)]
     setup = Setup(folder, lambda _: script)
-    setup.engine = PushingEngine(lambda _: script, TOKENS)
+    setup.engine = RelayingEngine(lambda _: script, TOKENS)
     shown: list[list[str]] = []
 
     def forward(pieces: Sequence[Piece | str]) -> None:
         shown.append([shown_by(piece) for piece in pieces])
 
     async with setup.start() as generation:
-        assert await generation.responded()
+        assert await generation.wait_for_response()
         while (pieces := await generation.pieces(forward=forward)) is not None:
             shown.append([shown_by(piece) for piece in pieces])
         assert generation.assembler.usage.completion_tokens == 7
@@ -268,7 +249,7 @@ async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
     shown, refused = "", 0
 
     class Engine(ScriptedEngine):
-        async def generate_pushing(
+        async def generate_relayed(
             self, _request: GenerationRequest, take: Take, began: Began
         ) -> AsyncGenerator[EngineChunk, None]:
             nonlocal refused
@@ -306,7 +287,7 @@ async def test_a_stop_string_is_looked_for_in_what_could_be_pushed(folder: Path)
     ids = ByteIds(folder).of("one STOP two")
     script: list[Any] = [EngineChunk(ids=[index]) for index in ids] + [EngineChunk(final=True)]
     setup = Setup(folder, lambda _: script, stop=("STOP",))
-    setup.engine = PushingEngine(lambda _: script, TOKENS)
+    setup.engine = RelayingEngine(lambda _: script, TOKENS)
     shown: list[str] = []
 
     def forward(pieces: Sequence[Piece | str]) -> None:
@@ -323,7 +304,7 @@ class CancellableEngine(ScriptedEngine):
 
     interrupted = False
 
-    async def generate_pushing(
+    async def generate_relayed(
         self, _request: GenerationRequest, _take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         cancelled = asyncio.Event()
@@ -345,7 +326,7 @@ async def test_a_request_that_waits_for_its_engine_is_cancelled_there(folder: Pa
     setup = Setup(folder, lambda _: [], deadlines)
     engine = setup.engine = CancellableEngine(lambda _: [], TOKENS)
     async with setup.start() as generation:
-        assert await generation.responded()
+        assert await generation.wait_for_response()
         assert await generation.pieces()
         if how == "aborted":
             generation.abort(EngineError(ErrorKind.UNAVAILABLE, "closing"))
@@ -436,7 +417,7 @@ async def test_leaving_while_a_client_has_no_room_ends_the_request(folder: Path)
     gate, waiting = asyncio.Event(), asyncio.Event()
     script: list[Any] = [EngineChunk(ids=ids[:1]), gate, EngineChunk(ids=[ids[1]]), EngineChunk(ids=[ids[2]])]
     setup = Setup(folder, lambda _: [*script, asyncio.Event()])
-    engine = setup.engine = PushingEngine(lambda _: [*script, asyncio.Event()], TOKENS)
+    engine = setup.engine = RelayingEngine(lambda _: [*script, asyncio.Event()], TOKENS)
 
     async def wait_for_room() -> None:
         waiting.set()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.generation import Piece, TokenLogprob
 from gateway.openai.chat.chunks import ChunkWriter as ChatWriter
 from gateway.openai.completions.chunks import ChunkWriter as CompletionsWriter
-from gateway.web.sse import one_line
+from gateway.relay.text_events import one_line
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4)
 MODEL = "a model\u2028of two lines"
