@@ -46,8 +46,8 @@ from gateway.serving.registry import Registry
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.triton_metrics import TritonMetrics
-from gateway.triton.backend import POLL_S, HealthChecks, TritonBackend
-from gateway.triton.options import engine_options
+from gateway.triton.abilities import engine_options
+from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
 from gateway.web.api_page import api_page_router

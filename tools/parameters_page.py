@@ -15,8 +15,8 @@ from gateway.generation import Capability
 from gateway.openai.parameters.row import Endpoint, Parameter
 from gateway.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.triton.abilities import EngineOptions, read_abilities
-from gateway.triton.capabilities import capabilities
-from gateway.triton.model_files import read_model_file
+from gateway.triton.engine_capabilities import capabilities
+from gateway.triton.inspection import read_model_file
 from gateway.triton.model_view import ModelView
 from tools.type_text import type_text
 

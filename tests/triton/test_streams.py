@@ -14,10 +14,10 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
-from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
-from gateway.triton.dialects import stopping
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import Models, ensemble_engine, tokens_engine
+from gateway.triton.engines import ensemble_cancel as stopping
+from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import read_pipeline

@@ -7,7 +7,7 @@ from typing import Any, cast
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
-from gateway.triton.errors import engine_error
+from gateway.triton.error_mapping import engine_error
 
 DEADLINE_S = 2.0
 

@@ -8,7 +8,7 @@ import contextlib
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.errors import engine_error, no_final_response
+from gateway.triton.error_mapping import engine_error, no_final_response
 from gateway.triton.transport import InferCall, TransportError
 
 _FINAL = "triton_final_response"

@@ -6,9 +6,9 @@ from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import Capability
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
-from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.inputs import INPUTS
+from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
+from gateway.triton.parameter_inputs import INPUTS
 
 # Which kinds of guide each parameter needs, one of which is enough.
 _GUIDES: dict[str, tuple[str, ...]] = {

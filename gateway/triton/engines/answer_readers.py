@@ -13,10 +13,9 @@ from gateway.generation.engine import EngineChunk, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.relay.response_template import ResponseTemplate, TemplateShelf
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.logits import log_probs, ranks, read_rows
-from gateway.triton.dialects.outputs import Outputs
-from gateway.triton.dialects.returns import uses_logits
-from gateway.triton.errors import no_final_response, read_finish
+from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
+from gateway.triton.engines.request_tensors import uses_logits
+from gateway.triton.error_mapping import no_final_response, read_finish
 
 if sys.byteorder != "little":
     raise ImportError("tensors on the wire are little-endian, and so must this machine be")

@@ -30,7 +30,7 @@ _key: Callable[[GenerationRequest], Hashable] = operator.attrgetter(*sorted(_fie
 _unusual = operator.attrgetter(*sorted(_UNUSUAL - {"params.prompt_logprobs"}))
 
 
-class UsualRequests:
+class RequestCache:
     """The parts that requests have in common, by what they ask for.
 
     Most clients ask for the same each time. Building the tensors of it again took a tenth of a short request.

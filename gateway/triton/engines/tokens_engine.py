@@ -13,19 +13,26 @@ from gateway.generation.request import GenerationRequest
 from gateway.relay.interface import Began, Take
 from gateway.relay.response_template import TemplateShelf
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.additions import put_cache_salt, put_lora, put_prompt_table
-from gateway.triton.dialects.answers import TokenReader, read_token
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.constraints import put_beams, put_guide, put_logit_bias
-from gateway.triton.dialects.describe import describe_tensors
-from gateway.triton.dialects.drafts import put_draft, put_draft_model
-from gateway.triton.dialects.encoder import RequestEncoder, pack_words
-from gateway.triton.dialects.returns import put_returns
-from gateway.triton.dialects.sampling import put_end_id, put_sampling
-from gateway.triton.dialects.usual import UsualRequests
-from gateway.triton.errors import unsupported
+from gateway.triton.connection import Connection
+from gateway.triton.engines.answer_readers import TokenReader, read_token
+from gateway.triton.engines.request_cache import RequestCache
+from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors, pack_words
+from gateway.triton.engines.request_tensors import (
+    put_beams,
+    put_cache_salt,
+    put_draft,
+    put_draft_model,
+    put_end_id,
+    put_guide,
+    put_logit_bias,
+    put_lora,
+    put_prompt_table,
+    put_returns,
+    put_sampling,
+)
+from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
-from gateway.triton.stream import ResponseStream
+from gateway.triton.response_stream import ResponseStream
 
 # Naming output_ids without sequence_length makes the engine fail (wire contract 1.3).
 _OUTPUTS = ("output_ids", "sequence_length")
@@ -48,7 +55,7 @@ class TokensEngine:
         self._encoder = RequestEncoder(model, TENSORRT_LLM)
         self._features = features
         self._abilities = abilities
-        self._usual = UsualRequests(self._common)
+        self._usual = RequestCache(self._common)
         self._shelf = TemplateShelf(read_token)
 
     @property

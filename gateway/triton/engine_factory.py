@@ -9,15 +9,15 @@ from gateway.contract import BLS, TENSORRT_LLM, ModelSpec
 from gateway.generation.engine import EngineFeatures
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, EngineOptions, read_abilities
-from gateway.triton.capabilities import capabilities
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.dialects.ensemble import EnsembleEngine
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
+from gateway.triton.engine_capabilities import capabilities
+from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Pipeline, is_llmapi, is_own_bls
 
-Path = Literal["auto", "tokens", "ensemble"]
+EnginePath = Literal["auto", "tokens", "ensemble"]
 
 _ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
 _ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
@@ -55,7 +55,7 @@ class Models:
     drafted: bool = True
 
 
-def check(models: Models, path: Path) -> None:
+def check(models: Models, path: EnginePath) -> None:
     """Refuse what cannot be served.
 
     Raises:
@@ -84,7 +84,7 @@ def check(models: Models, path: Path) -> None:
             )
 
 
-def _check_bls(model: ModelView, path: Path) -> None:
+def _check_bls(model: ModelView, path: EnginePath) -> None:
     if path == "tokens":
         raise DiscoveryError(f"path: tokens is configured, but {model.name!r} is a BLS model, which takes text")
     accumulates = (hints.parameter(model, "accumulate_tokens") or "false").lower() == "true"

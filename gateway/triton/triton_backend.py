@@ -14,14 +14,13 @@ import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.assembly import DiscoveryError, Path
-from gateway.triton.background import BackgroundTasks
-from gateway.triton.client import TritonClient
-from gateway.triton.dialects.connection import Connection
+from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import Discovered, discover
+from gateway.triton.engine_factory import DiscoveryError, EnginePath
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
+from gateway.triton.triton_client import TritonClient
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,7 +91,7 @@ class TritonBackend:
         self,
         url: str,
         model: str,
-        path: Path = "auto",
+        path: EnginePath = "auto",
         *,
         on_discovered: Hook | None = None,
         request_timeout: float = 3600.0,

@@ -17,7 +17,7 @@ from gateway.generation.engine import (
     ErrorKind,
     MalformedOutputError,
 )
-from gateway.triton.inputs import parameter_of
+from gateway.triton.parameter_inputs import parameter_of
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
 _CONTEXT = re.compile(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
 from gateway.contract import ModelSpec, TensorSpec
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.triton.dialects.floats import FLOATS, convert
-from gateway.triton.errors import unsupported
-from gateway.triton.inputs import INPUTS, parameter_of
+from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
+from gateway.triton.parameter_inputs import INPUTS, parameter_of
 
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
 
@@ -149,3 +151,81 @@ def pack_words(words: Sequence[Sequence[int]]) -> tuple[list[int], tuple[int, in
         ends.append((ends[-1] if ends else 0) + len(word))
     width = max(len(ids), len(ends))
     return ids + [0] * (width - len(ids)) + ends + [-1] * (width - len(ends)), (2, width)
+
+
+FLOATS = frozenset({"FP16", "BF16", "FP32"})
+"""Types that numbers may be converted between."""
+
+_NUMPY = {"FP16": "<f2", "BF16": "<u2", "FP32": "<f4"}
+
+
+def convert(raw: bytes, source: str, target: str) -> bytes | None:
+    """Convert numbers to another floating type, to the nearest that it has.
+
+    Args:
+        raw: finite numbers, packed with little endian.
+        source: their type, one of ``FLOATS``; a BF16 is the upper half of an FP32.
+        target: the type to convert to.
+
+    Returns:
+        The same numbers, packed with ``target``; None where one of them is too large for it.
+    """
+    numbers = np.frombuffer(raw, _NUMPY[source])
+    wide: NDArray[np.float32] = _widened(numbers) if source == "BF16" else numbers.astype("<f4")
+    if target == "BF16":
+        return _to_bf16(wide)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(_NUMPY[target])
+    return narrow.tobytes() if np.isfinite(narrow).all() else None
+
+
+def _widened(halves: NDArray[np.uint16]) -> NDArray[np.float32]:
+    return (halves.astype("<u4") << 16).view("<f4")
+
+
+def _to_bf16(wide: NDArray[np.float32]) -> bytes | None:
+    """Round to the nearest, to an even last bit where two are as near."""
+    bits = wide.view("<u4")
+    halves = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+    return halves.tobytes() if np.isfinite(_widened(halves)).all() else None
+
+
+_MOST_VALUES = 64
+_FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP16": "e", "FP32": "f"}
+
+
+def describe_tensors(message: service_pb2.ModelInferRequest) -> list[dict[str, Any]]:
+    """The input tensors of a request.
+
+    Returns:
+        For each tensor its ``name``, ``datatype`` and ``shape`` on the wire, ``size`` (elements), and ``data``: its
+        elements in row-major order, the first 64 of them.
+    """
+    described = []
+    for tensor, raw in zip(message.inputs, message.raw_input_contents, strict=True):
+        values = _values(tensor.datatype, raw)
+        described.append(
+            {
+                "name": tensor.name,
+                "datatype": tensor.datatype,
+                "shape": list(tensor.shape),
+                "size": len(values),
+                "data": values[:_MOST_VALUES],
+            }
+        )
+    return described
+
+
+def _values(datatype: str, raw: bytes) -> list[Any]:
+    if datatype == "BF16":  # which Python has no format for
+        datatype, raw = "FP32", convert(raw, "BF16", "FP32") or b""
+    if datatype != "BYTES":
+        format_ = _FORMATS[datatype]
+        count = len(raw) // struct.calcsize(f"<{format_}")
+        return list(struct.unpack(f"<{count}{format_}", raw))
+    texts, start = [], 0
+    while start < len(raw):
+        (length,) = struct.unpack_from("<I", raw, start)
+        texts.append(raw[start + 4 : start + 4 + length].decode("utf-8", "replace"))
+        start += 4 + length
+    return texts

@@ -11,20 +11,24 @@ from gateway.contract import BLS
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.additions import put_cache_salt, put_lora
-from gateway.triton.dialects.answers import TextReader, TokenReader
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.constraints import put_beams, put_guide
-from gateway.triton.dialects.describe import describe_tensors
-from gateway.triton.dialects.drafts import put_draft, put_draft_model
-from gateway.triton.dialects.encoder import RequestEncoder
-from gateway.triton.dialects.pump import ResponsePump
-from gateway.triton.dialects.returns import put_returns
-from gateway.triton.dialects.sampling import put_end_id, put_sampling
-from gateway.triton.dialects.stopping import StopSender
-from gateway.triton.errors import unsupported
+from gateway.triton.connection import Connection
+from gateway.triton.engines.answer_readers import TextReader, TokenReader
+from gateway.triton.engines.ensemble_cancel import ResponsePump, StopSender
+from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
+from gateway.triton.engines.request_tensors import (
+    put_beams,
+    put_cache_salt,
+    put_draft,
+    put_draft_model,
+    put_end_id,
+    put_guide,
+    put_lora,
+    put_returns,
+    put_sampling,
+)
+from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
-from gateway.triton.stream import ResponseStream
+from gateway.triton.response_stream import ResponseStream
 
 # The text is asked for even where it is not needed: it is what the last step makes, and a request for only what the
 # engine step makes was seen to end with one empty final response (Triton 2.51).
