@@ -98,7 +98,7 @@ class Inbound:
     """Credit that the server has for what it sends, told to it by WINDOW_UPDATE frames.
 
     A stream's credit follows its reader. The connection's is given back as data arrives, so that a slow reader stops
-    nobody else, until ``limits.held`` octets wait for their readers. A message that would not fit a stream's window
+    no other, until ``limits.held`` octets wait for their readers. A message that would not fit a stream's window
     gets credit of its own, in turn, out of ``limits.message`` octets for all of these together.
 
     Args:
