@@ -233,9 +233,7 @@ class ServedModel:
             BadRequestError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
-        tokenize = functools.partial(tokenize_prediction, params, parts)
-        work = predictions_work(params)
-        predicted = tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
+        predicted = await self._predicted(params, parts) if params.prediction else ()
         requests = engine_requests(
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
@@ -255,6 +253,12 @@ class ServedModel:
         ]
         self._generations.update(generations)
         return generations
+
+    async def _predicted(self, params: SamplingParams, parts: ModelParts) -> tuple[int, ...]:
+        """The token ids of a prediction; of a long one off the event loop, and in its turn."""
+        tokenize = functools.partial(tokenize_prediction, params, parts)
+        work = predictions_work(params)
+        return tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
 
     @property
     def engine(self) -> Engine:
