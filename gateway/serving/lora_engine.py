@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from gateway.generation.additions import LoraAdapter
 from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRefusedError,
@@ -21,7 +20,7 @@ from gateway.generation.engine import (
     Take,
     can_push,
 )
-from gateway.generation.request import GenerationRequest
+from gateway.generation.request import GenerationRequest, LoraAdapter
 
 _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 

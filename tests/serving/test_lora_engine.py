@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
-from gateway.generation.additions import LoraAdapter, Matrix
 from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Began, Take, can_push
+from gateway.generation.request import LoraAdapter, Matrix
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from tests.engine_requests import generation_request
 
