@@ -1,4 +1,4 @@
-"""Requests to an engine: the prompt, the parameters of the answer, additions to the model, and the decisions on them."""
+"""Requests to an engine: prompt, parameters of the answer, additions to the model, and the decisions on them."""
 
 from __future__ import annotations
 
