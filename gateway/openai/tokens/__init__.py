@@ -1,1 +1,1 @@
-"""``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``: a model's tokens without an answer."""
+"""``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``: tokens without an answer."""
