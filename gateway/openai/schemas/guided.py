@@ -1,8 +1,8 @@
-"""A request's schema as guided decoding gets it: no value outside of it can be written.
+"""Rewriting of a request's schema for guided decoding: no value outside of it can be written.
 
 xgrammar 0.1.25 passes over keywords that it does not have, and over keywords beside ``$ref``, ``enum``, ``anyOf`` or
-``pattern``; llguidance refuses what it does not have, once the request is there. So a schema is rewritten into a form
-that the engine's backend enforces, and what has no such form is refused by its path.
+``pattern``; llguidance refuses those that it does not have, once the request is there. So a schema is rewritten
+into a form that the engine's backend enforces, and a keyword without that form is refused by its path.
 
 Where a schema leaves open whether an object may have more properties, the guide has no more than it names: a model that
 may go on with any key tends to.
@@ -16,17 +16,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas.bounds import is_exact
 from gateway.openai.schemas.checked import Constants
-from gateway.openai.schemas.conjunction import BY_TYPE, Conjunct, Shapes, implied
-from gateway.openai.schemas.disjoint import Disjointness
-from gateway.openai.schemas.endless import endless
-from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty, never
+from gateway.openai.schemas.combinations import Conjunct, Contradictions, Disjointness, Shapes
+from gateway.openai.schemas.keywords import (
+    BY_TYPE,
+    CONSTRAINTS,
+    NoValueError,
+    Schema,
+    constants,
+    implied,
+    is_empty,
+    is_of,
+    never,
+    types_of,
+)
+from gateway.openai.schemas.numbers import is_exact
 from gateway.openai.schemas.patterns import Matcher, portable
-from gateway.openai.schemas.references import localized
-from gateway.openai.schemas.together import Together
+from gateway.openai.schemas.references import endless, localized, resolve
 from gateway.openai.schemas.typed import TypedRewriter
-from gateway.openai.schemas.walk import NoValueError, Schema, is_of, resolve, types_of
 
 _FORMS = ("$ref", "anyOf", "oneOf", "allOf")
 _OF_TYPES = frozenset(keyword for keywords in BY_TYPE.values() for keyword in keywords)
@@ -35,23 +42,24 @@ _SAFE_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
 def guided_schema(schema: Schema, param: str, *, exact: bool, backend: GuideBackend | None = None) -> dict[str, Any]:
-    """The schema for the engine.
+    """Rewrite a schema for the engine.
 
     Args:
         schema: well-formed.
-        param: where it stands in the request.
+        param: path of it in the request.
         exact: whether an answer must follow every keyword; otherwise those that guides do not have are left out, which
-            only widens what may be written.
-        backend: of the engine's guided decoding; None where it declares none: what is sent is what both enforce.
+            only widens the guide.
+        backend: of the engine's guided decoding; None where it declares none: the guide is one that both enforce.
 
     Raises:
-        BadRequestError: with the path of what guides do not have (only with ``exact``), or of what no value fits.
+        BadRequestError: with the path of a keyword that guides do not have (only with ``exact``), or of a schema
+            that no value fits.
     """
     return _Rewriter(localized(schema), param, exact=exact, backend=backend).top(param)
 
 
 class _Rewriter(TypedRewriter):
-    """Rewrites references, values and combinations of schemas; what speaks of one type is the base's."""
+    """Rewrites references, constants and combinations of schemas; the base rewrites constraints on one type."""
 
     def __init__(self, root: Schema, param: str, *, exact: bool, backend: GuideBackend | None) -> None:
         super().__init__(root, exact=exact, backend=backend)
@@ -62,14 +70,14 @@ class _Rewriter(TypedRewriter):
         self._matcher = Matcher()
         self._endless = endless(root) if exact else frozenset()
         self._definitions: dict[str, dict[str, Any]] = {}
-        self._faults = Together(self._definitions, self._matcher)
-        self._names: dict[tuple[str, Conjunct | None], str] = {}  # of references, by what stands beside them
-        self._begun: set[str] = set()  # names of definitions that are being rewritten
+        self._faults = Contradictions(self._definitions, self._matcher)
+        self._names: dict[tuple[str, Conjunct | None], str] = {}  # of references, by their place
+        self._begun: set[str] = set()  # definitions that are being rewritten, by name
         self._waiting: list[tuple[str, str, str]] = []  # name, reference and path of those that are put off
         self._level = 0
 
     def top(self, param: str) -> dict[str, Any]:
-        """The whole schema, with the definitions that it refers to."""
+        """Rewrite the root, with the definitions that it refers to."""
         result = self.schema(self.root, param, None)
         while self._waiting:
             name, reference, path = self._waiting.pop(0)
@@ -79,7 +87,7 @@ class _Rewriter(TypedRewriter):
         return {**result, "$defs": self._definitions} if self._definitions else result
 
     def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """A schema; see the base."""
+        """Rewrite a schema; see the base."""
         if schema is True:
             return {}
         if schema is False:
@@ -118,7 +126,7 @@ class _Rewriter(TypedRewriter):
         return self._form(schema, forms[0], path, within)
 
     def _check_unevaluated(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> None:
-        """Refuse ``unevaluatedProperties`` where the guide cannot tell what is evaluated."""
+        """Refuse ``unevaluatedProperties`` where the guide cannot tell the evaluated ones."""
         stated = schema.get("unevaluatedProperties", True)
         if stated is True or stated == {} or not (forms or within):
             return
@@ -128,7 +136,7 @@ class _Rewriter(TypedRewriter):
             self.cannot(f"{path}.unevaluatedProperties", message)
 
     def _beside(self, schema: Schema, forms: list[str]) -> list[str]:
-        """What must hold besides the first of the forms, in their order."""
+        """List the keywords that must hold besides the first of the forms, in their order."""
         found = forms[1:] + [key for key in schema if key in _OF_TYPES and key != "unevaluatedProperties"]
         kinds = set(types_of(schema))
         if kinds:
@@ -140,7 +148,7 @@ class _Rewriter(TypedRewriter):
         return found
 
     def _together(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> dict[str, Any]:
-        """Schemas that a value must fit together, which llguidance makes one of."""
+        """Rewrite schemas that a value must fit together, of which llguidance makes one."""
         shape = self._shapes.of(schema)
         outer = within or Conjunct()
         kinds = outer.narrowed(shape.kinds or shape.implied)
@@ -172,7 +180,7 @@ class _Rewriter(TypedRewriter):
         return {**kind, "allOf": parts}
 
     def _form(self, schema: Schema, form: str, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """One reference or combination by itself."""
+        """Rewrite one reference or combination by itself."""
         if form == "$ref":
             return self._reference(schema["$ref"], f"{path}.$ref", within)
         parts, path = schema[form], f"{path}.{form}"
@@ -188,7 +196,7 @@ class _Rewriter(TypedRewriter):
         return rewritten[0] if len(rewritten) == 1 else {"anyOf": rewritten}
 
     def _reference(self, reference: str, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """A reference into the definitions of the guide, which are those that are referred to."""
+        """Rewrite a reference into the definitions of the guide, which has only those that are referred to."""
         if reference in self._endless:
             raise NoValueError(path, "what it refers to requires itself, so that no value of it ends")
         if reference == "#" and within is None:
@@ -214,7 +222,7 @@ class _Rewriter(TypedRewriter):
         self._begun.discard(name)
 
     def _free_name(self, reference: str) -> str:
-        """The name of a definition: the client's own where engines read it alike, else another."""
+        """Choose the name of a definition: the client's own where engines read it alike, else another."""
         own = reference.rpartition("/")[2] if reference.startswith(("#/$defs/", "#/definitions/")) else ""
         if own not in self._definitions and reference.count("/") == 2 and _SAFE_NAME.fullmatch(own):
             return own
@@ -222,9 +230,9 @@ class _Rewriter(TypedRewriter):
         return next(name for name in (f"part{number}" for number in itertools.count()) if name not in taken)
 
     def _values(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """Constants: those that fit what stands beside them."""
+        """Rewrite constants: those that fit the keywords beside them."""
         form = "const" if "const" in schema else "enum"
-        values = [schema["const"]] if form == "const" else schema["enum"]
+        values = list(constants(schema) or ())
         beside = {key: schema[key] for key in schema if key in CONSTRAINTS and key != form}
         beside.pop("pattern", None)
         for kinds in (types_of(schema), within.kinds if within else ()):
@@ -240,7 +248,7 @@ class _Rewriter(TypedRewriter):
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
 
     def _matching(self, values: list[Any], stated: str, path: str) -> list[Any]:
-        """The constants that are found to fit a pattern, or are no strings."""
+        """Return the constants that are found to fit a pattern, or are no strings."""
         pattern = portable(stated)
         fitting = [
             not isinstance(value, str) or (None if pattern is None else self._matcher.fits(pattern, value))
@@ -252,7 +260,7 @@ class _Rewriter(TypedRewriter):
         return found if found or self._exact else values
 
     def _typed(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """What speaks of types, without forms."""
+        """Rewrite the constraints on types of a schema without forms."""
         kinds = (within or Conjunct()).narrowed(types_of(schema)) or implied(schema)
         if not kinds:
             return {}
@@ -266,7 +274,7 @@ class _Rewriter(TypedRewriter):
 
     @staticmethod
     def possible(makers: Iterable[Callable[[], dict[str, Any]]]) -> list[dict[str, Any]]:
-        """The alternatives that a value can fit.
+        """Make the alternatives that a value can fit.
 
         Raises:
             NoValueError: none is.
@@ -284,5 +292,5 @@ class _Rewriter(TypedRewriter):
 
 
 def _of_types(kinds: Sequence[str]) -> dict[str, Any]:
-    """A guide of any value of these types; of all where there are none."""
+    """Make the guide of any value of these types; of all where there are none."""
     return {"type": kinds[0] if len(kinds) == 1 else list(kinds)} if kinds else {}

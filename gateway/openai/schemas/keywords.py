@@ -1,25 +1,128 @@
-"""Keywords of JSON Schema by backend of guided decoding: the one table for the rewriting and for docs/tools.md.
+"""Keywords of JSON Schema: how schemas nest in them, the types that they are about, and those that guides have.
 
-Tried with values that fit and that do not: xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and llguidance 1.9.1;
-TensorRT-LLM 1.2 has llguidance 0.7.29, which was not tried. An engine that declares no backend is taken for either, so
-that it is sent what both enforce.
+The rewriting and docs/tools.md have one table of the latter. It was tried, with values that fit and that do not, on
+xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An engine that
+declares no backend is taken for either, so that it is sent guides that both enforce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
+from gateway.bad_request import BadRequestError
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas.walk import Schema, types_of
+
+Schema = Mapping[str, Any]
+
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+BY_TYPE: Mapping[str, tuple[str, ...]] = {
+    "object": (
+        "properties", "additionalProperties", "required", "minProperties", "maxProperties", "patternProperties",
+        "propertyNames", "unevaluatedProperties",
+    ),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}  # fmt: skip
+"""The keywords that are about values of one type."""
+
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose value maps names to schemas."""
+LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+"""Keywords whose value is a list of schemas."""
+SINGLE = (
+    "items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "propertyNames",
+    "contains", "not", "if", "then", "else",
+)  # fmt: skip
+"""Keywords whose value is a schema; of ``items`` before 2020-12 a list of schemas, too."""
+NESTED = (*NAMED, *LISTED, *SINGLE, "dependencies")
+"""All of them; before 2019-09 ``dependencies`` maps names to a schema or a list of names."""
+
+
+def invalid(param: str, message: str) -> BadRequestError:
+    """Make the refusal of a value that is no JSON schema."""
+    return BadRequestError(f"Invalid schema: {message}.", param=_shown(param), code="invalid_json_schema")
+
+
+def unsupported(param: str, message: str) -> BadRequestError:
+    """Make the refusal of a sound schema that is not served."""
+    return BadRequestError(f"Unsupported schema: {message}.", param=_shown(param), code="unsupported_json_schema")
+
+
+class NoValueError(BadRequestError):
+    """A sound schema that no value fits."""
+
+    def __init__(self, param: str, reason: str = "no value fits it") -> None:
+        super().__init__(f"Unsupported schema: {reason}.", param=_shown(param), code="unsupported_json_schema")
+
+
+def _shown(param: str) -> str:
+    return param[:256].encode("ascii", "backslashreplace").decode()
+
+
+def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:
+    """Give the schemas directly inside a well-formed schema, each with its path."""
+    for keyword in NESTED:
+        if keyword in schema:
+            yield from parts(keyword, schema[keyword], path)
+
+
+def parts(keyword: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Give the schemas in the value of one keyword of ``NESTED``, each with its path."""
+    here = f"{path}.{keyword}"
+    if keyword in LISTED or (keyword == "items" and isinstance(value, list)):
+        yield from ((f"{here}[{index}]", part) for index, part in enumerate(value))
+    elif keyword in SINGLE:
+        yield here, value
+    else:
+        named = keyword in NAMED
+        yield from ((f"{here}.{name}", part) for name, part in value.items() if named or not isinstance(part, list))
+
+
+def types_of(schema: Schema) -> tuple[str, ...]:
+    """Return the types that a schema names; none when it names none."""
+    kinds = schema.get("type", ())
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+
+
+def implied(schema: Schema) -> tuple[str, ...]:
+    """Return the type that the keywords of a schema are about, where it names none."""
+    return next(((kind,) for kind, keywords in BY_TYPE.items() if any(key in schema for key in keywords)), ())
+
+
+def constants(schema: Schema) -> Sequence[Any] | None:
+    """Return the values of ``const`` or ``enum``; None where the schema has neither."""
+    values: Sequence[Any] | None = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values
+
+
+def is_of(value: Any, kind: str) -> bool:
+    """Tell whether a JSON value is of a type."""
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, int | float):
+        return kind == "number" or (kind == "integer" and value == int(value))
+    names = {str: "string", list: "array", dict: "object", type(None): "null"}
+    return names[type(value)] == kind
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare by JSON equality: 1 and 1.0 are one number, 1 and true are not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
 
 Support = Literal["yes", "alone", "no"]
 """``alone``: without other constraints of the same value beside it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Keywords that are served in one way.
 
     Attributes:
@@ -66,7 +169,7 @@ CONSTRAINTS = frozenset(keyword for row in TABLE for keyword in row.keywords)
 
 
 def never(backend: GuideBackend | None) -> frozenset[str]:
-    """The keywords that a backend does not have."""
+    """Return the keywords that a backend does not have."""
     return frozenset(
         keyword
         for row in TABLE
@@ -82,19 +185,17 @@ _NEEDS: Mapping[str, frozenset[str]] = {
     "minContains": frozenset({"contains"}),
     "maxContains": frozenset({"contains"}),
 }
-"""Keywords that say nothing without one of others."""
-
-
+"""Keywords without meaning where none of these others stands beside them."""
 _NOTHING: Mapping[str, tuple[object, ...]] = {
     "not": (False,),
     "unevaluatedItems": (True, {}),
     **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies", "patternProperties"), ({},)),
 }
-"""Keywords that say nothing with these values."""
+"""Values with which keywords have no meaning."""
 
 
 def is_empty(schema: Schema, keyword: str) -> bool:
-    """Whether a keyword of a schema says nothing, so that nothing is lost without it."""
+    """Tell whether a keyword of a schema has no meaning there, so that nothing is lost without it."""
     value: object = schema[keyword]
     if keyword in _NEEDS:
         return not _NEEDS[keyword] & schema.keys()
@@ -106,7 +207,7 @@ def is_empty(schema: Schema, keyword: str) -> bool:
 
 
 def document() -> str:
-    """The table for docs/tools.md."""
+    """Write the table for docs/tools.md."""
     lines = ["| keyword | xgrammar, or not declared | llguidance | |", "|---|---|---|---|"]
     for row in TABLE:
         names = ", ".join(f"`{keyword}`" for keyword in row.keywords)
