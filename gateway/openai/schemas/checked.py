@@ -85,18 +85,13 @@ def _is_valid(validator: Any, value: Any) -> bool:
         return False
 
 
-def _format_checker() -> FormatChecker:
-    checker = FormatChecker(())
-    for name, expression in CHECKED.items():
-        checker.checkers[name] = (functools.partial(_is_of_format, expression), ())
-    return checker
-
-
 def _is_of_format(expression: re.Pattern[str], value: object) -> bool:
     return not isinstance(value, str) or expression.fullmatch(value) is not None
 
 
-_FORMAT_CHECKER = _format_checker()
+_FORMAT_CHECKER = FormatChecker(())
+for _name, _expression in CHECKED.items():
+    _FORMAT_CHECKER.checks(_name)(functools.partial(_is_of_format, _expression))
 
 
 def _bounded(param: str, steps: int) -> Any:

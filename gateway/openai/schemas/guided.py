@@ -102,9 +102,8 @@ class _Rewriter(TypedRewriter):
         forms = [form for form in _FORMS if form in schema]
         for keyword in schema:
             if keyword in self._never and not is_empty(schema, keyword):
-                self.cannot(
-                    f"{path}.{keyword}", f"{keyword!r} is not among the keywords that this engine's guides have"
-                )
+                what = f"{keyword!r} is not among the keywords that this engine's guides have"
+                self.cannot(f"{path}.{keyword}", what)
         self._check_unevaluated(schema, forms, path, within)
         if "const" in schema or "enum" in schema:
             return self._values(schema, path, within)
@@ -120,9 +119,9 @@ class _Rewriter(TypedRewriter):
                     raise
                 return _of_types(self._shapes.of(schema).kinds or self._shapes.of(schema).implied)
         if several:
-            self.cannot(f"{path}.allOf", "'allOf' of more than one schema is not something that guides have")
+            self.lacks(f"{path}.allOf", "'allOf' of more than one schema")
         for keyword in beside:
-            self.cannot(f"{path}.{keyword}", f"{keyword!r} beside {forms[0]!r} is not something that guides have")
+            self.lacks(f"{path}.{keyword}", f"{keyword!r} beside {forms[0]!r}")
         return self._form(schema, forms[0], path, within)
 
     def _check_unevaluated(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> None:
@@ -132,8 +131,8 @@ class _Rewriter(TypedRewriter):
             return
         shape = self._shapes.of(schema)
         if stated is not False or within or shape.chosen or shape.stated or self.backend != "llguidance":
-            message = "'unevaluatedProperties' is held beside plain properties only"
-            self.cannot(f"{path}.unevaluatedProperties", message)
+            what = "'unevaluatedProperties' is held beside plain properties only"
+            self.cannot(f"{path}.unevaluatedProperties", what)
 
     def _beside(self, schema: Schema, forms: list[str]) -> list[str]:
         """List the keywords that must hold besides the first of the forms, in their order."""
@@ -172,9 +171,8 @@ class _Rewriter(TypedRewriter):
         if within is None:
             fault = self._faults.fault(parts)
             if fault == "overlap":
-                self.cannot(
-                    f"{path}.{forms[0]}", "patterns of names that one name may fit are not something that guides have"
-                )
+                what = "patterns of names that one name may fit are not something that guides have"
+                self.cannot(f"{path}.{forms[0]}", what)
             if fault:
                 raise NoValueError(f"{path}.{forms[0]}", "no value fits all that stands together here")
         return {**kind, "allOf": parts}
@@ -186,14 +184,10 @@ class _Rewriter(TypedRewriter):
         parts, path = schema[form], f"{path}.{form}"
         if form == "allOf" and len(parts) > 1:
             return {}  # only where a guide need not be exact
-        apart = form != "oneOf" or self._disjointness.all(parts, closed=within is None, beside=within or Conjunct())
-        if not apart:
-            self.cannot(path, "'oneOf' over schemas that one value may fit together is not something that guides have")
-        rewritten = self.possible(
-            (lambda part=part, place=place: self.schema(part, f"{path}[{place}]", within))  # type: ignore[misc]
-            for place, part in enumerate(parts)
-        )
-        return rewritten[0] if len(rewritten) == 1 else {"anyOf": rewritten}
+        beside = within or Conjunct()
+        if form == "oneOf" and not self._disjointness.all(parts, closed=within is None, beside=beside):
+            self.lacks(path, "'oneOf' over schemas that one value may fit together")
+        return _alternatives(self.schema, ((part, f"{path}[{place}]", within) for place, part in enumerate(parts)))
 
     def _reference(self, reference: str, path: str, within: Conjunct | None) -> dict[str, Any]:
         """Rewrite a reference into the definitions of the guide, which has only those that are referred to."""
@@ -244,7 +238,7 @@ class _Rewriter(TypedRewriter):
         if not values:
             raise NoValueError(f"{path}.{form}", "no value of it fits what stands beside it")
         if self.backend != "xgrammar" and not all(map(is_exact, values)):
-            self.cannot(f"{path}.{form}", "a number with so many digits is not something that guides have")
+            self.lacks(f"{path}.{form}", "a number with so many digits")
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
 
     def _matching(self, values: list[Any], stated: str, path: str) -> list[Any]:
@@ -266,29 +260,21 @@ class _Rewriter(TypedRewriter):
             return {}
         if "number" in kinds:
             kinds = tuple(kind for kind in kinds if kind != "integer")
-        single = self.possible(
-            (lambda kind=kind: {"type": kind} | self.of_kind(schema, kind, path, within))  # type: ignore[misc]
-            for kind in kinds
-        )
-        return single[0] if len(single) == 1 else {"anyOf": single}
+        return _alternatives(self.of_kind, ((schema, kind, path, within) for kind in kinds))
 
-    @staticmethod
-    def possible(makers: Iterable[Callable[[], dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Make the alternatives that a value can fit.
 
-        Raises:
-            NoValueError: none is.
-        """
-        made: list[dict[str, Any]] = []
-        failure: NoValueError | None = None
-        for make in makers:
-            try:
-                made.append(make())
-            except NoValueError as error:  # noqa: PERF203 - as many as there are schemas
-                failure = failure or error
-        if failure is not None and not made:
-            raise failure
-        return made
+def _alternatives(rewrite: Callable[..., dict[str, Any]], schemas: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+    """Rewrite a choice, without the schemas that no value fits; raise the first one's NoValueError where all are so."""
+    made: list[dict[str, Any]] = []
+    failure: NoValueError | None = None
+    for arguments in schemas:
+        try:
+            made.append(rewrite(*arguments))
+        except NoValueError as error:  # noqa: PERF203 - one a schema
+            failure = failure or error
+    if failure is not None and not made:
+        raise failure
+    return made[0] if len(made) == 1 else {"anyOf": made}
 
 
 def _of_types(kinds: Sequence[str]) -> dict[str, Any]:

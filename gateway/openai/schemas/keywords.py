@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from jsonschema import Draft202012Validator
+
 from gateway.bad_request import BadRequestError
 from gateway.generation.sampling_params import GuideBackend
 
@@ -97,14 +99,8 @@ def constants(schema: Schema) -> Sequence[Any] | None:
     return values
 
 
-def is_of(value: Any, kind: str) -> bool:
-    """Tell whether a JSON value is of a type."""
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if isinstance(value, int | float):
-        return kind == "number" or (kind == "integer" and value == int(value))
-    names = {str: "string", list: "array", dict: "object", type(None): "null"}
-    return names[type(value)] == kind
+is_of = Draft202012Validator.TYPE_CHECKER.is_type
+"""Tells whether a JSON value is of a type."""
 
 
 def same(one: Any, other: Any) -> bool:

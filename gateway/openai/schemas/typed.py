@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gateway.generation.sampling_params import GuideBackend
 from gateway.openai.schemas.combinations import Conjunct
-from gateway.openai.schemas.keywords import CONSTRAINTS, NoValueError, Schema, is_empty, unsupported
+from gateway.openai.schemas.keywords import CONSTRAINTS, NoValueError, Schema, constants, is_empty, unsupported
 from gateway.openai.schemas.numbers import beyond, bounds, common_step, contradiction, few_digits
 from gateway.openai.schemas.patterns import INEXPRESSIBLE, STRING_FORMATS, are_disjoint, fewest, pattern_of, portable
 from gateway.openai.schemas.references import followed
@@ -52,15 +52,22 @@ class TypedRewriter(ABC):
         if self._exact:
             raise unsupported(path, f"{what}. Guided decoding cannot enforce it; leave it out and check the answer")
 
+    def lacks(self, path: str, what: str) -> None:
+        """Refuse a constraint with the commonest of the reasons."""
+        self.cannot(path, f"{what} is not something that guides have")
+
     def of_kind(self, schema: Schema, kind: str, path: str, within: Conjunct | None) -> dict[str, Any]:
         """Rewrite the constraints on values of one type."""
+        result: dict[str, Any] = {"type": kind}
         if kind == "object":
-            return self._object(schema, path, within)
-        if kind == "array":
-            return self._array(schema, path, within)
-        if kind == "string":
-            return self.string(schema, path)
-        return self._number(schema, path, integer=kind == "integer") if kind in ("number", "integer") else {}
+            result |= self._object(schema, path, within)
+        elif kind == "array":
+            result |= self._array(schema, path, within)
+        elif kind == "string":
+            result |= self._string(schema, path)
+        elif kind in ("number", "integer"):
+            result |= self._number(schema, path, integer=kind == "integer")
+        return result
 
     def _number(self, schema: Schema, path: str, *, integer: bool) -> dict[str, Any]:
         result: dict[str, Any] = dict(bounds(schema))
@@ -70,12 +77,12 @@ class TypedRewriter(ABC):
             raise NoValueError(f"{path}.{keyword}", "no number is between its bounds")
         far = beyond(result)
         if far is not None:
-            self.cannot(f"{path}.{far}", "a bound with so many digits is not something that guides have")
+            self.lacks(f"{path}.{far}", "a bound with so many digits")
             del result[far]
         if self.backend == "llguidance" and "multipleOf" in schema and not is_empty(schema, "multipleOf"):
             step = schema["multipleOf"]
             if not few_digits(step):
-                self.cannot(f"{path}.multipleOf", "a step with so many digits is not something that guides have")
+                self.lacks(f"{path}.multipleOf", "a step with so many digits")
             elif contradiction(result, common_step([*whole, step])) is None:
                 result["multipleOf"] = step
             elif self._exact:
@@ -94,7 +101,7 @@ class TypedRewriter(ABC):
                 raise NoValueError(f"{path}.{least}", f"{least} is greater than {most}")
         return result
 
-    def string(self, schema: Schema, path: str) -> dict[str, Any]:
+    def _string(self, schema: Schema, path: str) -> dict[str, Any]:
         """Rewrite the constraints on strings."""
         result: dict[str, Any] = self._limits(schema, path, "minLength", "maxLength")
         patterns = {key: found for key in ("pattern", "format") if (found := self._pattern(schema, key, path))}
@@ -107,7 +114,7 @@ class TypedRewriter(ABC):
             return result
         keyword, *others = patterns
         for other in (*result, *others):
-            self.cannot(f"{path}.{other}", f"{other!r} beside {keyword!r} is not something that guides have")
+            self.lacks(f"{path}.{other}", f"{other!r} beside {keyword!r}")
         return {"pattern": patterns[keyword]}
 
     def _check_lengths(self, limits: dict[str, int], schema: Schema, patterns: Mapping[str, str], path: str) -> None:
@@ -121,15 +128,11 @@ class TypedRewriter(ABC):
             least, most = (form.least, form.most) if form else fewest(pattern)
             if limits.get("maxLength", least) < least:
                 if self._exact:
-                    raise NoValueError(
-                        f"{path}.maxLength", f"a string of this {keyword} has {least} characters at least"
-                    )
+                    reason = f"a string of this {keyword} has {least} characters at least"
+                    raise NoValueError(f"{path}.maxLength", reason)
                 del limits["maxLength"]
             if most is not None and limits.get("minLength", 0) > most:
-                self.cannot(
-                    f"{path}.minLength",
-                    f"more than {most} characters of this {keyword} is not something that guides have",
-                )
+                self.lacks(f"{path}.minLength", f"more than {most} characters of this {keyword}")
                 del limits["minLength"]
         if len(patterns) > 1 and are_disjoint(*patterns.values()) and self._exact:
             raise NoValueError(f"{path}.pattern", "no string of this format fits it")
@@ -141,7 +144,7 @@ class TypedRewriter(ABC):
             return None
         if keyword == "format":
             if stated in INEXPRESSIBLE:
-                self.cannot(f"{path}.format", f"the format {stated!r} is not something that guides have")
+                self.lacks(f"{path}.format", f"the format {stated!r}")
             return pattern_of(stated)
         found = portable(stated)
         if found is None:
@@ -180,8 +183,7 @@ class TypedRewriter(ABC):
             return result | self._limits_beside(result, limits, path)
         uncounted = _counted(result, limits, path, any_choice=self.backend == "xgrammar")
         if uncounted is not None:
-            what = f"{uncounted!r} beside properties that may be left out is not something that guides have"
-            self.cannot(f"{path}.{uncounted}", what)
+            self.lacks(f"{path}.{uncounted}", f"{uncounted!r} beside properties that may be left out")
         return result
 
     def _limits_beside(self, result: dict[str, Any], limits: dict[str, int], path: str) -> dict[str, int]:
@@ -226,9 +228,9 @@ class TypedRewriter(ABC):
             if pattern is None:
                 self.cannot(here, "this expression needs more than guides have, or is none")
             elif len(found) >= _MOST_PATTERNS:
-                self.cannot(here, f"more than {_MOST_PATTERNS} patterns of names is not something that guides have")
+                self.lacks(here, f"more than {_MOST_PATTERNS} patterns of names")
             elif not all(pattern == other or are_disjoint(pattern, other) for other in found):
-                self.cannot(here, "a pattern of names that another one may fit, too, is not something that guides have")
+                self.lacks(here, "a pattern of names that another one may fit, too,")
             else:
                 found[pattern] = self._or_false(part, here, None if within is None else Conjunct())
         return found
@@ -254,15 +256,15 @@ class TypedRewriter(ABC):
         rest = True if members.rest is None else members.rest
         keywords = names.keys() & CONSTRAINTS - {"type"} if isinstance(names, Mapping) else set()
         if names is False or keywords in ({"enum"}, {"const"}):
-            allowed = [] if names is False else [names["const"]] if "const" in names else names["enum"]
-            members.limit([name for name in allowed if isinstance(name, str)])
+            allowed = constants(names) if names else ()
+            members.limit([name for name in allowed or () if isinstance(name, str)])
         elif keywords == {"pattern"} and self.backend == "llguidance" and not (members.properties or members.patterns):
             members.patterns = {portable(names["pattern"]) or "": rest}
             if "" in members.patterns:
                 self.cannot(f"{path}.propertyNames.pattern", "this expression needs more than guides have, or is none")
             members.rest = False
         else:
-            self.cannot(f"{path}.propertyNames", "'propertyNames' with this value is not something that guides have")
+            self.lacks(f"{path}.propertyNames", "'propertyNames' with this value")
 
     def _exclude(self, members: _Members, path: str) -> None:
         """Forbid names that no value fits, though others may be added."""
@@ -270,10 +272,8 @@ class TypedRewriter(ABC):
             if self.backend == "llguidance":
                 members.properties[name] = False
             else:
-                self.cannot(
-                    f"{path}.properties.{name}",
-                    "a name that no value fits, beside further ones that are free, is not something that guides have",
-                )
+                what = "a name that no value fits, beside further ones that are free,"
+                self.lacks(f"{path}.properties.{name}", what)
 
 
 @dataclass
