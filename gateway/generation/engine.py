@@ -80,7 +80,7 @@ class EngineFeatures:
         max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
         tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
         vocab_size: width of the engine's logits, where the server says so; None otherwise.
-        warnings: one sentence each on what this deployment costs or gets wrong; for the log.
+        warnings: one sentence each on costs and faults of this deployment; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
         guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
         guide_backend: compiles them, which decides on the keywords of a JSON schema; None where it is not declared.

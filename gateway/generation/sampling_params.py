@@ -99,7 +99,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """Whether the most probable token is always taken."""
+        """True where the most probable token is always taken."""
         return self.temperature == 0.0 or self.top_k == 1
 
 

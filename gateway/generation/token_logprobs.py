@@ -80,8 +80,7 @@ def make_entry(
     Raises:
         MalformedOutputError: when a log-prob is not a number.
     """
-    data = detokenizer.contribution(index)
-    name = token_form(data) if data or not tokenizer.is_special(index) else tokenizer.token_text(index)
+    name, data = _named(tokenizer, detokenizer, index)
     alternatives = []
     for other, value in top:
         own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
@@ -121,18 +120,22 @@ def prompt_entries(
     detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens)
     entries = []
     for place, index in enumerate(ids):
-        own = detokenizer.contribution(index)
-        name = token_form(own) if own or not tokenizer.is_special(index) else tokenizer.token_text(index)
-        others = []
-        for other, value in top[place - 1] if place and top else ():
-            data = detokenizer.contribution(other)
-            shown = token_form(data) if data or not tokenizer.is_special(other) else tokenizer.token_text(other)
-            others.append((other, shown, data, finite(value)))
-        own_value = finite(logprobs[place - 1]) if place else None
+        name, data = _named(tokenizer, detokenizer, index)
+        others = tuple(
+            (other, *_named(tokenizer, detokenizer, other), finite(value))
+            for other, value in (top[place - 1] if place and top else ())
+        )
+        value = finite(logprobs[place - 1]) if place else None
         rank = ranks[place - 1] if place and ranks else None
-        entries.append(PromptTokenLogprob(index, name, own, own_value, tuple(others), rank))
+        entries.append(PromptTokenLogprob(index, name, data, value, others, rank))
         detokenizer.push(index)
     return entries
+
+
+def _named(tokenizer: Tokenizer, detokenizer: IncrementalDetokenizer, index: int) -> tuple[str, bytes]:
+    """Return a token's text and the bytes that it adds; a skipped special token has its text and adds none."""
+    data = detokenizer.contribution(index)
+    return token_form(data) if data or not tokenizer.is_special(index) else tokenizer.token_text(index), data
 
 
 def named_by_id(entry: TokenLogprob) -> TokenLogprob:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-# All objects and arrays of a body together. Each item is work, whatever the body's size, and much of it is done in one
+# All objects and arrays of a body together. Each item is work, in small bodies too, and much of it is done in one
 # go of an extension module, in which no other thread of Python's runs (benchmarks/README.md, hostile inputs).
 MOST_FIELDS = 65536
 MOST_CONTAINERS = 65536

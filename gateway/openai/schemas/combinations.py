@@ -1,4 +1,4 @@
-"""Schemas in combination: what a value must fit besides one, and whether two or more of them leave no value."""
+"""Schemas in combination: the place of one among others, and those that leave no value together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _COUNTS = (
     ("minProperties", "maxProperties", "object"),
 )
 
-Guide = Mapping[str, Any]
 Fault = Literal["overlap", "contradiction"]
 
 
@@ -184,7 +183,7 @@ class Disjointness:
             return bool(types) and not any(is_of(value, kind) for value in given or () for kind in types)
         if _types_differ(one, other):
             return True
-        # Guides give a schema without a type the one that its keywords speak of.
+        # Guides give a schema without a type the one that its keywords are about.
         objects = all((types_of(each) or beside.kinds or implied(each)) == ("object",) for each in (one, other))
         return objects and self._told_apart(one, other, level, beside)
 
@@ -207,7 +206,7 @@ class Contradictions:
     Beyond a bound on the work for all of a request none is found.
     """
 
-    def __init__(self, definitions: Mapping[str, Guide], matcher: Matcher) -> None:
+    def __init__(self, definitions: Mapping[str, Schema], matcher: Matcher) -> None:
         """Read the definitions of the guides as far as they are written, and match constants with patterns."""
         self._definitions = definitions
         self._matcher = matcher
@@ -228,9 +227,9 @@ class Contradictions:
             return "overlap"
         return self._fault_within(plain, level) or self._fault_of_choices(plain, choices, level)
 
-    def _flat(self, guides: Sequence[Any]) -> tuple[list[Guide], list[Sequence[Any]]]:
+    def _flat(self, guides: Sequence[Any]) -> tuple[list[Schema], list[Sequence[Any]]]:
         """Return the guides without combinations and references, and the choices among guides."""
-        plain: list[Guide] = []
+        plain: list[Schema] = []
         choices: list[Sequence[Any]] = []
         waiting, seen = [guide for guide in guides if isinstance(guide, Mapping)], set()
         while waiting and self._left >= 0:
@@ -246,7 +245,7 @@ class Contradictions:
             plain.append(guide)
         return plain, choices
 
-    def _fault_within(self, plain: Sequence[Guide], level: int) -> Fault | None:
+    def _fault_within(self, plain: Sequence[Schema], level: int) -> Fault | None:
         """Return the fault of a property; one that may be left out is left out where no value fits it."""
         required = {name for guide in plain for name in guide.get("required", ())}
         parts: dict[str, list[Any]] = {}
@@ -260,7 +259,7 @@ class Contradictions:
                     return found
         return None
 
-    def _fault_of_choices(self, plain: Sequence[Guide], choices: Sequence[Sequence[Any]], level: int) -> Fault | None:
+    def _fault_of_choices(self, plain: Sequence[Schema], choices: Sequence[Sequence[Any]], level: int) -> Fault | None:
         """Return the fault of the choices, each by itself beside the guides without it."""
         forms = ("$ref", "allOf", "anyOf")
         beside = [{key: part for key, part in guide.items() if key not in forms} for guide in plain]
@@ -272,7 +271,7 @@ class Contradictions:
                 return "contradiction"
         return None
 
-    def _typed_apart(self, plain: Sequence[Guide]) -> bool:
+    def _typed_apart(self, plain: Sequence[Schema]) -> bool:
         """Tell whether types, bounds, counts or patterns leave no value."""
         kinds: set[str] | None = None
         for guide in plain:
@@ -289,7 +288,7 @@ class Contradictions:
                 return True
         return strings and self._patterns_apart(plain)
 
-    def _patterns_apart(self, plain: Sequence[Guide]) -> bool:
+    def _patterns_apart(self, plain: Sequence[Schema]) -> bool:
         patterns = {guide["pattern"] for guide in plain if "pattern" in guide}
         self._left -= len(patterns) ** 2
         if self._left < 0:
@@ -301,7 +300,7 @@ class Contradictions:
                 return True
         return any(are_disjoint(*two) for two in combinations(sorted(patterns), 2))
 
-    def _constants_apart(self, plain: Sequence[Guide]) -> bool:
+    def _constants_apart(self, plain: Sequence[Schema]) -> bool:
         """Tell whether no constant is in all lists of them and fits the rest."""
         lists = [values for guide in plain if (values := constants(guide)) is not None]
         if not lists:
@@ -316,7 +315,7 @@ class Contradictions:
             for value in values
         )
 
-    def _fits(self, value: Any, guide: Guide) -> bool:
+    def _fits(self, value: Any, guide: Schema) -> bool:
         """Tell whether a constant may fit a guide that has no combinations."""
         kinds = types_of(guide)
         if kinds and not any(is_of(value, kind) for kind in kinds):
@@ -359,7 +358,7 @@ def _kinds(schema: Schema) -> set[str]:
     return kinds | {"integer"} if "number" in kinds else kinds
 
 
-def _numbers_apart(plain: Sequence[Guide], *, integer: bool) -> bool:
+def _numbers_apart(plain: Sequence[Schema], *, integer: bool) -> bool:
     found: dict[str, Any] = {}
     for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
         if stated := [guide[keyword] for guide in plain if keyword in guide]:
@@ -368,7 +367,7 @@ def _numbers_apart(plain: Sequence[Guide], *, integer: bool) -> bool:
     return contradiction(found, common_step([*steps, *([1] if integer else [])])) is not None
 
 
-def _ends(plain: Sequence[Guide], least: str, most: str) -> tuple[int, int | None]:
+def _ends(plain: Sequence[Schema], least: str, most: str) -> tuple[int, int | None]:
     """Return the greatest of the least counts, and the least of the greatest ones."""
     greatest = [guide[most] for guide in plain if most in guide]
     return max((guide.get(least, 0) for guide in plain), default=0), min(greatest, default=None)

@@ -118,7 +118,7 @@ Support = Literal["yes", "alone", "no"]
 """``alone``: without other constraints of the same value beside it."""
 
 
-class Row(NamedTuple):
+class Served(NamedTuple):
     """Keywords that are served in one way.
 
     Attributes:
@@ -134,30 +134,30 @@ class Row(NamedTuple):
     note: str = ""
 
 
-TABLE: Sequence[Row] = (
-    Row(("type",), "yes", "yes", "also several"),
-    Row(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
-    Row(("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"),
-    Row(("anyOf",), "alone", "yes"),
-    Row(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
-    Row(("allOf",), "alone", "yes", "xgrammar: of one schema"),
-    Row(("minLength", "maxLength"), "yes", "yes"),
-    Row(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
-    Row(("format",), "alone", "yes", "see below"),
-    Row(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
-    Row(("multipleOf",), "no", "yes", "with at most 9 digits"),
-    Row(("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"),
-    Row(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
-    Row(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
-    Row(("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"),
-    Row(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
-    Row(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
-    Row(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
-    Row(("unevaluatedItems",), "no", "no"),
-    Row(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
-    Row(("not", "if", "then", "else"), "no", "no"),
-    Row(("dependentRequired", "dependentSchemas", "dependencies"), "no", "no"),
-    Row(("$dynamicRef", "$recursiveRef"), "no", "no"),
+TABLE: Sequence[Served] = (
+    Served(("type",), "yes", "yes", "also several"),
+    Served(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
+    Served(("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"),
+    Served(("anyOf",), "alone", "yes"),
+    Served(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
+    Served(("allOf",), "alone", "yes", "xgrammar: of one schema"),
+    Served(("minLength", "maxLength"), "yes", "yes"),
+    Served(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
+    Served(("format",), "alone", "yes", "see below"),
+    Served(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
+    Served(("multipleOf",), "no", "yes", "with at most 9 digits"),
+    Served(("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"),
+    Served(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
+    Served(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
+    Served(("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"),
+    Served(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
+    Served(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
+    Served(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
+    Served(("unevaluatedItems",), "no", "no"),
+    Served(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
+    Served(("not", "if", "then", "else"), "no", "no"),
+    Served(("dependentRequired", "dependentSchemas", "dependencies"), "no", "no"),
+    Served(("$dynamicRef", "$recursiveRef"), "no", "no"),
 )
 """Keywords that are not in it are annotations."""
 

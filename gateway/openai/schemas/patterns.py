@@ -36,7 +36,7 @@ def has_assertions(pattern: str) -> bool:
 def portable(pattern: str) -> str | None:
     """Write an expression in words that ECMA's, Rust's and xgrammar's dialects read alike; None where there are none.
 
-    ECMA's is what JSON Schema recommends (2020-12, 6.4). Its look-around, back-references, control letters, flags and
+    JSON Schema recommends ECMA's (2020-12, 6.4). Its look-around, back-references, control letters, flags and
     surrogates have no other words.
     """
     if has_assertions(pattern):

@@ -1,7 +1,8 @@
 """Checks of a schema as it arrives: is it a JSON schema, small enough to compile, within OpenAI's strict mode.
 
 A schema of an earlier draft is one, too: generators of other languages write draft 4 and draft 7. So is one that no
-value fits. A metaschema of jsonschema is no substitute: it knows one draft.
+value fits. A metaschema of jsonschema is no substitute: it knows one draft, and took 18 s for a list of 32,000 schemas
+that is checked here in 0.2 s.
 """
 
 from __future__ import annotations
