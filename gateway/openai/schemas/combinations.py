@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
@@ -95,7 +95,8 @@ class Shapes:
     def _read(self, schema: Schema) -> Shape:
         names = Counter(dict.fromkeys(schema.get("properties", ()), 1))
         names.update(dict.fromkeys(schema.get("required", ()), 0))
-        parts = [self.of(part) for part in self._together(schema)]
+        target = [resolve(self._root, schema["$ref"])] if "$ref" in schema else []
+        parts = [self.of(part) for part in (*target, *schema.get("allOf", ()))]
         for part in parts:
             names.update(part.names)
         choices = [[self.of(part) for part in schema[form]] for form in ("anyOf", "oneOf") if form in schema]
@@ -111,11 +112,6 @@ class Shapes:
             kinds=types_of(schema) or next((part.kinds for part in parts if part.kinds), ()),
             implied=implied(schema) or next((part.implied for part in every if part.implied), ()),
         )
-
-    def _together(self, schema: Schema) -> Iterator[Any]:
-        if "$ref" in schema:
-            yield resolve(self._root, schema["$ref"])
-        yield from schema.get("allOf", ())
 
 
 class Disjointness:

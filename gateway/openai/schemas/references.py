@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
@@ -17,14 +18,24 @@ def localized(schema: Schema) -> Schema:
     """Write the references of a schema as JSON pointers from its root, and leave out the names that they went by.
 
     Relative references count from the nearest ``$id`` (JSON Schema 2020-12, 8.2; ``id`` in draft 4). One that is a
-    pointer from the root only, because its author forgot an ``$id`` on the way, is taken for that. A
-    reference to nothing here stays as it is.
+    pointer from the root only, because its author forgot an ``$id`` on the way, is taken for that. A reference to
+    nothing here stays as it is.
 
     Args:
         schema: any JSON object; it need not be well-formed.
     """
-    places = _Places(schema)
-    return schema if places.plain else places.localized()
+    if _Places(schema).plain:
+        return schema
+    root = copy.deepcopy(schema)
+    places = _Places(root)
+    pointers = [places.pointer(part.get("$ref"), base) for part, base in places.schemas]
+    for (part, _), pointer in zip(places.schemas, pointers, strict=True):
+        for name in _NAMES:
+            if isinstance(part.get(name), str) and (name != "id" or places.old):
+                del part[name]
+        if "$ref" in part:
+            part["$ref"] = pointer
+    return root
 
 
 class _Places:
@@ -32,16 +43,18 @@ class _Places:
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._old = "draft-04" in str(root.get("$schema"))
+        self.old = "draft-04" in str(root.get("$schema"))
         self._resources: dict[str, str] = {"": ""}
         self._anchors: dict[tuple[str, str], str] = {}
+        self.schemas: list[tuple[dict[str, Any], str]] = []  # each with its base address
         self.plain = True
         self._read(root, "", "")
 
     def _read(self, value: Any, base: str, pointer: str) -> None:
         """Note the names of a value, where it is a schema, and of those inside of it."""
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             base = self._named(value, base, pointer)
+            self.schemas.append((value, base))
             reference = value.get("$ref")
             if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
                 self.plain = False
@@ -50,7 +63,7 @@ class _Places:
 
     def _named(self, schema: Schema, base: str, pointer: str) -> str:
         """Note the names of a schema; return the base address inside of it."""
-        stated = schema.get("$id", schema.get("id") if self._old else None)
+        stated = schema.get("$id", schema.get("id") if self.old else None)
         if isinstance(stated, str):
             self.plain = False
             address, name = _joined(base, stated)
@@ -65,30 +78,10 @@ class _Places:
                 self._anchors.setdefault((base, schema[keyword]), pointer)
         return base
 
-    def localized(self) -> Schema:
-        """Copy the root with pointers for references."""
-        copy: Schema = self._copy(self._root, "")
-        return copy
-
-    def _copy(self, value: Any, base: str) -> Any:
-        if isinstance(value, list):
-            return [self._copy(part, base) for part in value]
-        if not isinstance(value, Mapping):
-            return value
-        base = self._named(value, base, "")
-        result: dict[str, Any] = {}
-        for key, part in value.items():
-            if key in _NAMES and isinstance(part, str) and (key != "id" or self._old):
-                continue
-            if key == "$ref" and isinstance(part, str):
-                result[key] = self._pointer(part, base)
-            elif key in NAMED and isinstance(part, Mapping):
-                result[key] = {name: self._copy(each, base) for name, each in part.items()}
-            else:
-                result[key] = part if key in _DATA else self._copy(part, base)
-        return result
-
-    def _pointer(self, reference: str, base: str) -> str:
+    def pointer(self, reference: Any, base: str) -> Any:
+        """Return the pointer that a reference stands for; itself where it refers to nothing here."""
+        if not isinstance(reference, str):
+            return reference
         address, name = _joined(base, reference)
         found = None
         if not name or name.startswith("/"):
