@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.config import TimeoutSettings
-from gateway.generation import EngineError, Piece, PromptLogprob, Usage
+from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
 from gateway.openai.errors import OpenAIError, from_engine
 from gateway.openai.obfuscation import obfuscated
 from gateway.relay.interface import Forward, StreamOutput, Write
@@ -193,7 +193,7 @@ def best(scores: Sequence[float], n: int) -> list[int]:
     return order[:n]
 
 
-def prompt_logprobs_list(entries: Sequence[PromptLogprob]) -> list[dict[str, Any] | None]:
+def prompt_logprobs_list(entries: Sequence[PromptTokenLogprob]) -> list[dict[str, Any] | None]:
     """``prompt_logprobs`` as vLLM writes it: for each token an object by token id, null for the first.
 
     ``rank`` is null where the engine does not say it and the token is not among the alternatives.

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from gateway.generation.additions import LoraAdapter
 from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRefusedError,
@@ -18,7 +17,7 @@ from gateway.generation.engine import (
     EngineFeatures,
     ErrorKind,
 )
-from gateway.generation.request import GenerationRequest
+from gateway.generation.request import GenerationRequest, LoraAdapter
 from gateway.relay.interface import Began, Take, can_relay
 
 _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]

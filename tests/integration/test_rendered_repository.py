@@ -20,8 +20,7 @@ from kserve import Kserve
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
 from gateway.generation import SamplingParams
-from gateway.generation.additions import Matrix, PromptTable
-from gateway.generation.request import Prompt
+from gateway.generation.request import Matrix, Prompt, PromptTable
 from gateway.triton.inspection import read_configurations
 from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import VOCAB_SIZE

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
-from gateway.generation.additions import LoraAdapter, Matrix
 from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError
+from gateway.generation.request import LoraAdapter, Matrix
 from gateway.relay.interface import Began, Take, can_relay
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from tests.engine_requests import generation_request

@@ -14,9 +14,8 @@ from scripted_triton import ask, inputs_of, stock_config, stock_configs
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
-from gateway.generation.additions import LoraAdapter, Matrix, PromptTable
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest, LoraAdapter, Matrix, Prompt, PromptTable
 from gateway.generation.sampling_params import Guide
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection

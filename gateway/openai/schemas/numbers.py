@@ -1,4 +1,4 @@
-"""Bounds of numbers as guides read them: 64-bit integers in xgrammar, doubles of some 18 digits in llguidance."""
+"""Bounds and steps of numbers as guides read them: 64-bit integers in xgrammar, doubles of 18 digits in llguidance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gateway.openai.schemas.walk import Schema
+from gateway.openai.schemas.keywords import Schema
 
 _FARTHEST = 2**62
 """Both take bounds up to here; one farther out is narrowed to it."""
@@ -18,7 +18,7 @@ _MOST_DIGITS = 10**9
 
 
 def bounds(schema: Schema) -> dict[str, int | float]:
-    """The bounds that a schema of numbers has, within what guides read; draft 4's flags become bounds."""
+    """Return the bounds of a schema of numbers, within the range of guides; draft 4's flags become bounds."""
     found: dict[str, int | float] = {}
     for inclusive, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
         stated = {key: schema[key] for key in (inclusive, exclusive) if key in schema}
@@ -31,7 +31,7 @@ def bounds(schema: Schema) -> dict[str, int | float]:
 
 
 def _least(value: int | float) -> int | float:
-    """A lower bound that no lower value fits: rounded up where a double cannot hold it."""
+    """Return a lower bound that no lower value fits: rounded up where a double cannot hold it."""
     value = max(value, -_FARTHEST)
     if isinstance(value, float) or value > _FARTHEST or float(value) == value:
         return value
@@ -40,7 +40,7 @@ def _least(value: int | float) -> int | float:
 
 
 def beyond(found: Mapping[str, int | float]) -> str | None:
-    """The bound that leaves only numbers with more digits than guides write; None where none does."""
+    """Return the bound that leaves only numbers with more digits than guides write; None where none does."""
     for keyword, value in found.items():
         if (value > _INMOST and "inimum" in keyword) or (value < -_INMOST and "aximum" in keyword):
             return keyword
@@ -48,7 +48,7 @@ def beyond(found: Mapping[str, int | float]) -> str | None:
 
 
 def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> str | None:
-    """The lower bound above which the upper ones leave no number, or no multiple of a step; None where one is."""
+    """Return the lower bound above which the upper ones leave no number, or no multiple of a step; None without one."""
     for lower in ("minimum", "exclusiveMinimum"):
         for upper in ("maximum", "exclusiveMaximum"):
             if lower not in found or upper not in found:
@@ -65,31 +65,29 @@ def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> st
 
 
 def exactly(value: int | float) -> Fraction:
-    """The number that was written: 0.3 is three tenths."""
+    """Return the number that was written: 0.3 is three tenths."""
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
 def common_step(steps: Iterable[int | float]) -> Fraction | None:
-    """The least number that is a multiple of all steps; None without any."""
+    """Return the least number that is a multiple of all steps; None without any."""
     found: Fraction | None = None
     for step in map(exactly, steps):
-        if found is None:
-            found = step
-        else:
-            over = found.denominator * step.denominator
-            found = Fraction(math.lcm(found.numerator * step.denominator, step.numerator * found.denominator), over)
+        found = found or step
+        over = found.denominator * step.denominator
+        found = Fraction(math.lcm(found.numerator * step.denominator, step.numerator * found.denominator), over)
     return found
 
 
 def few_digits(step: int | float) -> bool:
-    """Whether a step of ``multipleOf`` is short enough for guides."""
+    """Tell whether a step of ``multipleOf`` is short enough for guides."""
     number = Decimal(str(step)).normalize()
     scaled = number.scaleb(-min(0, int(number.as_tuple().exponent)))
     return scaled < _MOST_DIGITS and abs(number.adjusted()) < 15
 
 
 def is_exact(value: Any) -> bool:
-    """Whether all numbers of a JSON value are such that doubles hold them."""
+    """Tell whether doubles hold all numbers of a JSON value."""
     if isinstance(value, bool) or value is None or isinstance(value, str | float):
         return True
     if isinstance(value, int):

@@ -1,14 +1,18 @@
-"""Answers of the token endpoints."""
+"""Answers of the token endpoints: ids, texts, the tokenizer, and a chat request as it would be sent."""
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 
 from gateway.bad_request import BadRequestError
-from gateway.generation import EngineError, ErrorKind
+from gateway.generation import Describing, EngineError, EngineFeatures, ErrorKind, GenerationRequest
+from gateway.openai.chat.answer import ChatAnswer
+from gateway.openai.errors import from_engine
 from gateway.openai.models.lookup import find_model
 from gateway.openai.tokens.objects import Detokenized, Tokenized
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
@@ -17,11 +21,11 @@ from gateway.serving.prompt_source import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 
-_DEFAULT_CLASS = "PreTrainedTokenizerFast"  # what transformers loads from a tokenizer.json that names no class
+_DEFAULT_CLASS = "PreTrainedTokenizerFast"  # transformers' class for a tokenizer.json that names none
 
 
 def model_or_only(registry: Registry, name: str | None) -> ServedModel:
-    """The served model with this id; without an id the only one there is.
+    """Return the served model with this id; without an id the only one there is.
 
     Raises:
         OpenAIError: 404 for an unknown id, 400 when several are served and none is named.
@@ -41,17 +45,17 @@ def tokenize(
     model: ServedModel,
     left: threading.Event | None = None,
 ) -> bytes:
-    """Token ids of a text or a conversation as a JSON object; needs the tokenizer only, not the engine.
+    """Write the token ids of a text or a conversation as a JSON object; needs the tokenizer, not the engine.
 
     Args:
-        request: what is asked.
+        request: parsed and validated.
         source: of the prompt.
-        model: whose tokenizer.
-        left: set when nobody waits for the answer any more.
+        model: has the tokenizer.
+        left: set when the client has left.
 
     Raises:
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
-        LeftError: nobody waits.
+        LeftError: the client has left.
         BadRequestError: when the model cannot take the prompt, or it has more than ``prompts.most_tokens``.
         TemplateError: when the chat template refuses the messages.
     """
@@ -64,7 +68,7 @@ def tokenize(
         param = "prompt" if request.messages is None else "messages"
         raise BadRequestError(error.message, param, "context_length_exceeded") from None
     strings = [parts.tokenizer.raw_token(index) or "" for index in ids] if request.return_token_strs else None
-    # Not the standard library's JSON: it holds up everybody else for half a second where there are a million ids.
+    # Not the standard library's JSON: it holds up all other requests for half a second over a million ids.
     told = Tokenized(count=len(ids), max_model_len=parts.max_seq_len, tokens=ids, token_strs=strings)
     return orjson.dumps(told)
 
@@ -89,7 +93,7 @@ def _ids(
 
 
 def detokenize(request: DetokenizeRequest, model: ServedModel) -> bytes:
-    """Text of token ids as a JSON object, special tokens shown.
+    """Write the text of token ids as a JSON object, special tokens shown.
 
     Raises:
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
@@ -105,7 +109,7 @@ def detokenize(request: DetokenizeRequest, model: ServedModel) -> bytes:
 
 
 def tokenizer_info(model: ServedModel) -> dict[str, Any]:
-    """What the tokenizer is: the keys of tokenizer_config.json, and what the gateway knows besides.
+    """Describe the tokenizer: the keys of tokenizer_config.json, and the gateway's own.
 
     Raises:
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
@@ -128,3 +132,52 @@ def tokenizer_info(model: ServedModel) -> dict[str, Any]:
         "control_tokens": list(tokenizer.control_tokens),
         "chat_template": parts.prompts.template.source,
     }
+
+
+async def render(answer: ChatAnswer, model: ServedModel) -> bytes:
+    """Write the prompt, its token ids and the tensors of a chat request as a JSON object.
+
+    Args:
+        answer: prepared, and never run.
+        model: named by the request.
+
+    Raises:
+        BadRequestError: when the engine does not show its requests, or cannot serve the request.
+        OpenAIError: when the request cannot be encoded.
+    """
+    engine = model.engine
+    if not isinstance(engine, Describing):
+        raise BadRequestError("The engine of this model does not show its requests.", param="model")
+    requests = [generation.request for generation in answer.generations]
+    write = functools.partial(_rendered, requests, engine.describe, engine.features, model)
+    work = prompts.work_of(len(requests[0].prompt.ids))
+    try:
+        return write() if work is None else await work.run(write)
+    except EngineError as error:
+        raise from_engine(error, answer.names) from None
+
+
+def _rendered(
+    requests: Sequence[GenerationRequest],
+    tensors: Callable[[GenerationRequest], list[dict[str, Any]]],
+    features: EngineFeatures,
+    model: ServedModel,
+    left: threading.Event | None = None,
+) -> bytes:
+    del left
+    first, prompt = requests[0], requests[0].prompt
+    return orjson.dumps(
+        {
+            "object": "chat.completion.render",
+            "model": model.name,
+            "prompt": prompt.text,
+            "prompt_token_ids": prompt.ids,
+            "count": len(prompt.ids),
+            "max_model_len": model.parts.max_seq_len,
+            "max_tokens": first.max_tokens,
+            "seeds": [request.seed for request in requests],
+            "path": features.path,
+            "triton_model": features.model,
+            "tensors": tensors(first),
+        }
+    )
