@@ -46,27 +46,24 @@ from gateway.serving.registry import Registry
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.triton_metrics import TritonMetrics
-from gateway.triton.backend import POLL_S, HealthChecks, TritonBackend
-from gateway.triton.options import engine_options
+from gateway.triton.abilities import engine_options
+from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
 from gateway.web.api_page import api_page_router
 from gateway.web.auth import AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
-from gateway.web.bounds import Bounds
-from gateway.web.hold import HoldMiddleware
-from gateway.web.http_protocol import http_protocol
+from gateway.web.http_protocol import Bounds, http_protocol
 from gateway.web.listening import BACKLOG, listen, repeated, room_for
 from gateway.web.operations import operations_router
-from gateway.web.paths import widen
-from gateway.web.request_id import RequestIdMiddleware
+from gateway.web.routing import widen
 
 _log = logging.getLogger(__name__)
 _AFTER_ABORT_S = 5  # for aborted answers to write their last event
 
 
 class Share(Protocol):
-    """What one of several worker processes has in common with the others.
+    """The tie of one of several worker processes to the others.
 
     Attributes:
         sockets: that this one listens on.
@@ -128,8 +125,8 @@ def create_app(
     )
     app.state.registry = registry
     _add_routes(app, settings, registry, metrics, share)
-    app.add_middleware(HoldMiddleware, hold=registry.request)
-    _add_middleware(app, settings, metrics)
+    _add_middleware(app, settings)
+    app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request)
     return app
 
 
@@ -178,8 +175,8 @@ def _triton_backend(settings: Settings, share: Share | None) -> BackendFactory:
     return make
 
 
-def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
-    """From the innermost to the outermost."""
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    """Add what may refuse a request, from the innermost to the outermost."""
     app.add_middleware(
         BodyLimitMiddleware,
         limit=settings.limits.max_body_bytes,
@@ -213,8 +210,6 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
             names=names,
             refuse=lambda message: OpenAIError(403, message, code="host_not_allowed").response(),
         )
-    app.add_middleware(AccessLogMiddleware, metrics=metrics)
-    app.add_middleware(RequestIdMiddleware)
 
 
 def serve(settings: Settings, source: SettingsSource | None = None, share: Share | None = None) -> None:
@@ -259,7 +254,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
 
 
 def _unread_error(status: int, message: str) -> bytes:
-    """What a client is told whose request no part of the application has seen."""
+    """The body of an answer to a request that the application has not seen."""
     if status < 500:
         return OpenAIError(status, message).body()
     return OpenAIError(status, message, type=SERVER, code="service_unavailable").body()

@@ -1,4 +1,4 @@
-"""Names that nobody else has."""
+"""Unique ids."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import random
 
 
 def new_id() -> str:
-    """128 random bits as 32 hexadecimal digits: unique, but no secret, for others can be told from many of them."""
+    """128 random bits as 32 hexadecimal digits: unique, but no secret, as many of them tell the next ones."""
     return f"{random.getrandbits(128):032x}"

@@ -39,6 +39,8 @@ class GatewayProcess:
         # x: the host that requests by hand name.
         own = {"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": str(self.port), "GATEWAY_ALLOWED_HOSTS": "x"}
         self._env = base | own | env
+        # One for all calls, without certificates: to load those takes more than a call.
+        self._client = httpx.Client(base_url=self.url, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> GatewayProcess:
@@ -98,7 +100,7 @@ class GatewayProcess:
             if self._process is not None and self._process.poll() is not None:
                 break
             try:
-                answer = httpx.get(self.url + path, timeout=5)
+                answer = self._client.get(path, timeout=5)
                 if answer.status_code == status:
                     return answer
                 last = (answer.status_code, answer.text)
@@ -109,11 +111,11 @@ class GatewayProcess:
 
     def post(self, body: dict[str, Any]) -> httpx.Response:
         """A chat request; its answer, whatever the status."""
-        return httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=30)
+        return self._client.post("/v1/chat/completions", json=body, timeout=30)
 
     def metric(self, name: str, label: str = "") -> float:
         """The sum of a metric's samples over all labels, or of those with one label; 0 when there are none."""
-        text = httpx.get(f"{self.url}/metrics", timeout=5).text
+        text = self._client.get("/metrics", timeout=5).text
         samples = re.findall(rf"^{name}(?:{{.*{label}.*}})? (\S+)$", text, re.MULTILINE)
         assert samples or f"# TYPE {name.removesuffix('_total')}" in text, f"no metric {name}"
         return sum(float(sample) for sample in samples)

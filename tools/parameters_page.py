@@ -12,18 +12,20 @@ from pathlib import Path
 
 from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
 from gateway.generation import Capability
-from gateway.openai.parameters import PARAMETERS, Endpoint, Parameter, served
+from gateway.openai.parameters.row import Endpoint, Parameter
+from gateway.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.triton.abilities import EngineOptions, read_abilities
-from gateway.triton.capabilities import capabilities
-from gateway.triton.model_files import read_model_file
+from gateway.triton.engine_capabilities import capabilities
+from gateway.triton.inspection import read_model_file
 from gateway.triton.model_view import ModelView
+from tools.type_text import type_text
 
 _REPOSITORY = Path("triton_repo")
 
 _HEAD = """\
 # Parameters
 
-<!-- Written by `python -m tools.parameters_page`: change gateway/openai/parameters/ instead. -->
+<!-- Written by `python -m tools.parameters_page`: change the fields of the requests in gateway/openai/ instead. -->
 
 Every parameter of `POST /v1/chat/completions` and `POST /v1/completions` that this gateway knows, OpenAI's own and
 extensions that other servers of open models have too. Each is of one of these classes:
@@ -120,7 +122,7 @@ def render(repository: Path) -> str:
     """
     parts = [_HEAD]
     for title, rows in _sections():
-        parts += [f"## {title}\n", *_table(rows)]
+        parts += [f"## {title}\n", *_table(rows, _types())]
     return "\n".join([*parts, _ENGINES + "\n".join(_by_engine(repository)) + "\n", _TAIL])
 
 
@@ -165,13 +167,26 @@ def _sections() -> Iterator[tuple[str, list[Parameter]]]:
     yield "Others' parameters that are not served", pick("impossible", "extension")
 
 
-def _table(rows: list[Parameter]) -> Iterator[str]:
+def _types() -> dict[tuple[Endpoint, str], str]:
+    """Types of all fields of requests, by endpoint and name."""
+    found: dict[tuple[Endpoint, str], str] = {}
+    for endpoint, model in REQUESTS.items():
+        schema = model.model_json_schema()
+        classes = schema["$defs"]
+        nested = {f"stream_options.{name}": field for name, field in classes["StreamOptions"]["properties"].items()}
+        for name, field in (schema["properties"] | nested).items():
+            found[endpoint, name] = type_text(field, classes)
+    return found
+
+
+def _table(rows: list[Parameter], types: Mapping[tuple[Endpoint, str], str]) -> Iterator[str]:
     yield "| parameter | type | neutral | what it does | how | notes, and where OpenAI differs |"
     yield "|---|---|---|---|---|---|"
     for row in rows:
         neutral = f"`{row.neutral_text}`" if row.neutral_text else ""
         name = f"`{row.name}`" + _where(row.endpoints)
-        yield f"| {name} | {row.type} | {neutral} | {row.does} | {_how(row)} | {row.openai} |"
+        form = row.type or types[row.endpoints[0], row.name]
+        yield f"| {name} | {form} | {neutral} | {row.does} | {_how(row)} | {row.note} |"
     yield ""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .client import call
-from .hostile_inputs import Attack, inputs
+from .hostile_inputs import CONTEXTS, Attack, inputs
 from .processes import ROOT, BenchmarkError, Child, SyntheticTriton
 from .relay import Tell
 from .subjects import Subject, start, write_repository
@@ -35,15 +35,16 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     rows = []
     with SyntheticTriton(write_repository()) as triton:
         for name, attack in inputs():
-            row = {"input": name, **_attacked(attack, triton, rounds)}
+            row = {"input": name, **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
             rows.append(row)
             tell(" ".join(f"{key}={value}" for key, value in row.items()))
     return {"rounds": rounds, "rows": rows}
 
 
-def _attacked(attack: Attack, triton: SyntheticTriton, rounds: int) -> dict[str, Any]:
-    subject = Subject("gateway", "tokens", "grpcio")
-    with start(subject, triton, model={"allow_request_template": True}) as child:
+def _attacked(attack: Attack, triton: SyntheticTriton, rounds: int, context: int | None) -> dict[str, Any]:
+    model = {"allow_request_template": True} | ({"max_seq_len": context} if context else {})
+    subject = Subject("gateway", "tokens", "h2")
+    with start(subject, triton, model=model) as child:
         _cap(child)
         # The helpers are there, and so are the threads.
         call(child, "POST", "/v1/chat/completions", json.dumps({**_WARM_UP, "ignored": ["a"] * 70_000}).encode())

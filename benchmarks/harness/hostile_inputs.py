@@ -26,6 +26,10 @@ _HEADS = 200  # connections
 _SLOW_S = 5.0
 
 
+CONTEXTS = {"/tokenize, 1,900,000 é, counted": 1_048_576}
+"""Tokens of the model's context, by input, where it is not that of the others: a text that could fit is counted."""
+
+
 def inputs() -> Iterator[tuple[str, Attack]]:
     """Make all inputs; each body is made when its turn comes."""
     for name, path, make in _BODIES:
@@ -99,6 +103,7 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("/detokenize, 16 MiB of empty lists", "/detokenize", lambda: _filled(b'{"tokens":[', b"[],", b"1]}")),
     ("/detokenize, 800,000 fields", "/detokenize", lambda: json.dumps(_fields(800_000)).encode()),
     ("/tokenize, 1,900,000 é", "/tokenize", lambda: _filled(b'{"prompt":"', "é".encode(), b'"}', 3_800_013)),
+    ("/tokenize, 1,900,000 é, counted", "/tokenize", lambda: _filled(b'{"prompt":"', "é".encode(), b'"}', 3_800_013)),
     ("/tokenize, 262,000 emoji", "/tokenize", lambda: _filled(b'{"prompt":"', "😀".encode(), b'"}', 1_048_013)),
     ("render, text of 6 MB", f"{_CHAT}/render", lambda: _chat(_text(6_000_000))),
     ("render, 130,000 tokens", f"{_CHAT}/render", lambda: _chat(_text(420_000))),

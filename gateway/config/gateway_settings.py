@@ -65,6 +65,8 @@ class ServerSettings(Section):
         shutdown_s: seconds that running answers have to end after SIGTERM.
         reload_s: seconds between looks at the settings file of each process; 0: only SIGHUP reloads.
         cors: web pages that may ask.
+        relay: whether tokens of plain streams go from the engine's response straight to the socket; off, each passes
+            all layers. Clients get the same bytes.
     """
 
     host: str = "127.0.0.1"
@@ -75,6 +77,7 @@ class ServerSettings(Section):
     shutdown_s: Seconds = Field(default=30.0, ge=0)
     reload_s: Seconds = Field(default=1.0, ge=0)
     cors: CorsSettings = CorsSettings()
+    relay: bool = True
 
     @field_validator("api_keys", mode="before")
     @classmethod

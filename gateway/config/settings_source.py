@@ -87,6 +87,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_LOG_LEVEL": ("server", "log_level"),
     "GATEWAY_SHUTDOWN_S": ("server", "shutdown_s"),
     "GATEWAY_CORS_ORIGINS": ("server", "cors", "origins"),
+    "GATEWAY_RELAY": ("server", "relay"),
     "GATEWAY_MAX_BODY_BYTES": ("limits", "max_body_bytes"),
     "GATEWAY_MAX_CONNECTIONS": ("limits", "max_connections"),
     "GATEWAY_FIRST_TOKEN_TIMEOUT_S": ("timeouts", "first_token_s"),

@@ -1,9 +1,9 @@
-"""Engine-neutral generation: what is asked of an engine, what it answers, and how answers become text.
+"""Engine-neutral generation: requests to engines, their chunks, and the text, counts and log-probs made of these.
 
 Pure: no I/O, no web framework, no gRPC.
 """
 
-from gateway.generation.assembler import SequenceAssembler
+from gateway.generation.assembler import Piece, SequenceAssembler
 from gateway.generation.engine import (
     Capability,
     Describing,
@@ -12,16 +12,12 @@ from gateway.generation.engine import (
     EngineError,
     EngineFeatures,
     ErrorKind,
-    Pushing,
-    can_push,
 )
-from gateway.generation.logprobs import TokenLogprob
-from gateway.generation.pieces import Piece, Predicted, Usage
-from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
 from gateway.generation.request import GenerationRequest, Prompt
-from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams
-from gateway.generation.seeds import engine_seed
+from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams, engine_seed
 from gateway.generation.stop import StopMatcher
+from gateway.generation.token_counts import Predicted, Usage
+from gateway.generation.token_logprobs import PromptTokenLogprob, TokenLogprob, prompt_entries
 
 __all__ = [
     "Capability",
@@ -37,14 +33,12 @@ __all__ = [
     "Piece",
     "Predicted",
     "Prompt",
-    "PromptLogprob",
-    "Pushing",
+    "PromptTokenLogprob",
     "SamplingParams",
     "SequenceAssembler",
     "StopMatcher",
     "TokenLogprob",
     "Usage",
-    "can_push",
     "engine_seed",
     "prompt_entries",
 ]

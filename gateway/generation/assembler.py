@@ -1,4 +1,4 @@
-"""From an engine's chunks to what a client reads: text, log-probs, usage and finish reason of one sequence.
+"""Assembly of the answer from an engine's chunks: text, log-probs, usage and finish reason of one sequence.
 
 All of them follow from the token ids, so they are the same whether the answer is streamed or not and however the
 engine groups its tokens.
@@ -7,18 +7,38 @@ engine groups its tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind, MalformedOutputError
-from gateway.generation.logprobs import EntryQueue, TokenLogprob, make_entry
-from gateway.generation.pieces import Piece, Predicted, Usage
-from gateway.generation.prompt_logprobs import PromptLogprob, prompt_entries
 from gateway.generation.request import GenerationRequest
 from gateway.generation.stop import Reader, Search, StopMatcher
-from gateway.generation.textual import TextCounter
+from gateway.generation.token_counts import Predicted, TextCounter, Usage
+from gateway.generation.token_logprobs import (
+    EntryQueue,
+    PromptTokenLogprob,
+    TokenLogprob,
+    make_entry,
+    prompt_entries,
+)
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _NO_DRAFT = Predicted(0, 0)
+
+
+@dataclass(slots=True)
+class Piece:
+    """The part of an answer that one event shows.
+
+    Attributes:
+        text: new text; may be empty when only log-prob entries are left to show.
+        logprobs: entries of the tokens whose text became complete with this event; empty when not asked for.
+        ids: token ids that were counted since the piece before it; None when not asked for.
+    """
+
+    text: str
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    ids: Sequence[int] | None = None
 
 
 class SequenceAssembler:
@@ -30,8 +50,8 @@ class SequenceAssembler:
     Log-prob entries come with the event that completes their token's text, so those of held-back text wait with it;
     a token without text rides with the next event. At a stop string, tokens that begin before it keep their entries.
 
-    Text-only engines (chunks with text and no ids) get stop strings and the texts of end ids cut on text; what they do
-    not count is counted by tokenizing the text again, which may differ from the engine's own count.
+    Text-only engines (chunks with text and no ids) get stop strings and the texts of end ids cut on text; tokens that
+    they do not count are counted by tokenizing the text again, which may differ from the engine's own count.
 
     A stop id (``stop_ids``) ends the answer with the reason ``stop``. As in vLLM it is a token of the answer: counted,
     in ``token_ids``, and its text is shown only with ``include_stop_str_in_output`` (and, when it is special, only with
@@ -41,7 +61,7 @@ class SequenceAssembler:
     Attributes:
         stopped: a stop string matched or an end or stop id came: nothing more will be shown but by ``finish``.
         stop_reason: the stop string or stop id that ended the answer; None when something else did.
-        surplus_tokens: ids that arrived after the end of the answer, which nobody will see.
+        surplus_tokens: ids that arrived after the end of the answer, and are not shown.
         failure: why the engine gave the answer up; None while it has not. It counts unless ``stopped`` came first.
         finish_reason: why the sequence ended; valid after ``finish``.
         token_ids: the ids that ``usage`` counts, in order, where they are kept. Ids of a stop string's beginning are in
@@ -98,7 +118,7 @@ class SequenceAssembler:
         Args:
             request: as the engine was asked.
             tokenizer: whose ids the engine generates.
-            reader: what reads the text and looks for stop strings in it; None: all of the text is searched.
+            reader: reads the text and looks for stop strings in it; None: all of the text is searched.
         """
         params = request.params
         self._request = request
@@ -138,7 +158,7 @@ class SequenceAssembler:
         self.surplus_tokens = 0
 
     def feed(self, chunk: EngineChunk) -> Piece | None:
-        """Take the next chunk; returns what it lets the client see, None when that is nothing.
+        """Take the next chunk; return the part of the answer that it lets the client see, None without one.
 
         Raises:
             EngineError: when the engine's log-probs do not fit its tokens, or its tokens are more than were asked for
@@ -155,6 +175,8 @@ class SequenceAssembler:
         elif self.stopped:
             self.surplus_tokens += len(chunk.ids)
             return None
+        elif not chunk.ids:
+            piece = None
         elif self._plain:
             piece = self._feed_plain(chunk.ids)
         else:
@@ -164,7 +186,7 @@ class SequenceAssembler:
         return piece
 
     def feed_token(self, index: int) -> str | None:
-        """Take a token that came alone, as ``feed`` would; returns the text that it lets the client see.
+        """Take a token that came alone, as ``feed`` would; return the text that it lets the client see.
 
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
@@ -177,7 +199,7 @@ class SequenceAssembler:
         return self._push(index)
 
     def finish(self) -> Piece | None:
-        """End the sequence; returns what was held back: a beginning of a stop string, or an unfinished character.
+        """End the sequence; return the held-back end: the beginning of a stop string, or an unfinished character.
 
         Raises:
             EngineError: when the engine gave the answer up before anything ended it.
@@ -189,7 +211,9 @@ class SequenceAssembler:
         if self.failure is not None and not self.stopped:
             self._give_up()
         text = ""
-        if self._stops.matched is None:
+        if self._plain and self._textual is None:
+            text = self._detokenizer.flush()
+        elif self._stops.matched is None:
             text = self._search(self._detokenizer.flush())
             if self._stops.matched is None:
                 text += self._shown(self._stops.flush())
@@ -204,10 +228,11 @@ class SequenceAssembler:
         """Token counts so far; final after ``finish``."""
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
         completion = self._completion if self._textual is None else self._textual.completion_tokens(self._stops)
-        return Usage(prompt, completion, self._cached_tokens, self._what_became_of_the_draft())
+        predicted = self._compare_with_draft() if self._request.draft else _NO_DRAFT
+        return Usage(prompt, completion, self._cached_tokens, predicted)
 
-    def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptLogprob]:
-        """The prompt's tokens with their log-probs, once they came: see ``prompt_entries`` of the room.
+    def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptTokenLogprob]:
+        """Return the prompt's tokens with their log-probs, once they came; see ``token_logprobs.prompt_entries``.
 
         Raises:
             EngineError: the engine did not return them, or not one for each token.
@@ -224,7 +249,7 @@ class SequenceAssembler:
         )
 
     def _check(self, ids: Sequence[int]) -> None:
-        """Refuse what no engine in its senses sends: it would be taken for an answer, or never end."""
+        """Refuse ids that no sound engine sends: they would be taken for an answer, or never end."""
         if self._completion + len(ids) > self._most:
             asked = f"The engine sent more than the {self._most} tokens it was asked for."
             raise MalformedOutputError(f"{len(ids)} tokens after {self._completion}", asked)
@@ -233,7 +258,7 @@ class SequenceAssembler:
             raise MalformedOutputError(detail, "The engine sent an id that no token has.")
 
     def _give_up(self) -> NoReturn:
-        """Raise what ended the answer, and keep nothing of it: its frames lead back here."""
+        """Raise the engine's failure, and keep no reference to it: its frames lead back here."""
         failure, self.failure = self.failure, None
         try:
             raise failure  # type: ignore[misc] # asked before
@@ -249,7 +274,7 @@ class SequenceAssembler:
             self._prompt_ranks = chunk.prompt_ranks or ()
 
     def _feed_plain(self, ids: Sequence[int]) -> Piece | None:
-        """Neither stop strings nor log-probs: the common case, kept short."""
+        """Take ids where there are neither stop strings nor log-probs: the common case, kept short."""
         text = ""
         for offset, index in enumerate(ids):
             shown = self.feed_token(index)
@@ -275,7 +300,7 @@ class SequenceAssembler:
         return self._piece(shown)
 
     def _take(self, chunk: EngineChunk, offset: int, index: int, *, early: bool) -> str:
-        """Make a token part of the answer; returns the text that it lets show."""
+        """Make a token part of the answer; return the text that it lets show."""
         start = self._detokenizer.characters
         entry = None if self._queue is None else self._entry(chunk, offset, index)
         self._count(index)
@@ -303,14 +328,11 @@ class SequenceAssembler:
             self.stopped, self.stop_reason = True, index
         return shown
 
-    def _what_became_of_the_draft(self) -> Predicted | None:
-        draft = self._request.draft
-        if not draft:
-            return _NO_DRAFT
+    def _compare_with_draft(self) -> Predicted | None:
         if self._textual is not None:
             return None
         accepted = min(self._predicted, self._completion)  # of those that completed a stop string some may not count
-        return Predicted(accepted, len(draft) - accepted)
+        return Predicted(accepted, len(self._request.draft) - accepted)
 
     def _count(self, index: int) -> None:
         draft, place = self._request.draft, self._completion
@@ -348,7 +370,7 @@ class SequenceAssembler:
         return Piece(shown, self._queue.shown(self._characters)) if shown else None
 
     def _search(self, text: str) -> str:
-        """Look for stop strings in new text; returns what may be shown."""
+        """Look for stop strings in new text; return the part that may be shown."""
         shown = self._stops.push(text)
         matched = self._stops.matched
         if matched is not None and not self.stopped:
@@ -370,12 +392,12 @@ class SequenceAssembler:
         return text
 
     def _end(self, surplus: int) -> None:
-        """An end id came: the answer is over before it, and ``surplus`` ids follow it in its chunk."""
+        """End the answer before an end id, which ``surplus`` ids follow in its chunk."""
         self.stopped, self._takes_tokens = True, False
         self.surplus_tokens += surplus
 
     def _settle_match(self) -> None:
-        """A stop string matched: tokens that begin after it and still waited for their text do not count."""
+        """End the answer at a stop string: tokens that begin after it and still waited for their text do not count."""
         self.stopped, self._takes_tokens = True, False
         late = sum(start >= self._stops.end for start in self._recent)
         if late:
@@ -394,7 +416,7 @@ class SequenceAssembler:
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
     def _reason(self) -> Literal["stop", "length"]:
-        """The rule of wire contract 2.9, with the engine's own word where it has one."""
+        """Apply the rule of wire contract 2.9, with the engine's own word where it has one."""
         if self.stopped:
             return "stop"
         if self._engine_finish is not None:

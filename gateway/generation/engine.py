@@ -1,17 +1,17 @@
-"""The Engine protocol: the only thing serving knows of whatever generates tokens."""
+"""The Engine protocol: all that serving knows of the generators of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
 
 EngineFinish = Literal["stop", "length"]
-"""Why an engine may say that an answer is whole; whatever else it says is a failure."""
+"""Reasons for which an engine may call an answer whole; any other is a failure."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class EngineChunk:
         logprobs: natural-log probability of each id of this chunk, same length as ids; None when not asked for.
         top_logprobs: for each id of this chunk its alternatives as (token id, log-prob), best first.
         finish_reason: why the answer ended, where the engine says so: on the last chunk with ids or after it.
-        failure: why the engine gave the answer up, in place of a finish reason. What came before it is no whole answer.
+        failure: why the engine gave the answer up, in place of a finish reason. Chunks before it are no whole answer.
         prompt_tokens: prompt length as the engine counted it, where it says so.
         output_tokens: tokens in this chunk as the engine counted them, where it says so (text-only dialects).
         final: True on the last chunk of the request.
@@ -52,11 +52,11 @@ class EngineChunk:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """How an engine serves one request parameter.
+    """The way in which an engine serves one request parameter.
 
     Attributes:
         how: "native" by a tensor of the engine, "emulated" exactly by the gateway, "impossible" not at all.
-        note: one sentence: by which tensor, how it is emulated, or why it cannot be and what to do instead.
+        note: one sentence: by which tensor, how it is emulated, or why it cannot be served and the way around.
         limit: the largest value that is served, for parameters with a range that the engine narrows.
     """
 
@@ -67,7 +67,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class EngineFeatures:
-    """What was discovered of an engine.
+    """Facts that were discovered of an engine.
 
     Attributes:
         path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble.
@@ -80,10 +80,10 @@ class EngineFeatures:
         max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
         tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
         vocab_size: width of the engine's logits, where the server says so; None otherwise.
-        warnings: one sentence each on what this deployment costs or gets wrong; for the log.
+        warnings: one sentence each on costs and faults of this deployment; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
         guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
-        guide_backend: what compiles them, which decides what a JSON schema may hold; None where nobody says.
+        guide_backend: compiles them, which decides on the keywords of a JSON schema; None where it is not declared.
         max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
@@ -108,11 +108,11 @@ class EngineFeatures:
 
 
 class Engine(Protocol):
-    """Something that generates."""
+    """A generator of token sequences."""
 
     @property
     def features(self) -> EngineFeatures:
-        """What this engine can do."""
+        """Facts that were discovered of this engine."""
         ...
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
@@ -129,10 +129,10 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Describing(Protocol):
-    """What an engine may offer besides: to show what it would send."""
+    """An engine that can show the tensors of a request."""
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The input tensors of a request, without sending it.
+        """Return the input tensors of a request, without sending it.
 
         Returns:
             For each tensor ``name``, ``datatype``, ``shape``, ``size`` and ``data`` (its first elements).
@@ -143,45 +143,15 @@ class Describing(Protocol):
         ...
 
 
-Take = Callable[[list[int]], int]
-"""Takes token ids; returns how many it took, from the first on."""
-
-Began = Callable[[Callable[[], None]], None]
-"""Told what cancels a request that has begun."""
-
-
-class Pushing(Protocol):
-    """An engine that can hand over tokens without waking whoever iterates, and end without that one's cancellation."""
-
-    def generate_pushing(
-        self, request: GenerationRequest, take: Take, began: Began
-    ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence as ``Engine.generate`` does, but for what ``take`` takes.
-
-        Args:
-            request: what to generate.
-            began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
-                ``EngineError``.
-            take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
-                that say nothing else; those that it does not take come as chunks. It takes none before the first chunk.
-        """
-        ...
-
-
-def can_push(engine: object) -> TypeGuard[Pushing]:
-    """Whether an engine is a ``Pushing``; cheaper than the check of a protocol, since it is asked for each request."""
-    return hasattr(engine, "generate_pushing")
-
-
 class ErrorKind(Enum):
-    """Why an engine failed, in terms that decide the HTTP answer (wire contract 2.10)."""
+    """Kinds of failures of engines, in terms that decide the HTTP answer (wire contract 2.10)."""
 
     CONTEXT_LENGTH = "context_length_exceeded"  # 400
-    INVALID_REQUEST = "invalid_request"  # 400, something the engine refuses in what the user asked
+    INVALID_REQUEST = "invalid_request"  # 400, the engine refuses a part of the request
     QUEUE_FULL = "queue_full"  # 429 with Retry-After
     UNAVAILABLE = "unavailable"  # 503 with Retry-After: down, loading, shutting down
     TIMEOUT = "timeout"  # 504
-    CANCELLED = "cancelled"  # ended by someone else than us
+    CANCELLED = "cancelled"  # not by the gateway
     INTERNAL = "internal"  # 500
 
 
@@ -189,11 +159,11 @@ class EngineError(Exception):
     """A failure of an engine, safe to show: ``message`` is ours, never the backend's text.
 
     Attributes:
-        kind: what decides the HTTP status.
+        kind: decides the HTTP status.
         message: one sentence for the client.
         detail: the backend's own text, for the log only.
-        param: the request parameter at fault, by its name in chat completions; ``prompt`` and ``guide`` for what comes
-            by other names. None where it is no parameter's, or the kind tells it.
+        param: the request parameter at fault, by its name in chat completions; ``prompt`` and ``guide`` for
+            parameters of other names. None where no parameter is at fault, or the kind tells it.
         code: OpenAI's error code of a request that is refused, None where it has none.
     """
 
@@ -209,15 +179,15 @@ class EngineError(Exception):
 
 
 class MalformedOutputError(EngineError):
-    """An answer of the engine that is none: its outputs are not what the contract or the request says."""
+    """An unreadable answer of the engine: its outputs contradict the contract or the request."""
 
     def __init__(self, detail: str, message: str = "The engine's answer could not be read: it is malformed.") -> None:
         super().__init__(ErrorKind.INTERNAL, message, detail)
 
 
 class AdapterNotHeldError(EngineError):
-    """The engine does not hold the adapter of a request that came without its weights; with them it would be served."""
+    """A refusal for want of the adapter of a request that came without its weights; with them it would be served."""
 
 
 class AdapterRefusedError(EngineError):
-    """The engine cannot use the adapter that a request came with: a mistake of the deployment, not of the client."""
+    """A refusal of the adapter that a request came with: a mistake of the deployment, not of the client."""

@@ -1,10 +1,9 @@
-"""The request to an engine: a prompt, the parameters of the answer, and all that was decided about them."""
+"""Requests to an engine: prompt, parameters of the answer, additions to the model, and the decisions on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.generation.additions import LoraAdapter, PromptTable
 from gateway.generation.sampling_params import SamplingParams
 
 
@@ -13,10 +12,10 @@ class Prompt:
     """A rendered prompt.
 
     Attributes:
-        text: the template's output, without escape marks; what a text dialect sends.
-        ids: its token ids, BOS exactly once where the model has one; what a token dialect sends.
+        text: the template's output, without escape marks; text dialects send it.
+        ids: its token ids, BOS exactly once where the model has one; token dialects send them.
         escaped: True when control-token text from a user was split so that ids hold no control token for it.
-            Such a prompt cannot travel as text.
+            That prompt cannot travel as text.
         bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
             for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
     """
@@ -28,6 +27,63 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in the form in which it is sent.
+
+    Attributes:
+        values: its elements in row-major order, little-endian.
+        rows: their number.
+        columns: their number.
+    """
+
+    values: bytes
+    rows: int
+    columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class LoraAdapter:
+    """A LoRA adapter that is added to the model (wire contract 2.8).
+
+    Attributes:
+        task_id: by which the engine keeps it, unsigned 64-bit.
+        weights: float16, a row for each module of each layer; None where the engine is thought to have them.
+        config: int32 with three columns, module, layer and rank, for each row of the weights; None likewise.
+    """
+
+    task_id: int
+    weights: Matrix | None = None
+    config: Matrix | None = None
+
+    def by_id(self) -> LoraAdapter:
+        """Return the same adapter without its weights."""
+        return LoraAdapter(self.task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTable:
+    """Virtual tokens that go before the prompt (p-tuning).
+
+    Attributes:
+        embeddings: float16, a row for each virtual token.
+        extra_id: tells this table from others in the engine's KV cache, unsigned 64-bit and not 0.
+    """
+
+    embeddings: Matrix
+    extra_id: int
+
+    @property
+    def length(self) -> int:
+        """Virtual tokens."""
+        return self.embeddings.rows
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One sequence to generate.
 
@@ -35,7 +91,7 @@ class GenerationRequest:
         id: unique among requests in flight; Triton's request id. Never reused (contract 9.1, row 3).
         prompt: the text to continue.
         max_tokens: tokens to generate at most, at least 1, already clamped to the context.
-        params: of the answer, as the client asked for it; the fields here say what became of them.
+        params: of the answer, as the client asked for it; the fields here hold the decisions on them.
         seed: unsigned 64-bit.
         end_ids: ids that end the answer and are not part of it: the first goes as end_id, the others as stop words
             which the engine leaves in its output. Empty: nothing ends it but max_tokens.

@@ -1,7 +1,8 @@
-"""Everything about an answer but its prompt, under the names that requests give it."""
+"""Parameters of an answer, all but its prompt, under the names that requests give them."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -60,7 +61,7 @@ class SamplingParams:
         prompt_table: name of the model's prompt table that goes before the prompt.
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
         prediction: text that the answer is thought to begin with; None is no prediction.
-        cache_salt: KV blocks are shared only with requests of the same salt; empty is none.
+        cache_salt: KV blocks are shared only with requests of the same salt; None is no salt.
     """
 
     temperature: float = 1.0
@@ -94,9 +95,26 @@ class SamplingParams:
     prompt_table: str | None = None
     num_draft_tokens: int | None = None
     prediction: str | None = None
-    cache_salt: str = ""
+    cache_salt: str | None = None
 
     @property
     def greedy(self) -> bool:
-        """Whether the most probable token is always taken."""
+        """True where the most probable token is always taken."""
         return self.temperature == 0.0 or self.top_k == 1
+
+
+def engine_seed(seed: int | None) -> int:
+    """Map a user's seed to the engine's unsigned 64 bits.
+
+    Args:
+        seed: any integer from -2**63 to 2**64 - 1; negative ones map by two's complement, so that different seeds stay
+            different. None draws a random one below 2**63.
+
+    Raises:
+        ValueError: outside that range.
+    """
+    if seed is None:
+        return random.getrandbits(63)
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"The seed {seed} does not fit in 64 bits.")
+    return seed % 2**64

@@ -1,4 +1,4 @@
-"""Stop strings on a stream of text: what may be shown is shown at once, and nothing shown is ever taken back."""
+"""Search for stop strings in a stream of text, which shows text as soon as no stop can take it back."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Search(Protocol):
-    """What the assembler asks of whatever looks for the end of an answer in its text; see ``StopMatcher``."""
+    """A search for the end of an answer in its text, as the assembler uses it; see ``StopMatcher``."""
 
     matched: str | None
     position: int
     end: int
 
     def push(self, text: str) -> str:
-        """Take more text; returns what is certain not to belong to a stop."""
+        """Take more text; return the part that certainly belongs to no stop."""
         ...
 
     def skip(self, text: str) -> str:
@@ -22,14 +22,15 @@ class Search(Protocol):
         ...
 
     def flush(self) -> str:
-        """End the text; returns what was held back."""
+        """End the text; return the part that was held back."""
         ...
 
 
 class Reader(Search, Protocol):
-    """Reads all of an answer's text and decides what of it is searched.
+    """A reader of all of an answer's text, which decides on the parts that are searched.
 
-    Text that it lets pass is the model's own, for log-probs and token ids; the reader keeps what the client sees of it.
+    Text that it lets pass is the model's own, for log-probs and token ids;
+    the reader keeps the part that the client sees.
     """
 
     def end_at(self, texts: tuple[str, ...]) -> None:
@@ -37,7 +38,7 @@ class Reader(Search, Protocol):
         ...
 
     def count(self, start: int, end: int) -> None:
-        """A token came that covers these characters of the whole text; told before its text."""
+        """Note a token that covers these characters of the whole text; called before ``push`` with its text."""
         ...
 
 
@@ -77,7 +78,7 @@ class StopMatcher:
         self.end = 0
 
     def push(self, text: str) -> str:
-        """Take more text; returns what is certain not to belong to a stop. After a match: always empty."""
+        """Take more text; return the part that certainly belongs to no stop, after a match none."""
         if self.matched is not None:
             return ""
         if self._first is None:
@@ -112,7 +113,7 @@ class StopMatcher:
         return text
 
     def flush(self) -> str:
-        """End the text; returns what was held back, empty after a match."""
+        """End the text; return the part that was held back, after a match none."""
         held, self._held = self._held, ""
         return held
 
@@ -136,7 +137,7 @@ class _Automaton:
         self._fallback = [0, 0]  # by state: the next shorter state that the text may be in
 
     def step(self, character: str) -> int:
-        """Read one character (not called again after a match); returns the new state."""
+        """Read one character (not called again after a match); return the new state."""
         stop, fallback, state = self.stop, self._fallback, self.state
         while state and stop[state] != character:
             state = fallback[state]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.config import TimeoutSettings
-from gateway.generation import EngineError, Piece, PromptLogprob, Usage
+from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
 from gateway.openai.errors import OpenAIError, from_engine
 from gateway.openai.obfuscation import obfuscated
-from gateway.serving.choices import Choices, Ready
-from gateway.serving.pieces import Forward
-from gateway.serving.running import RunningGeneration
-from gateway.web.record import RequestRecord, Room
+from gateway.relay.interface import Forward, StreamOutput, Write
+from gateway.serving.generation import Generation
+from gateway.serving.generation_group import GenerationGroup, Ready
+from gateway.web.access_log import RequestRecord
 from gateway.web.sse import COMMENT
 
 DONE = b"data: [DONE]\n\n"
@@ -27,7 +27,7 @@ class Events(Protocol):
         """The events before the first text; they are sent together with it."""
         ...
 
-    def take(self, ready: Ready, running: Choices) -> bytes:
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
         """The events of all that became ready.
 
         Raises:
@@ -35,7 +35,7 @@ class Events(Protocol):
         """
         ...
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Forward | None:
+    def forward(self, write: Write) -> Forward | None:
         """A function that writes pieces of text at once, by the relay; None where events have more than their text.
 
         Args:
@@ -43,7 +43,7 @@ class Events(Protocol):
         """
         ...
 
-    def end(self, running: Choices) -> bytes:
+    def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
         ...
 
@@ -59,9 +59,7 @@ class Answer(ABC):
 
     __slots__ = ("generations", "names", "padded")
 
-    def __init__(
-        self, generations: Sequence[RunningGeneration], names: Mapping[str, str], *, padded: bool = False
-    ) -> None:
+    def __init__(self, generations: Sequence[Generation], names: Mapping[str, str], *, padded: bool = False) -> None:
         """Take generations that have not begun."""
         self.generations = generations
         self.names = names
@@ -72,7 +70,7 @@ class Answer(ABC):
         """Collect pieces of a choice for the whole answer."""
 
     @abstractmethod
-    async def body(self, running: Choices) -> bytes:
+    async def body(self, group: GenerationGroup) -> bytes:
         """The body of the whole answer.
 
         Raises:
@@ -83,17 +81,18 @@ class Answer(ABC):
     def finish_reasons(self) -> Sequence[str]:
         """The finish reason of each choice; valid at the end."""
 
-    def usage(self, running: Choices) -> Usage:
+    def usage(self, group: GenerationGroup) -> Usage:
         """Token counts so far."""
-        return running.usage()
+        return group.usage()
 
-    def note(self, record: RequestRecord, running: Choices, *, ended: bool) -> None:
-        """Write into the record of the access log what became of the generations."""
-        usage = self.usage(running)
-        record.ttft_s = running.ttft_s
+    def note(self, record: RequestRecord, group: GenerationGroup, *, ended: bool) -> Usage:
+        """Write into the record of the access log what became of the generations; returns the token counts."""
+        usage = self.usage(group)
+        record.ttft_s = group.ttft_s
         record.prompt_tokens = usage.prompt_tokens
         record.completion_tokens = usage.completion_tokens
         record.finish_reason = ",".join(dict.fromkeys(self.finish_reasons())) if ended else None
+        return usage
 
 
 async def whole(answer: Answer, record: RequestRecord) -> bytes:
@@ -105,24 +104,25 @@ async def whole(answer: Answer, record: RequestRecord) -> bytes:
     try:
         return await _whole(answer, record)
     except EngineError as error:
+        error.__traceback__ = None  # its frames lead to the generation, which keeps the error
         raise from_engine(error, answer.names) from None
 
 
 async def _whole(answer: Answer, record: RequestRecord) -> bytes:
-    async with Choices(answer.generations) as running:
+    async with GenerationGroup(answer.generations) as group:
         ended = False
         try:
-            while (ready := await running.ready()) is not None:
+            while (ready := await group.ready()) is not None:
                 for index, pieces, complete in ready:
                     answer.take(index, pieces, complete=complete)
             ended = True
         finally:
-            answer.note(record, running, ended=ended)
-    return await answer.body(running)
+            answer.note(record, group, ended=ended)
+    return await answer.body(group)
 
 
 async def stream(
-    answer: Answer, events: Events, record: RequestRecord, timeouts: TimeoutSettings
+    answer: Answer, events: Events, output: StreamOutput, record: RequestRecord, timeouts: TimeoutSettings
 ) -> AsyncGenerator[bytes, None]:
     """Yield ready events, everything that is ready at once; comments while the engine is silent.
 
@@ -132,11 +132,11 @@ async def stream(
         OpenAIError: when a generation fails before the first bytes. Afterwards its error is the last event.
     """
     finished = obfuscated if answer.padded else bytes
-    async with Choices(answer.generations) as running:
+    async with GenerationGroup(answer.generations) as group:
         begun = ended = False
         try:
             timeout = timeouts.headers_s
-            while not await running.responded(timeout):
+            while not await group.wait_for_response(timeout):
                 begun, timeout = True, timeouts.keepalive_s
                 yield COMMENT
             waiting = events.opening()
@@ -145,22 +145,19 @@ async def stream(
             forward: Forward | None = None
             while True:
                 # Nothing may overtake the opening, which goes with the first text.
-                more = events.take(
-                    await running.ready(timeouts.keepalive_s, None if waiting else forward) or [], running
-                )
-                if running.done:
+                more = events.take(await group.ready(timeouts.keepalive_s, None if waiting else forward) or [], group)
+                if group.done:
                     break
                 # A call that is held back makes no event of its tokens, however many they are.
                 if waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s:
                     begun = True
                     yield finished(waiting + more) or COMMENT
                     waiting, quiet_since = b"", time.monotonic()
-                    if forward is None and record.write is not None:
-                        forward = events.forward(record.write)
+                    if forward is None and output.write is not None:
+                        forward = events.forward(output.write)
             ended = True
-            answer.note(record, running, ended=True)
-            last = waiting + more + events.end(running)
-            record.ending = True
+            last = waiting + more + events.end(answer.note(record, group, ended=True))
+            output.ending = True
             yield finished(last)
         except (EngineError, OpenAIError) as error:
             failure = from_engine(error, answer.names) if isinstance(error, EngineError) else error
@@ -168,13 +165,13 @@ async def stream(
                 raise failure from None
             record.error = failure.code or failure.type
             if not ended:
-                answer.note(record, running, ended=False)
+                answer.note(record, group, ended=False)
                 ended = True
             error.__traceback__ = None  # its frames lead to the generation, which keeps the error
             yield error_event(failure)
         finally:
             if not ended:
-                answer.note(record, running, ended=False)
+                answer.note(record, group, ended=False)
 
 
 def error_event(error: OpenAIError) -> bytes:
@@ -196,7 +193,7 @@ def best(scores: Sequence[float], n: int) -> list[int]:
     return order[:n]
 
 
-def prompt_logprobs_list(entries: Sequence[PromptLogprob]) -> list[dict[str, Any] | None]:
+def prompt_logprobs_list(entries: Sequence[PromptTokenLogprob]) -> list[dict[str, Any] | None]:
     """``prompt_logprobs`` as vLLM writes it: for each token an object by token id, null for the first.
 
     ``rank`` is null where the engine does not say it and the token is not among the alternatives.

@@ -1,4 +1,4 @@
-"""The OpenAPI document, from what each route says of itself: its docstring, its body's model, its answers' types."""
+"""The OpenAPI document, made from the docstring, the body's model and the answers' types of each route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)
 
 
 def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
-    """The application's OpenAPI document as JSON; making it takes a good part of a second.
+    """Write the application's OpenAPI document as JSON, which takes a good part of a second.
 
     Args:
         app: the application.
@@ -70,7 +70,7 @@ def _response(response: dict[str, Any], *, head: bool) -> dict[str, Any]:
 
 @functools.cache
 def _schemas(types: frozenset[type]) -> tuple[dict[type, Any], dict[str, Any]]:
-    """For each type what refers to its schema, and the schemas by their names."""
+    """Return for each type the reference to its schema, and the schemas by their names."""
     references: dict[type, Any] = {}
     found: dict[str, Any] = {}
     bodies = {each for each in types if issubclass(each, BaseModel)}
@@ -84,7 +84,7 @@ def _schemas(types: frozenset[type]) -> tuple[dict[type, Any], dict[str, Any]]:
 
 
 def _types(node: Any) -> Iterator[type]:
-    """The types that stand where schemas are to stand."""
+    """Find the types that stand in place of schemas."""
     if isinstance(node, type):
         yield node
     elif isinstance(node, (dict, list)):
@@ -93,7 +93,7 @@ def _types(node: Any) -> Iterator[type]:
 
 
 def _resolved(node: Any, references: Mapping[type, Any]) -> Any:
-    """The node with what refers to schemas in place of types."""
+    """Return the node with references to schemas in place of types."""
     if isinstance(node, type):
         return references[node]
     if isinstance(node, list):
@@ -102,7 +102,7 @@ def _resolved(node: Any, references: Mapping[type, Any]) -> Any:
 
 
 def _cleaned(schema: Any) -> Any:
-    """A schema without the titles that repeat names, and without what docstrings say to readers of the code."""
+    """Return a schema without the titles that repeat names and the parts of docstrings for readers of the code."""
     if isinstance(schema, list):
         return [_cleaned(each) for each in schema]
     if not isinstance(schema, dict):
@@ -114,7 +114,7 @@ def _cleaned(schema: Any) -> Any:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object of a request, in which null means absent."""
+    """Return the schema of an object of a request, in which null means absent."""
     fields: Iterable[tuple[str, dict[str, Any]]] = schema.get("properties", {}).items()
     optional = {name: _or_null(field) for name, field in fields if name not in schema.get("required", ())}
     return {**schema, "properties": {**schema["properties"], **optional}} if optional else schema

@@ -16,13 +16,14 @@ from gateway.openai.answering import Answer, Events, stream, whole
 from gateway.openai.errors import CLIENT_GONE, from_engine
 from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.models.lookup import find_model
-from gateway.openai.parameters import Ignored
+from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, read_request
+from gateway.relay.interface import StreamOutput
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
+from gateway.web.access_log import RequestRecord, record_of
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
-from gateway.web.record import RequestRecord, record_of
 from gateway.web.sse import EventStream
 
 _MOST_NAMES = 32
@@ -144,7 +145,8 @@ async def serve(
     headers = {"Cache-Control": "no-cache", **begun.headers}
     record = begun.record
     if begun.request.stream:
-        return EventStream(stream(answer, endpoint.events(answer), record, timeouts), headers)
+        output = StreamOutput()
+        return EventStream(stream(answer, endpoint.events(answer), output, record, timeouts), headers, output)
     try:
         body = await while_connected(request.scope, request.receive, whole(answer, record))
     except ClientDisconnectedError:

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
+from gateway.web.access_log import record_of
 from gateway.web.disconnect import ClientDisconnectedError
-from gateway.web.paths import meant
-from gateway.web.record import record_of
+from gateway.web.routing import meant
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}

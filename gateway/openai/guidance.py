@@ -1,4 +1,4 @@
-"""The structure that a request wants of its answer, by one model: a guide, or a check of the finished answer."""
+"""The structure that a request wants of its answer: a guide of the engine, or a check of the finished answer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gateway.openai.schemas.checked import checker, is_object
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How an answer gets the form that is wanted.
+    """The way in which an answer gets the wanted form.
 
     Attributes:
-        guide: what the engine holds it to.
-        fits: what the finished answer is held against; None where the guide guarantees it, or nothing is wanted.
+        guide: holds the engine to it.
+        fits: checks the finished answer; None where the guide guarantees it, or nothing is wanted.
         field: the request's field that wants it.
         path: where it stands in the request.
     """
@@ -38,7 +38,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
         validate: whether the operator has finished answers checked where they cannot be guided.
 
     Raises:
-        BadRequestError: that names the field, when there is no way, or names what of a schema cannot be enforced.
+        BadRequestError: that names the field, when there is no way, or the keyword of a schema that cannot be enforced.
     """
     if wanted is None:
         return Structure()

@@ -1,4 +1,4 @@
-"""JSON text to an object that is safe to work with. Runs in a process of its own, too: it imports nothing of ours."""
+"""Parse JSON text to an object that is safe to work with. A helper process runs it, too: it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-# All objects and arrays of a body together. Each item is work, whatever the body's size, and much of it is done in one
+# All objects and arrays of a body together. Each item is work, in small bodies too, and much of it is done in one
 # go of an extension module, in which no other thread of Python's runs (benchmarks/README.md, hostile inputs).
 MOST_FIELDS = 65536
 MOST_CONTAINERS = 65536
@@ -20,7 +20,7 @@ MOST_PARTS = 16384  # of content, in all
 MOST_PARTS_OF_ONE = 2048  # of one message
 MOST_CALLS = 1024  # of one message
 MOST_PROMPTS = 2048  # strings, or arrays of ids
-MOST_CHARACTERS = 2**23  # of one string; there is no context of so many
+MOST_CHARACTERS = 2**23  # of one string; no context is so long
 _MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _PIECE = 2**20
 # Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
@@ -31,8 +31,8 @@ class JsonTextError(ValueError):
     """A rule that the text breaks.
 
     Attributes:
-        message: the end of a sentence that says why it cannot be parsed; a whole sentence where there is a code.
-        param: where.
+        message: the end of a sentence that gives the reason; a whole sentence where there is a code.
+        param: path of the fault.
         code: OpenAI's error code, None where it has none.
     """
 
@@ -44,7 +44,7 @@ class JsonTextError(ValueError):
 
 
 def answer(body: bytes | bytearray) -> bytes:
-    """What ``parse`` makes of a body, for another process: the object and None, or None and the error's fields."""
+    """Parse a body for another process: return the object and None, or None and the error's fields, marshalled."""
     try:
         return marshal.dumps((parse(body), None))
     except JsonTextError as error:
@@ -66,7 +66,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
     if len(body) > MOST_CONTAINERS:
         _check_structure(body)
     try:
-        text = body.decode("utf-8-sig")  # some editors and shells begin a file with a mark that is no part of the JSON
+        text = body.decode("utf-8-sig")  # some editors begin a file with a mark that is no JSON
         value = json.loads(
             text, object_pairs_hook=_Objects().make, parse_constant=_no_constant, parse_float=_finite_float
         )
@@ -75,7 +75,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise JsonTextError("it must be a JSON object")
     _check_lengths(value)
-    if text.count("[") + text.count("{") > _MOST_LEVELS:  # else none can be so deep
+    if text.count("[") + text.count("{") > _MOST_LEVELS:  # fewer cannot be so deep
         _check_depth(value)
     if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
         for path, string in _strings(value):
@@ -96,7 +96,7 @@ def _refusal(error: Exception) -> JsonTextError:
 
 
 def _check_structure(body: bytes | bytearray) -> None:
-    """Count fields, arrays, objects and items before any is made; a text may have as many commas as it likes."""
+    """Count fields, arrays, objects and items before any is made; commas within strings are free."""
     marks = b":", b"[{", b",[{"
     most = MOST_FIELDS, MOST_CONTAINERS, MOST_ITEMS
     if all(_count(body, mark) <= limit for mark, limit in zip(marks, most, strict=True)):
@@ -120,7 +120,7 @@ def _count(text: bytes | bytearray, marks: bytes) -> int:
 
 
 def _outside_strings(body: bytes | bytearray) -> Iterator[bytes]:
-    """What stands between strings, piece by piece."""
+    """Give the text between strings, piece by piece."""
     inside, position = False, 0
     while position < len(body):
         end = position + _PIECE
@@ -163,7 +163,7 @@ def _finite_float(digits: str) -> float:
 
 
 def _check_lengths(value: dict[str, Any]) -> None:
-    """Refuse long arrays before their items become objects of ours, each of which is work."""
+    """Refuse long arrays before each of their items costs work."""
     prompt = value.get("prompt")
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
         _check_length(prompt, MOST_PROMPTS, "prompt")
@@ -206,7 +206,7 @@ def _check_depth(value: dict[str, Any]) -> None:
 
 
 def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """All strings with their paths, keys among them. The depth is bounded by now."""
+    """Give all strings with their paths, keys among them. The depth is bounded by now."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Chunks of one length whatever their text: OpenAI's ``stream_options.include_obfuscation``.
+"""Padding of chunks to one length: OpenAI's ``stream_options.include_obfuscation``.
 
 An observer of encrypted traffic sees the length of each event and with it that of its token. The field ``obfuscation``
 fills every chunk up to a multiple of ``STEP`` bytes. Its characters are random, so that nothing compresses them away.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from gateway.web.sse import one_line
+from gateway.relay.text_events import one_line
 
 STEP = 64
 """Bytes; more than most tokens have, so that their chunks are all of one length."""
@@ -19,7 +19,7 @@ _LEAST = len(_FIELD) + 1  # with its closing quote
 
 
 def obfuscated(events: bytes) -> bytes:
-    """Events of a stream with every chunk padded; comments and ``[DONE]`` as they are.
+    """Pad every chunk among the events of a stream; comments and ``[DONE]`` stay as they are.
 
     Args:
         events: complete events, ready to send.

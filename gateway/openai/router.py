@@ -1,4 +1,4 @@
-"""Routers of the API, and what the OpenAPI document says of their routes."""
+"""Routers of the API, and the entries of their routes in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GENERATING: Final = (400, 404, 415, 429, 503, 504)
 
 
 def api_router(tag: str, route_class: type[APIRoute] = APIRoute) -> APIRouter:
-    """A router of a part of the API.
+    """Make a router of a part of the API.
 
     Args:
         tag: the group of the API page that its routes are shown in.
@@ -52,13 +52,13 @@ def api_router(tag: str, route_class: type[APIRoute] = APIRoute) -> APIRouter:
 def answers(
     body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """What a route answers, for its ``responses``; ``openapi_document`` turns the types into schemas.
+    """Describe the answers of a route, for its ``responses``; ``openapi_document`` turns the types into schemas.
 
     Args:
         body: type of the JSON body of 200.
         errors: statuses with a body of type ``Error``.
         event: type of the data of an event, where the answer may be a stream.
-        headers: response headers of 200 with what they say.
+        headers: response headers of 200 with their descriptions.
     """
     content: dict[str, Any] = {_JSON: {"schema": body}}
     if event is not None:
@@ -68,18 +68,18 @@ def answers(
 
 
 def failure(status: int) -> dict[str, Any]:
-    """What a route answers that fails with this status."""
+    """Describe the answer of a route that fails with this status."""
     headers = _described(_HEADERS.get(status, {}))
     return {"description": _REASONS[status], "content": {_JSON: {"schema": Error}}, "headers": headers}
 
 
 def body_of(schema: type[Any]) -> dict[str, Any]:
-    """The OpenAPI entry of a body that a route reads as bytes, for its ``openapi_extra``."""
+    """Make the OpenAPI entry of a body that a route reads as bytes, for its ``openapi_extra``."""
     return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
 
 
 def parameter(name: str, place: str, description: str, *, required: bool = False) -> dict[str, Any]:
-    """The OpenAPI entry of a parameter of the URL, for ``openapi_extra``.
+    """Make the OpenAPI entry of a parameter of the URL, for ``openapi_extra``.
 
     Args:
         name: of the parameter.
@@ -96,7 +96,7 @@ def _described(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _event(data: Any) -> dict[str, Any]:
-    """The schema of one event of a stream, as OpenAPI before 3.2 has it: its data is JSON text, or ``[DONE]``."""
+    """Make the schema of one event of a stream in the form of OpenAPI before 3.2: JSON text, or ``[DONE]``."""
     texts = [
         {"type": "string", "contentMediaType": _JSON, "contentSchema": data},
         {"type": "string", "contentMediaType": _JSON, "contentSchema": Error},

@@ -13,23 +13,23 @@ class ReasonedUsage(Usage):
     """Token counts of an answer that may hold reasoning.
 
     Attributes:
-        reasoning_tokens: tokens of the completion whose text is reasoning; None where nobody knows.
+        reasoning_tokens: tokens of the completion whose text is reasoning; None where this is not known.
     """
 
     reasoning_tokens: int | None = 0
 
 
 def at_beginning(usage: Usage) -> Usage:
-    """Token counts of an answer before its first token, of which nobody knows yet what of the prompt was cached."""
+    """Return the counts of an answer before its first token, when the cached part of the prompt is not known yet."""
     return Usage(usage.prompt_tokens, 0)
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """OpenAI's ``usage``.
+    """Write OpenAI's ``usage``.
 
-    ``prompt_tokens_details`` is absent where nobody knows how much of the prompt was cached,
-    ``completion_tokens_details`` where nobody knows how much of the answer was reasoning. The latter has no counts of
-    predicted tokens where nobody knows what became of them, for the engine answers without ids.
+    ``prompt_tokens_details`` is absent where the cached part of the prompt is not known, ``completion_tokens_details``
+    where the reasoning's part of the answer is not. The latter has no counts of predicted tokens where the engine
+    answers without ids, so that they are not known.
     """
     counts: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,

@@ -87,12 +87,12 @@ class PromptBuilder:
         if check is not None:
             check(rendered)
         stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
-        pieces = (self._encode(stretch, number == 0) for number, stretch in enumerate(stretches))
+        pieces = [self._encode(stretch, number == 0) for number, stretch in enumerate(stretches)]
         ids = tuple(itertools.chain.from_iterable(pieces))
         return Prompt(
-            text="".join(stretch.text for stretch in stretches),
+            text="".join([stretch.text for stretch in stretches]),
             ids=ids,
-            escaped=any(stretch.literal for stretch in stretches),
+            escaped=bool(marker) and any(stretch.literal for stretch in stretches),
             bos_text=self._bos_text(ids),
         )
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.generation.additions import LoraAdapter, Matrix, PromptTable
+from gateway.generation.request import LoraAdapter, Matrix, PromptTable
 
 # Families whose projections are as wide as config.json says in plain words; of others the engine itself must tell.
 _PLAIN = frozenset({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "gemma", "gemma2"})

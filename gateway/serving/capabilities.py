@@ -35,7 +35,13 @@ _NOT_SHOWN = (
 )
 
 
-def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSettings) -> Mapping[str, Capability]:
+class Capabilities(dict[str, Capability]):
+    """Capabilities by parameter. Never changed once made, hashed as an object: a key for what follows from them."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSettings) -> Capabilities:
     """By name of a parameter how it is served; what is not named is served as the table of parameters says.
 
     Args:
@@ -53,7 +59,7 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
     if settings.structured_output_without_guidance == "validate":
         unguided = [name for name in _CHECKABLE if name not in found or found[name].how == "impossible"]
         found |= dict.fromkeys(unguided, _CHECKED)
-    return found | _answers(features, found)
+    return Capabilities(found | _answers(features, found))
 
 
 def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[str, Capability]:

@@ -16,7 +16,7 @@ from gateway.generation import (
     SamplingParams,
     engine_seed,
 )
-from gateway.generation.additions import PromptTable
+from gateway.generation.request import PromptTable
 from gateway.ids import new_id
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LongWork

@@ -18,7 +18,7 @@ from gateway.families import Family
 from gateway.families.family_choice import ARGUMENTS, EXAMPLE, UnknownFamilyError, WrittenCall, choose
 from gateway.families.model_family import writes_calls
 from gateway.generation import EngineFeatures
-from gateway.generation.additions import LoraAdapter, PromptTable
+from gateway.generation.request import LoraAdapter, PromptTable
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
 from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table, read_size
 from gateway.tokens import Tokenizer, TokenizerError

@@ -7,21 +7,18 @@ import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from gateway.generation.additions import LoraAdapter
 from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRefusedError,
-    Began,
     Describing,
     Engine,
     EngineChunk,
     EngineError,
     EngineFeatures,
     ErrorKind,
-    Take,
-    can_push,
 )
-from gateway.generation.request import GenerationRequest
+from gateway.generation.request import GenerationRequest, LoraAdapter
+from gateway.relay.interface import Began, Take, can_relay
 
 _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 
@@ -72,18 +69,18 @@ class LoraEngine:
         """
         return self._generate(request, self._engine.generate)
 
-    def generate_pushing(
-        self, request: GenerationRequest, take: Take, began: Began
+    def generate_relayed(
+        self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Pushing``.
+        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``.
 
-        An engine that is none pushes nothing. Where the request is sent once more, ``began`` is called once more.
+        An engine that is none relays nothing. Where the request is sent once more, ``began`` is called once more.
         """
         engine = self._engine
-        if not can_push(engine):
+        if not can_relay(engine):
             return self.generate(request)
-        pushing = engine.generate_pushing
-        return self._generate(request, lambda adapted: pushing(adapted, take, began))
+        relayed = engine.generate_relayed
+        return self._generate(request, lambda adapted: relayed(adapted, take, began))
 
     async def _generate(self, request: GenerationRequest, start: _Start) -> AsyncGenerator[EngineChunk, None]:
         began = False

@@ -58,6 +58,7 @@ class Registry:
             metrics: the application's metrics.
         """
         self._timeouts = settings.timeouts
+        self._relay = settings.server.relay
         self._backend_factory = backend_factory
         self._metrics = metrics
         self._entries = {
@@ -151,7 +152,12 @@ class Registry:
 
     def _make(self, model: ModelSettings, index: int) -> ServedModel:
         return ServedModel(
-            model, self._backend_factory(model), key=f"models[{index}]", timeouts=self._timeouts, metrics=self._metrics
+            model,
+            self._backend_factory(model),
+            key=f"models[{index}]",
+            timeouts=self._timeouts,
+            metrics=self._metrics,
+            relay=self._relay,
         )
 
     def _entry(self, model: ModelSettings, index: int) -> _Entry:

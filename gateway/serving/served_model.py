@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,6 @@ import anyio.to_thread
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
 from gateway.families import ToolPlan
 from gateway.generation import (
-    Capability,
     Engine,
     EngineError,
     EngineFeatures,
@@ -31,13 +30,13 @@ from gateway.generation.stop import Reader
 from gateway.serving import prompts
 from gateway.serving.answer_reader import PreparedTurn, prepare
 from gateway.serving.backend import Backend
-from gateway.serving.capabilities import capabilities
+from gateway.serving.capabilities import Capabilities, capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
+from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation
-from gateway.serving.running import RunningGeneration
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -55,7 +54,14 @@ class ServedModel:
     """
 
     def __init__(
-        self, settings: ModelSettings, backend: Backend, *, key: str, timeouts: TimeoutSettings, metrics: Metrics
+        self,
+        settings: ModelSettings,
+        backend: Backend,
+        *,
+        key: str,
+        timeouts: TimeoutSettings,
+        metrics: Metrics,
+        relay: bool = True,
     ) -> None:
         """Prepare a model; ``start`` loads it.
 
@@ -65,6 +71,7 @@ class ServedModel:
             key: where the model stands in the settings, for messages.
             timeouts: deadlines of its generations.
             metrics: the application's metrics.
+            relay: whether tokens of plain streams skip the layers (``gateway.relay``).
         """
         self.settings = settings
         self.backend = backend
@@ -72,14 +79,15 @@ class ServedModel:
         self.metrics = metrics.for_model(settings.name)
         self._key = key
         self._timeouts = timeouts
+        self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
-        self._capabilities: Mapping[str, Capability] = {}
+        self._capabilities = Capabilities()
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
-        self._generations: weakref.WeakSet[RunningGeneration] = weakref.WeakSet()
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
 
     @property
     def name(self) -> str:
@@ -107,11 +115,11 @@ class ServedModel:
         return self._parts.family.name if self._parts else None
 
     @property
-    def capabilities(self) -> Mapping[str, Capability]:
+    def capabilities(self) -> Capabilities:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities
 
-    def known_capabilities(self) -> Mapping[str, Capability]:
+    def known_capabilities(self) -> Capabilities:
         """How each request parameter is served now.
 
         Raises:
@@ -210,7 +218,7 @@ class ServedModel:
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams, request_id: str, arrived: float, readers: Sequence[Reader] = ()
-    ) -> list[RunningGeneration]:
+    ) -> list[Generation]:
         """Prepare ``params.n`` generations of one prompt; each begins when its context is entered.
 
         Args:
@@ -225,27 +233,32 @@ class ServedModel:
             BadRequestError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
-        tokenize = functools.partial(tokenize_prediction, params, parts)
-        work = predictions_work(params)
-        predicted = tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
+        predicted = await self._predicted(params, parts) if params.prediction else ()
         requests = engine_requests(
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
         generations = [
-            RunningGeneration(
+            Generation(
                 engine,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
-                at_once=self.settings.max_parallel_generations,
+                max_parallel=self.settings.max_parallel_generations,
+                relay=self._relay,
             )
             for request, reader in zip_longest(requests, readers)
         ]
         self._generations.update(generations)
         return generations
+
+    async def _predicted(self, params: SamplingParams, parts: ModelParts) -> tuple[int, ...]:
+        """The token ids of a prediction; of a long one off the event loop, and in its turn."""
+        tokenize = functools.partial(tokenize_prediction, params, parts)
+        work = predictions_work(params)
+        return tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
 
     @property
     def engine(self) -> Engine:

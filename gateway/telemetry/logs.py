@@ -8,7 +8,7 @@ import orjson
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
-# What orjson would write in its own way is left to Python's encoder, which knows more and writes it as ever.
+# Values that orjson would write in its own way are left to Python's encoder, which knows more types.
 _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 

@@ -8,6 +8,6 @@ import os
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client")
 
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.backend import BackendStatus, TritonBackend
+from gateway.triton.triton_backend import BackendStatus, TritonBackend
 
 __all__ = ["BackendStatus", "EngineOptions", "TritonBackend"]

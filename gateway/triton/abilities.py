@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.config import ModelSettings
 from gateway.generation.sampling_params import GuideBackend
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_backend, declared_guide_types
@@ -176,3 +177,14 @@ def _cached_tokens(called: ModelView, block: int) -> Literal["tokens", "blocks"]
     if _pair(called, "return_perf_metrics", "num_cached_tokens"):
         return "tokens"
     return "blocks" if block and _pair(called, "return_perf_metrics", "kv_cache_reused_blocks") else None
+
+
+def engine_options(settings: ModelSettings) -> EngineOptions:
+    """What the operator says of the engine of one model."""
+    return EngineOptions(
+        vocab_size=settings.vocab_size,
+        tokens_per_block=settings.tokens_per_block,
+        generation_logits=settings.logits_for_logprobs,
+        context_logits_tokens=settings.max_logits_tokens if settings.logits_for_logprobs else 0,
+        max_draft_tokens=settings.speculative.max_draft_tokens,
+    )

@@ -11,13 +11,13 @@ from gateway.generation.engine import Engine, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.assembly import Models, Path, check, ensemble_engine, tokens_engine
-from gateway.triton.client import TritonClient
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.errors import NO_GUIDED_DECODING
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import EnginePath, Models, check, ensemble_engine, tokens_engine
+from gateway.triton.error_mapping import NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import is_bls, is_engine, read_bls, read_pipeline
+from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -41,7 +41,7 @@ _NO_OPTIONS = EngineOptions()
 
 
 async def discover(
-    client: TritonClient, connection: Connection, model: str, path: Path, options: EngineOptions = _NO_OPTIONS
+    client: TritonClient, connection: Connection, model: str, path: EnginePath, options: EngineOptions = _NO_OPTIONS
 ) -> Discovered:
     """Find out how to call ``model`` and make its engine.
 
@@ -60,7 +60,7 @@ async def discover(
     return Discovered(make(connection, models, reason, options), models.names)
 
 
-async def _choose(connection: Connection, models: Models, path: Path) -> tuple[_Make, str]:
+async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str]:
     """How to make the engine, and why so."""
     if models.pipeline is None:
         return _single(models)

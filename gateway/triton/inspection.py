@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
 from gateway.generation.engine import EngineFeatures
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.assembly import DiscoveryError, Path
-from gateway.triton.background import BackgroundTasks
-from gateway.triton.client import TritonClient
-from gateway.triton.dialects.connection import Connection
+from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import discover
+from gateway.triton.engine_factory import DiscoveryError, EnginePath
 from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.model_view import ModelView
+from gateway.triton.triton_client import TritonClient
 
 __all__ = ["DiscoveryError", "EngineOptions", "inspect_model"]
 
 _DRAIN_S = 2.0
 
 
-async def inspect_model(url: str, model: str, path: Path, options: EngineOptions) -> EngineFeatures:
+async def inspect_model(url: str, model: str, path: EnginePath, options: EngineOptions) -> EngineFeatures:
     """Discover a model as a backend would, once.
 
     Args:
@@ -38,3 +45,33 @@ async def inspect_model(url: str, model: str, path: Path, options: EngineOptions
     finally:
         await background.drain(_DRAIN_S)
         await channel.close()
+
+
+async def read_configurations(url: str, models: Iterable[str]) -> dict[str, Any]:
+    """Ask for the ModelConfig of each model that is loaded.
+
+    Args:
+        url: ``host:port`` of Triton's gRPC endpoint.
+        models: names; those that are not loaded are absent from the answer.
+
+    Raises:
+        EngineError: Triton did not answer.
+    """
+    channel = open_channel(url)
+    try:
+        client = TritonClient(channel)
+        return {name: await client.model_config(name) for name in models if await client.model_ready(name)}
+    finally:
+        await channel.close()
+
+
+def read_model_file(path: Path) -> ModelView:
+    """Read a ``config.pbtxt``.
+
+    Raises:
+        OSError: it cannot be read.
+        text_format.ParseError: it is none.
+    """
+    config = model_config_pb2.ModelConfig()
+    text_format.Parse(path.read_text(encoding="utf-8"), config)
+    return ModelView.of(config)

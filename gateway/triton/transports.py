@@ -11,10 +11,10 @@ from typing import Literal
 import grpc
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.client import DEADLINE_S, TritonClient
 from gateway.triton.grpcio import GrpcioTransport
 from gateway.triton.h2 import H2Transport
 from gateway.triton.transport import InferCall, Transport
+from gateway.triton.triton_client import DEADLINE_S, TritonClient
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,26 +1,84 @@
-"""One JSON line and one count for every answered request."""
+"""The record of each request: its id in the answer, one JSON line and one count when it is answered."""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
 
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.ids import new_id
 from gateway.telemetry.metrics import Metrics
-from gateway.web.record import RequestRecord, record_of
+from gateway.web.routing import header
 
 _log = logging.getLogger("gateway.access")
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 # Asked every few seconds: debug only. A model that is not ready is logged once, by its backend.
 _QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 
 
-class AccessLogMiddleware:
-    """Logs and counts each request just before the last byte of its answer leaves."""
+@dataclass(slots=True)
+class RequestRecord:
+    """Facts of one request, never its content; filled while it is served.
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    Attributes:
+        request_id: the id in ``x-request-id``.
+        started: ``time.perf_counter()`` at arrival.
+        model: served model, once it is known to exist.
+        ttft_s: seconds from arrival to the engine's first token.
+        prompt_tokens: prompt length in ids.
+        completion_tokens: generated ids, as usage reports them.
+        finish_reason: OpenAI's finish reason.
+        error: code or type of the error that the client was given, also inside a stream.
+        disconnected: whether the client left before the end.
+        annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
+    """
+
+    request_id: str = ""
+    started: float = field(default_factory=time.perf_counter)
+    model: str | None = None
+    ttft_s: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    disconnected: bool = False
+    annotations: Mapping[str, Any] | None = None
+
+
+def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
+    """The record of the request with this ASGI scope, made when it has none."""
+    state = scope.setdefault("state", {})
+    record = state.get("record")
+    if record is None:
+        record = state["record"] = RequestRecord()
+    return record  # type: ignore[no-any-return]
+
+
+class AccessLogMiddleware:
+    """Sees each request from its first layer to its last byte.
+
+    The answer carries ``x-request-id``: the client's own where it has 1 to 128 characters of ``A-Za-z0-9._-``, else a
+    new one. It is logged and counted just before its last byte leaves.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, hold: Callable[[], AbstractContextManager[None]]) -> None:
+        """Wrap ``app``.
+
+        Args:
+            app: the application inside.
+            metrics: where requests are counted.
+            hold: makes a context in which each request runs to its end.
+        """
         self._app = app
         self._metrics = metrics
+        self._hold = hold
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -28,27 +86,27 @@ class AccessLogMiddleware:
             await self._app(scope, receive, send)
             return
         record = record_of(scope)
+        given = header(scope, b"x-request-id")
+        record.request_id = given.decode("ascii") if _SAFE_ID.fullmatch(given) else new_id()
         status = 500  # what the server answers when the application raises before it answered
         logged = False
 
-        def log() -> None:
-            nonlocal logged
-            if not logged:
-                logged = True
-                self._write(scope, record, status)
-
         async def watched_send(message: Message) -> None:
-            nonlocal status
+            nonlocal status, logged
             if message["type"] == "http.response.start":
                 status = message["status"]
-            elif not message.get("more_body", False):
-                log()  # before the last byte: who has the whole answer finds it logged and counted
+                MutableHeaders(scope=message)["x-request-id"] = record.request_id
+            elif not message.get("more_body", False) and not logged:
+                logged = True  # before the last byte: a client that has the whole answer finds it logged and counted
+                self._write(scope, record, status)
             await send(message)
 
         try:
-            await self._app(scope, receive, watched_send)
+            with self._hold():
+                await self._app(scope, receive, watched_send)
         finally:
-            log()
+            if not logged:
+                self._write(scope, record, status)
 
     def _write(self, scope: Scope, record: RequestRecord, status: int) -> None:
         if record.disconnected and status == 500:

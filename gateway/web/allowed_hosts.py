@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.web.routing import header
 
 # Docker Desktop leads containers to the loopback address of their host by this name.
 _OWN_NAMES = ("localhost", "127.0.0.1", "*.localhost", "host.docker.internal")
 
 
 class AllowedHostsMiddleware:
-    """Lets a request pass that gives an address, one of the names, or none (HTTP/1.0) as its host."""
+    """Passes requests whose host is an address, one of the names, or missing (HTTP/1.0)."""
 
     def __init__(self, app: ASGIApp, *, names: Sequence[str], refuse: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
 
         Args:
-            app: what is guarded.
-            names: that may be given; ``*.name`` stands for all below one.
+            app: the application inside.
+            names: allowed ones; ``*.name`` stands for all below one.
             refuse: makes the answer to another name from one sentence.
         """
         self._app = app
@@ -34,19 +36,17 @@ class AllowedHostsMiddleware:
         self._endings = tuple(name[1:] for name in lower if name.startswith("*."))
         self._refuse = refuse
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""
         if scope["type"] == "http":
-            given = next((value for name, value in scope["headers"] if name == b"host"), b"")
-            name = _without_port(given.decode("latin-1"))
+            name = _without_port(header(scope, b"host").decode("latin-1"))
             if not self._allows(name):
                 answer = self._refuse(
                     f"This gateway does not answer to the host name {name[:100]!r}. Its operator may add it to the "
                     "setting server.allowed_hosts (GATEWAY_ALLOWED_HOSTS)."
                 )
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+                return answer(scope, receive, send)
+        return self._app(scope, receive, send)
 
     def _allows(self, name: str) -> bool:
         return not name or name in self._names or name.endswith(self._endings) or _is_address(name)

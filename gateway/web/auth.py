@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-# What a load balancer, Prometheus or a person looking for documentation asks without a key. None of it shows prompts.
+from gateway.web.routing import header
+
+# Asked without a key by load balancers, Prometheus and readers of the documentation. None of them shows prompts.
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version", "/docs", "/openapi.json"})
 
 
 class AuthMiddleware:
-    """Lets a request pass when it carries one of the keys, or asks for one of ``OPEN_PATHS`` (or that and a slash)."""
+    """Passes requests that carry one of the keys, or ask for one of ``OPEN_PATHS`` (also with a slash behind it)."""
 
     def __init__(self, app: ASGIApp, *, keys: Sequence[str], refuse: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
 
         Args:
-            app: what is guarded.
+            app: the application inside.
             keys: accepted keys, at least one.
             refuse: makes the answer to a request without a valid key from one sentence.
         """
@@ -28,20 +30,19 @@ class AuthMiddleware:
         self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
         self._refuse = refuse
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""
         if scope["type"] != "http" or scope["path"].removesuffix("/") in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, key = header.strip().partition(b" ")
-        if not header:
+            return self._app(scope, receive, send)
+        given = header(scope, b"authorization")
+        scheme, _, key = given.strip().partition(b" ")
+        if not given:
             answer = self._refuse("You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'.")
         elif scheme.lower() != b"bearer" or not self._known(key.strip()):
             answer = self._refuse("Incorrect API key provided.")
         else:
             answer = self._app
-        await answer(scope, receive, send)
+        return answer(scope, receive, send)
 
     def _known(self, key: bytes) -> bool:
         digest = hashlib.sha256(key).digest()

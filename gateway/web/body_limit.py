@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.web.routing import header
 
 
 class _TooLargeError(Exception):
@@ -18,7 +20,7 @@ class BodyLimitMiddleware:
         """Guard ``app``.
 
         Args:
-            app: what is guarded.
+            app: the application inside.
             limit: largest body in bytes.
             refuse: makes the 413 answer from one sentence.
         """
@@ -27,16 +29,20 @@ class BodyLimitMiddleware:
         size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
         self._answer = refuse(f"The request body is larger than {size}, the most that is accepted.")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        # The server has checked that it is a number; one with more digits than any real body counts as too large.
-        if len(declared) > 18 or int(declared) > self._limit:
-            await self._answer(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
+        declared = header(scope, b"content-length")
+        if not declared:
+            return self._watch(scope, receive, send)
+        # The server has checked that it is a number, and ends the body there; one with more digits than any real body
+        # counts as too large.
+        too_large = len(declared) > 18 or int(declared) > self._limit
+        return (self._answer if too_large else self._app)(scope, receive, send)
+
+    async def _watch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request whose body has no declared length."""
         received = 0
         started = False
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
 
-from gateway.web.http_protocol import departure_of
+from gateway.web.client_connection import connection_of
 
 Result = TypeVar("Result")
 
@@ -29,8 +28,8 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
     Raises:
         ClientDisconnectedError: when the client left first.
     """
-    departure = departure_of(scope)
-    if departure is not None and departure.happened:
+    connection = connection_of(scope)
+    if connection is not None and connection.lost:
         work.close()
         raise ClientDisconnectedError
     task = asyncio.current_task()
@@ -43,30 +42,27 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
             left = True
             task.cancel()
 
-    with _watched_by(receive, leave) if departure is None else departure.told_to(leave):
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not left:
-                raise
-            if hasattr(task, "uncancel") and task.uncancel():  # from Python 3.11 on: someone else cancels it, too
-                raise
-            raise ClientDisconnectedError from None
-        finally:
-            ended = True
-
-
-@contextlib.contextmanager
-def _watched_by(receive: Receive, leave: Callable[[], None]) -> Iterator[None]:
-    """Have ``leave`` called when the channel says that the client is gone: under another server than ours."""
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        leave()
-
-    watcher = asyncio.create_task(watch())
+    watcher = None if connection is not None else asyncio.create_task(_watch(receive, leave))
+    if connection is not None:
+        connection.on_lost.append(leave)
     try:
-        yield
+        return await work
+    except asyncio.CancelledError:
+        if not left:
+            raise
+        if hasattr(task, "uncancel") and task.uncancel():  # from Python 3.11 on: someone else cancels it, too
+            raise
+        raise ClientDisconnectedError from None
     finally:
-        watcher.cancel()
+        ended = True
+        if watcher is not None:
+            watcher.cancel()
+        elif connection is not None:
+            connection.on_lost.remove(leave)
+
+
+async def _watch(receive: Receive, leave: Callable[[], None]) -> None:
+    """Call ``leave`` when the channel says that the client is gone: under another server than ours."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    leave()

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, cast
 
-from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.web.bounds import Bounds
-from gateway.web.record import Room
-from gateway.web.writing import Chunks, JoiningTransport
+from gateway.relay.chunked_writer import ChunkedWriter
+from gateway.web.client_connection import EXTENSION, ClientConnection
 
 _log = logging.getLogger(__name__)
-_CLOSE = "gateway.close"
-_DEPARTURE = "gateway.departure"
-_JOIN = "gateway.join"
-_WRITE = "gateway.write"
 
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
 _HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
 _PIPELINED = 64  # requests that wait for their turn on one connection; each takes some kilobytes
-_TOLD = 64  # clients at a time, of those beyond the bound on connections, who are told so; further ones are cut off
-_TELL_S = 1.0  # for which such a client may wait before it sends something
+_MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
+_TELL_S = 1.0  # how long such a connection may stay silent before it is closed
 _WARN_S = 60.0
 _LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
@@ -42,30 +36,57 @@ _OTHER_PROTOCOL = "This server speaks HTTP/1.1 alone: send the request without '
 _NO_ROOM = "The gateway has as many connections as it takes (limits.max_connections); try again in a moment."
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a client may take to send a request, and how many clients there may be.
+
+    The time of a body grows with what has come of it, as in Apache's ``mod_reqtimeout``: a large one on a slow line is
+    served, and one that trickles is not.
+
+    Attributes:
+        head_s: seconds from the first byte of a request, or from the connection, to the end of its headers.
+        body_s: seconds from the first byte of a request to its end, besides those that its size allows.
+        body_rate: bytes of a body that allow one second more.
+        silence_s: seconds between two pieces of a body.
+        connections: open at a time.
+    """
+
+    head_s: float = 60.0
+    body_s: float = 60.0
+    body_rate: int = 4096
+    silence_s: float = 60.0
+    connections: int = 16384
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest of the times: one look in each such time sees all of them pass."""
+        return min(self.head_s, self.body_s, self.silence_s)
+
+
 def http_protocol(refuse: Callable[[int, str], bytes], bounds: Bounds | None = None) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
     Args:
-        refuse: makes JSON from a status and a sentence; it answers what no application ever sees.
+        refuse: makes JSON from a status and a sentence, for requests that no application sees.
         bounds: on connections and requests; None takes the usual ones.
 
     Returns:
-        uvicorn's protocol with those answers and bounds, and with `close_connection` for its applications.
+        uvicorn's protocol with those answers and bounds, and with a ``ClientConnection`` for its applications.
     """
 
     class HttpProtocol(_BoundedProtocol):
         _error = staticmethod(refuse)
         _bounds = bounds or Bounds()
-        _crowd = _Crowd()
+        _overflow = _Overflow()
 
     return HttpProtocol
 
 
-class _Crowd:
-    """Clients of one server who are turned away.
+class _Overflow:
+    """Connections of one server beyond the bound on them.
 
     Attributes:
-        told: connections whose clients will be told so.
+        told: those that will be answered with a refusal.
         warned: when the log was told, by the loop's clock.
     """
 
@@ -75,7 +96,7 @@ class _Crowd:
 
 
 class _Dropped(list[tuple[bytes, bytes]]):
-    """Trailers, which nobody reads: an application must not take them for headers, and they take no memory."""
+    """Trailers: an application must not take them for headers, and they take no memory."""
 
     def append(self, _: tuple[bytes, bytes]) -> None:
         """Forget one."""
@@ -87,7 +108,7 @@ _DROPPED = _Dropped()
 class _BoundedProtocol(HttpToolsProtocol):
     _error: Callable[[int, str], bytes]
     _bounds: Bounds
-    _crowd: _Crowd
+    _overflow: _Overflow
 
     _head = 0  # bytes that have come since the request began, at least those of its head
     _body = 0  # bytes of its body that have come
@@ -98,43 +119,42 @@ class _BoundedProtocol(HttpToolsProtocol):
     _open = 0  # requests that are being answered, or wait for it
     _begun = 0.0  # when the request began, by the loop's clock
     _heard = 0.0  # when something came
-    _timer: asyncio.TimerHandle | None = None  # one for the connection: it looks now and then what is overdue
+    _timer: asyncio.TimerHandle | None = None  # one for the connection, which checks now and then what is overdue
     _status, _message = 400, "The request is not valid HTTP/1.1."
-    _last_words: bytes | None = None  # what the connection ends with, after the answers before it; nothing is read then
-    _said = False  # those words
-    _ends = False  # with the next answer, or after a moment without one
+    _refusal: bytes | None = None  # the connection ends with it, after the answers before it; nothing more is read
+    _refusal_written = False
+    _closes = False  # with the next answer, or after a moment without one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._joining = JoiningTransport(transport)
-        self._departure = Departure()
-        super().connection_made(cast("asyncio.Transport", self._joining))
-        if len(self.connections) - len(self._crowd.told) > self._bounds.connections:
-            self._turn_away()
+        self._connection = ClientConnection(transport)
+        super().connection_made(cast("asyncio.Transport", self._connection))
+        self._connection.write_chunk = ChunkedWriter(self.flow, transport).write
+        self._connection.close_soon = self._close_soon
+        if len(self.connections) - len(self._overflow.told) > self._bounds.connections:
+            self._refuse_connection()
         else:
             self._begun = self.loop.time()
-            self._wait()
+            self._watch_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._crowd.told.discard(self)
+        self._overflow.told.discard(self)
         super().connection_lost(exc)
-        self._departure.happen()
-        if self.scope is not None:  # with it they would hold each other, until the garbage collector comes
-            cast("dict[str, Any]", self.scope["extensions"]).pop(_CLOSE, None)
+        self._connection.end()
 
     def data_received(self, data: bytes) -> None:
-        if self._last_words is not None:
+        if self._refusal is not None:
             if not self._open:
-                self._say_last_words()
+                self._write_refusal()
             return
         if self._whole or not self._head:
             data = data.lstrip(b"\r\n")  # an empty line between requests is none of them, and no sign of life
             if not data:
                 return
         if self._in_head or self._whole:
-            data = _without_upgrade(data)
+            data = _hide_upgrade(data)
         self._received = len(data)
         self._heard = self.loop.time()
         if self._in_head:
@@ -143,12 +163,11 @@ class _BoundedProtocol(HttpToolsProtocol):
             self._tail += len(data)
         super().data_received(data)
         if not self._whole:
-            self._await_rest()
+            self._check_size()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        extensions = {_CLOSE: self._close_soon, _JOIN: self._joining.join, _DEPARTURE: self._departure}
-        cast("dict[str, Any]", self.scope)["extensions"] = extensions
+        cast("dict[str, Any]", self.scope)["extensions"] = {EXTENSION: self._connection}
         if not self._in_head:  # a further request of this connection
             self._in_head, self._head = True, self._received
         self._whole = False
@@ -162,9 +181,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self.headers = _DROPPED
         if self.cycle is not None and self.cycle.scope is self.scope:
             self._open += 1
-            self.cycle.keep_alive = self.cycle.keep_alive and not self._ends
-            extensions = cast("dict[str, Any]", self.scope["extensions"])
-            extensions[_WRITE] = Chunks(self.cycle, self._joining.transport).write
+            self.cycle.keep_alive = self.cycle.keep_alive and not self._closes
 
     def on_body(self, body: bytes) -> None:
         self._tail = 0
@@ -178,16 +195,16 @@ class _BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._whole = True
         super().on_message_complete()
-        # uvicorn stops reading in the middle of a large body, and goes on when the application asks for more. Who reads
-        # nothing does not see the connection end.
+        # uvicorn stops reading in the middle of a large body, and goes on when the application asks for more. Without
+        # reading, the end of the connection is not seen.
         if not self.pipeline:
             self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         self._open -= 1
         super().on_response_complete()
-        if self._last_words is not None and not self._open:
-            self._say_last_words()
+        if self._refusal is not None and not self._open:
+            self._write_refusal()
         elif not self._whole:  # an early answer; or the next request, whose time was not its own so far
             self._begun = self.loop.time()
 
@@ -196,7 +213,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._refuse(self._status, self._message)
 
     def _check_head(self) -> None:
-        """Refuse a request by its headers, where it is not clear whom it is for or where it ends.
+        """Refuse a request by its headers, where its host or its end is ambiguous.
 
         Raises:
             ValueError: it is refused; this ends the parsing.
@@ -219,7 +236,7 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self._stop_parsing(431, _LARGE_HEAD)
         if len(self.pipeline) >= _PIPELINED:  # the answer to the one before it tells the client to ask anew
             self.pipeline[0][0].keep_alive = False
-            self._last_words = b""
+            self._refusal = b""
             raise ValueError
 
     def _stop_parsing(self, status: int, message: str) -> NoReturn:
@@ -227,10 +244,10 @@ class _BoundedProtocol(HttpToolsProtocol):
         raise ValueError(message)  # the parser's owner calls send_400_response
 
     def _refuse(self, status: int, message: str) -> None:
-        """Refuse what is being read. The requests before it are answered first, and the connection ends after it."""
-        if self._last_words is not None:
+        """Refuse the request that is being read. Those before it are answered first; then the connection ends."""
+        if self._refusal is not None:
             return
-        self._last_words = self._answer(status, message)
+        self._refusal = self._answer(status, message)
         if not self._whole and self.cycle is not None and self.cycle.scope is self.scope:  # it is in its body
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()
@@ -240,9 +257,9 @@ class _BoundedProtocol(HttpToolsProtocol):
             else:
                 self.cycle.disconnected = True  # to the application, which waits for the rest, it is as good as gone
                 self.cycle.message_event.set()
-                self._say_last_words()
+                self._write_refusal()
         elif not self._open:
-            self._say_last_words()
+            self._write_refusal()
 
     def _answer(self, status: int, message: str, header: str = "") -> bytes:
         body = self._error(status, message)
@@ -252,66 +269,66 @@ class _BoundedProtocol(HttpToolsProtocol):
         )
         return head.encode() + body
 
-    def _say_last_words(self) -> None:
-        """Write them, and close the connection when its client has had the time to read them.
+    def _write_refusal(self) -> None:
+        """Write the refusal, and close the connection when its client has had the time to read it.
 
         A client that is still sending would have the connection reset under it, and lose what it has not read.
         """
-        if self._last_words is None or self._said:
+        if self._refusal is None or self._refusal_written:
             return
-        self._said = True
-        if self._last_words:
-            self.transport.write(self._last_words)
+        self._refusal_written = True
+        if self._refusal:
+            self.transport.write(self._refusal)
             self.transport.write_eof()
         self.flow.pause_reading()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(_LINGER_S if self._last_words else 0, self.transport.close)
+        self._timer = self.loop.call_later(_LINGER_S if self._refusal else 0, self.transport.close)
 
-    def _turn_away(self) -> None:
-        """Tell a client that there are too many, once it has sent something: before that some do not listen."""
+    def _refuse_connection(self) -> None:
+        """Tell a client that there are too many, once it has sent something: before that some do not read."""
         now = self.loop.time()
-        if now - self._crowd.warned > _WARN_S:
-            self._crowd.warned = now
+        if now - self._overflow.warned > _WARN_S:
+            self._overflow.warned = now
             _log.warning("%d connections are open, further ones are answered 503", self._bounds.connections)
-        if len(self._crowd.told) >= _TOLD:
+        if len(self._overflow.told) >= _MOST_TOLD:
             self.connections.discard(self)
-            self._joining.transport.abort()
+            self._connection.transport.abort()
             return
-        self._crowd.told.add(self)
-        self._last_words = self._answer(503, _NO_ROOM, "retry-after: 1\r\n")
+        self._overflow.told.add(self)
+        self._refusal = self._answer(503, _NO_ROOM, "retry-after: 1\r\n")
         self._timer = self.loop.call_later(_TELL_S, self.transport.close)
 
     def _close_soon(self) -> None:
-        self._ends = True
+        self._closes = True
         self.loop.call_later(_LINGER_S, self._close_idle)
 
     def _close_idle(self) -> None:
         if self._whole and self.cycle is not None and self.cycle.response_complete:
             self.transport.close()
 
-    def _await_rest(self) -> None:
+    def _check_size(self) -> None:
         if self._in_head and self._head > _HEAD_ABORT:
             self._refuse(431, _LARGE_HEAD)
         elif not self._in_head and self._tail > HEAD_LIMIT:
             self._refuse(431, _LARGE_TAIL)
         elif self._timer is None:
-            self._wait()
+            self._watch_time()
 
-    def _wait(self, seconds: float = math.inf) -> None:
-        self._timer = self.loop.call_later(min(seconds, self._bounds.shortest_s), self._look)
+    def _watch_time(self, seconds: float = math.inf) -> None:
+        self._timer = self.loop.call_later(min(seconds, self._bounds.shortest_s), self._check_time)
 
-    def _look(self) -> None:
+    def _check_time(self) -> None:
         """End a request that takes too long to arrive, and the connection with it."""
         self._timer = None
-        if self._whole or self._last_words is not None or self.transport.is_closing():
+        if self._whole or self._refusal is not None or self.transport.is_closing():
             return
         now = self.loop.time()
         if self._open and (self._in_head or self.pipeline or self.flow.read_paused):
-            self._begun = self._heard = now  # an earlier answer is running, or it is we who do not read
+            self._begun = self._heard = now  # an earlier answer is running, or the gateway itself does not read
         due, reason = self._deadline()
         if now < due:
-            self._wait(due - now)
+            self._watch_time(due - now)
         elif self._head:
             self._refuse(408, reason)
         else:  # nothing has come
@@ -339,8 +356,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         )
 
 
-def _without_upgrade(data: bytes) -> bytes:
-    """A request that offers another protocol, as Java's HTTP client offers h2c with each, is served in this one.
+def _hide_upgrade(data: bytes) -> bytes:
+    """Hide the offer of another protocol, as Java's HTTP client makes (h2c) with each request.
 
     The parser takes such a request for one without a body, so the offer is renamed before the parser sees it; one that
     comes in two pieces, or behind another request, is refused later. The new name is as long as the old one: where the
@@ -352,62 +369,3 @@ def _without_upgrade(data: bytes) -> bytes:
     if _UPGRADE.search(data, 0, end) is None:
         return data
     return _UPGRADE.sub(b"\r\nignored:", data[:end]) + data[end:]
-
-
-class Departure:
-    """The end of a client's connection.
-
-    Attributes:
-        happened: whether it came.
-    """
-
-    def __init__(self) -> None:
-        self.happened = False
-        self._told: list[Callable[[], None]] = []
-
-    @contextlib.contextmanager
-    def told_to(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Have ``leave`` called when it comes."""
-        self._told.append(leave)
-        try:
-            yield
-        finally:
-            self._told.remove(leave)
-
-    def happen(self) -> None:
-        """Tell everybody who wants to be told."""
-        self.happened = True
-        for leave in self._told:
-            leave()
-
-
-def departure_of(scope: Scope) -> Departure | None:
-    """The end of the connection that a request came by; None under another server, whose messages tell it."""
-    return (scope.get("extensions") or {}).get(_DEPARTURE)
-
-
-def chunk_writer(scope: Scope) -> Callable[[bytes], Room | None] | None:
-    """What writes a piece of an answer past the application's layers and without a message; None under another server.
-
-    Only for an answer that has begun, has no ``content-length`` and does not end with the piece, to a client that knows
-    chunks. It returns what waits for room before the next piece, None where there is room.
-    """
-    return (scope.get("extensions") or {}).get(_WRITE)
-
-
-def join_next_writes(scope: Scope) -> None:
-    """Send the next write on a request's connection together with the one after it, which must follow at once."""
-    join = (scope.get("extensions") or {}).get(_JOIN)
-    if join is not None:
-        join()
-
-
-def close_connection(scope: Scope) -> None:
-    """Close the connection of a request soon after its answer; without effect under another server.
-
-    A client that has the whole answer may send its next request before it sees the connection end, and would lose it:
-    what comes within a second is answered, with ``connection: close``.
-    """
-    close = (scope.get("extensions") or {}).get(_CLOSE)
-    if close is not None:
-        close()

@@ -11,7 +11,7 @@ from typing import Any, Final
 _log = logging.getLogger(__name__)
 
 BACKLOG: Final = 2048
-_OTHER_FILES: Final = 512  # beside connections: to Tritons, files that are read, clients who are turned away
+_OTHER_FILES: Final = 512  # beside connections: to Tritons, files that are read, clients that are refused
 _AT_ONCE: Final = 8
 
 
@@ -51,7 +51,7 @@ def repeated(sockets: Iterable[socket.socket]) -> list[socket.socket]:
 
     libuv, uvloop's loop, takes one for each descriptor (since 1.45). When many clients come together, the turns between
     two of them, with a few tokens each to relay, cost as much as all the rest of their requests, and the last one waits
-    for all of them. More than eight would delay the tokens of those who are there.
+    for all of them. More than eight would delay the tokens of running streams.
     """
     return [each if number == 0 else each.dup() for each in sockets for number in range(_AT_ONCE)]
 
@@ -74,7 +74,7 @@ def room_for(connections: int) -> int:
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
-    """What a host stands for, but for families that this machine does not have; all interfaces for an empty one."""
+    """The addresses of a host, without families that this machine does not have; all interfaces for an empty one."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # UnicodeError: what cannot be a name
@@ -93,7 +93,7 @@ def _exists(family: int) -> bool:
 
 
 def _free(family: int, address: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The address with its port, which nobody has: two gateways must not share one by accident."""
+    """The address with its port, which must be free: two gateways must not share one by accident."""
     with _bound(family, address, share=False) as probe:
         name: tuple[Any, ...] = probe.getsockname()
         return name

@@ -60,10 +60,10 @@ def operations_router(
     Args:
         readiness: for each served model why it is not ready, None when it is.
         metrics: the gateway's own metrics text and its content type.
-        relayed: metrics of others in the same format.
+        relayed: gives metrics of Triton in the same format.
         version: of the gateway.
         show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are
-            nobody's business where the API asks for keys and health does not.
+            to be kept from clients without a key, and health asks for none.
     """
     router = APIRouter(tags=["operations"])
 

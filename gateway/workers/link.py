@@ -20,7 +20,7 @@ Readiness = Mapping[str, str | None]
 
 
 class Link:
-    """What a worker has in common with the others.
+    """The connection of a worker to the others, by way of their supervisor.
 
     Attributes:
         sockets: that it listens on.

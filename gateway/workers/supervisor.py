@@ -19,12 +19,12 @@ from gateway.workers.worker_process import WorkerProcess
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 10.0
-_STABLE_S: Final = 30.0  # a worker that lived so long was no failed start
+_STABLE_S: Final = 30.0  # the start of a worker that lived so long did not fail
 _KILL_AFTER_S: Final = 15.0  # beyond the time that running answers have
 
 
 class WorkersError(Exception):
-    """The workers cannot serve; the message is that of the one which said so."""
+    """The workers cannot serve; the message comes from one of them."""
 
 
 class Supervisor:
@@ -44,7 +44,7 @@ class Supervisor:
         self._count = workers
         self._shutdown_s = shutdown_s
         self._workers: list[WorkerProcess | None] = [None] * workers
-        self._served: set[int] = set()  # those that have served once: what fails later is replaced for ever
+        self._served: set[int] = set()  # those that have served once: they are replaced whenever they fail
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ class Supervisor:
             keeper.result()
 
     async def _drain(self, keepers: Sequence[asyncio.Task[None]], sockets: Sequence[Sequence[socket]]) -> None:
-        # First, so that what still connects is refused, not left waiting in a queue that nobody reads.
+        # First, so that new connections are refused and do not wait in a queue that no worker reads.
         for group in sockets:
             for each in group:
                 each.close()
@@ -116,7 +116,7 @@ class Supervisor:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _changed(self, index: int) -> None:
-        """A worker's readiness has changed. The first one's has a meaning for all: it alone watches Triton closely."""
+        """Tell all that a worker's readiness has changed. Only the first one watches Triton closely, for all."""
         self._served.add(index)
         self._tell(check=index == 0)
 

@@ -21,8 +21,8 @@ from gateway.generation.engine import EngineFeatures
 from gateway.prompt.chat_template import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
 from gateway.tokens import unreadable
+from gateway.triton.abilities import engine_options
 from gateway.triton.inspection import DiscoveryError, inspect_model
-from gateway.triton.options import engine_options
 from gateway_ops.checking.endpoint import Described, Outcome, sentence
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions

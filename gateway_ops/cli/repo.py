@@ -167,7 +167,7 @@ def _running(address: str, models: list[str]) -> dict[str, Any]:
     import asyncio  # noqa: PLC0415
 
     from gateway.generation import EngineError  # noqa: PLC0415
-    from gateway.triton.configurations import read_configurations  # noqa: PLC0415
+    from gateway.triton.inspection import read_configurations  # noqa: PLC0415
 
     try:
         return asyncio.run(read_configurations(address, models))

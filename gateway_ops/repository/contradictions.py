@@ -11,12 +11,12 @@ from pydantic import BaseModel
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.model_settings import ModelSettings
 from gateway.config.yaml_file import Keys
-from gateway_ops.repository.commands import built_from
 from gateway_ops.repository.engine_keys import unread_keys
 from gateway_ops.repository.engine_rules import engine_contradictions
 from gateway_ops.repository.key_paths import Found, Shared, is_given, value_at
 from gateway_ops.repository.model_rules import model_contradictions
 from gateway_ops.repository.placement_rules import shared_placement
+from gateway_ops.repository.scripts import built_from
 from gateway_ops.repository.speculative_rules import shared_drafts, speculative_contradictions
 from gateway_ops.repository.stock_models import GONE, OLDEST, parse_version
 

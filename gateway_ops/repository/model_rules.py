@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.repository.commands import checkpoint_tool, has_own_conversion
 from gateway_ops.repository.converters import converter_contradictions, family_of
 from gateway_ops.repository.key_paths import Found, is_given, value_at
 from gateway_ops.repository.model_shape import config_of, shape_of, text_config_of
+from gateway_ops.repository.scripts import checkpoint_tool, has_own_conversion
 
 
 def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.repository.commands import build_script, launch_script
 from gateway_ops.repository.configs import Configs, about_model, configurations
 from gateway_ops.repository.engine_parameters import LLM_ARGUMENTS_FILE, llm_arguments
 from gateway_ops.repository.pbtxt import to_text
+from gateway_ops.repository.scripts import build_script, launch_script
 from gateway_ops.repository.speculative_rules import find_draft, hands_logits_over
 
 

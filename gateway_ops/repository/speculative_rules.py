@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
-from gateway_ops.repository.commands import draft_length
 from gateway_ops.repository.key_paths import Found, Shared
+from gateway_ops.repository.scripts import draft_length
 
 _BELONGS = {
     "draft": "draft_target",

@@ -61,6 +61,7 @@ async def gateway(
     features: EngineFeatures = TOKENS,
     engine_up: bool = True,
     tokenizer: Path | None = None,
+    engine_type: type[ScriptedEngine] = ScriptedEngine,
     **changes: Any,
 ) -> AsyncIterator[Gateway]:
     """The application over a scripted engine.
@@ -72,9 +73,10 @@ async def gateway(
         features: of the engine.
         engine_up: whether the engine is there from the start.
         tokenizer: configured folder, ``folder`` without one.
+        engine_type: what follows the script.
         changes: settings, as of ``settings_for``.
     """
-    engine = ScriptedEngine(script or says(folder, "Hello"), features)
+    engine = engine_type(script or says(folder, "Hello"), features)
     backend = ScriptedBackend(engine if engine_up else None)
     app = create_app(settings_for(tokenizer or folder, **changes), backend_factory=lambda _: backend)
     async with app.router.lifespan_context(app), contextlib.AsyncExitStack() as stack:

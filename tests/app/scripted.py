@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
+from gateway.relay.interface import Began, Take
 
 MODEL = "scripted"
 MAX_SEQ_LEN = 256
@@ -99,6 +101,35 @@ class ScriptedEngine:
             if not done:
                 self.closed_early.append(request.id)
             self.left.set()
+
+
+@dataclass
+class RelayingEngine(ScriptedEngine):
+    """Offers each run of ids between two chunks to the relay, as an engine whose transport receives them.
+
+    Attributes:
+        relayed: how many ids were taken.
+    """
+
+    relayed: int = 0
+
+    async def generate_relayed(
+        self, request: GenerationRequest, take: Take | None, began: Began | None
+    ) -> AsyncGenerator[EngineChunk, None]:
+        assert began is not None
+        async with aclosing(self.generate(request)) as given:
+            async for chunk in given:
+                ids = list(chunk.ids)
+                if not chunk.final and take is not None:
+                    await asyncio.sleep(0)  # for the answering task to wait
+                    await asyncio.sleep(0)
+                    taken = take(ids)
+                    self.relayed += taken
+                    del ids[:taken]
+                for index in ids:
+                    yield EngineChunk((index,))
+                if chunk.final:
+                    yield EngineChunk(final=True)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import yaml
 
 from gateway.generation import Prompt, SamplingParams
 from gateway.tokens import Tokenizer
-from gateway.triton.backend import TritonBackend
+from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.scripted import write_tokenizer

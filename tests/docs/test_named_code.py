@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("architecture", "how-to", "internals")
+PAGES = ("architecture", "how-to", "internals", "relay")
 SOURCES = ("gateway", "gateway_ops", "tools", "triton_repo", "tests")
 FILES = r"py|md|yaml|yml|pbtxt|jinja|toml|json|ini|txt|sh"
 

@@ -16,15 +16,15 @@ from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.triton import EngineOptions
-from gateway.triton.assembly import ensemble_engine, tokens_engine
-from gateway.triton.client import TritonClient
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.ensemble import EnsembleEngine
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
 from gateway.triton.discovery import read_models
+from gateway.triton.engine_factory import ensemble_engine, tokens_engine
+from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
 from gateway.triton.transports import make_transport
+from gateway.triton.triton_client import TritonClient
 from tests.engine_requests import generation_request
 from tests.stack import TRANSPORT
 

@@ -15,7 +15,7 @@ from gateway.generation.engine import EngineChunk, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.tokens import Tokenizer, word_sequences
 from gateway.triton import EngineOptions
-from gateway.triton.assembly import Models
+from gateway.triton.engine_factory import Models
 from gateway.triton.model_view import ModelView
 from gateway_ops.local_stack.tritonserver import TritonServer
 

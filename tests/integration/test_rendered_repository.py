@@ -20,10 +20,9 @@ from kserve import Kserve
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
 from gateway.generation import SamplingParams
-from gateway.generation.additions import Matrix, PromptTable
-from gateway.generation.request import Prompt
-from gateway.triton.backend import TritonBackend
-from gateway.triton.configurations import read_configurations
+from gateway.generation.request import Matrix, Prompt, PromptTable
+from gateway.triton.inspection import read_configurations
+from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import VOCAB_SIZE
 from gateway_ops.local_stack.tritonserver import TritonServer
 from gateway_ops.repository.configs import configurations

@@ -16,7 +16,7 @@ from realistic_schemas import REALISTIC
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.schemas import check_schema, guided_schema
-from gateway.openai.schemas.string_formats import LENGTHS
+from gateway.openai.schemas.patterns import STRING_FORMATS
 
 END = 256
 LONGEST = 1500  # bytes; what is longer has found no end
@@ -117,9 +117,9 @@ def test_what_contradicts_itself_is_refused_at_once_or_taken_by_the_engine(token
     assert schemas * 0.2 < served[True] < served[False]
 
 
-@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize("name", STRING_FORMATS)
 def test_lengths_of_formats_are_those_that_the_engine_tells(tokenizer: Any, name: str) -> None:
-    shortest, longest = LENGTHS[name]
+    shortest, longest = STRING_FORMATS[name].least, STRING_FORMATS[name].most
     for limits in ({"maxLength": shortest}, {"minLength": longest or 1000}):
         schema = {"type": "string", "format": name, **limits}
         compiled(tokenizer, guided_schema(schema, "schema", exact=True, backend="llguidance"))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gateway.bad_request import BadRequestError
 from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.chat.protocol import parse_chat_request
+from gateway.openai.errors import OpenAIError, from_refusal
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 
@@ -26,13 +27,14 @@ def with_field(text: bytes) -> bytes:
     return json.dumps(GOOD)[:-1].encode() + b", " + text + b"}"
 
 
-def refused(body: bytes | dict[str, Any]) -> BadRequestError:
+def refused(body: bytes | dict[str, Any]) -> OpenAIError:
     with pytest.raises(BadRequestError) as caught:
         parse_chat_request(body if isinstance(body, bytes) else json.dumps(body).encode())
-    assert caught.value.status == 400
-    assert caught.value.type == "invalid_request_error"
-    assert caught.value.message.endswith(".")
-    return caught.value
+    answer = from_refusal(caught.value)
+    assert answer.status == 400
+    assert answer.type == "invalid_request_error"
+    assert answer.message.endswith(".")
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -543,6 +545,4 @@ def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: An
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_a_400(body: bytes) -> None:
-    with pytest.raises(BadRequestError) as caught:
-        parse_chat_request(body)
-    assert caught.value.status == 400
+    refused(body)

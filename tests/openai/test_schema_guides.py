@@ -16,7 +16,7 @@ from gateway.generation.sampling_params import GuideBackend
 from gateway.openai.schemas import check_schema, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.keywords import document
-from gateway.openai.schemas.string_formats import CHECKED, EXPRESSIONS, pattern_of
+from gateway.openai.schemas.patterns import CHECKED, STRING_FORMATS, pattern_of
 from tests.app.harness import gateway, says
 from tests.openai.test_chat_structured import PATH, VALIDATE, schema_format
 from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, tool, tools_folder, whole
@@ -396,8 +396,8 @@ def test_dates_are_those_of_the_calendar() -> None:
 
 
 def test_what_a_guide_writes_of_a_format_passes_its_check() -> None:
-    assert CHECKED.keys() <= EXPRESSIONS.keys()
-    assert all(pattern_of(name) for name in EXPRESSIONS)
+    assert CHECKED.keys() <= STRING_FORMATS.keys()
+    assert all(pattern_of(name) for name in STRING_FORMATS)
     assert pattern_of("x-own") is None
 
 

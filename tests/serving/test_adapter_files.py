@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from gateway.generation.additions import LoraAdapter, Matrix
+from gateway.generation.request import LoraAdapter, Matrix
 from gateway.serving.adapter_files import MODULES, AdapterFileError, read_adapter, read_prompt_table, read_size
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
-from gateway.generation.additions import LoraAdapter, Matrix
-from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, Began, Take, can_push
+from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError
+from gateway.generation.request import LoraAdapter, Matrix
+from gateway.relay.interface import Began, Take, can_relay
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from tests.engine_requests import generation_request
 
@@ -109,7 +110,7 @@ class Pushes(Holding):
     def cancel(self) -> None:
         self.failure = EngineError(ErrorKind.CANCELLED, "cancelled")
 
-    async def generate_pushing(
+    async def generate_relayed(
         self, request: GenerationRequest, take: Take, began: Began
     ) -> AsyncGenerator[EngineChunk, None]:
         began(self.cancel)
@@ -131,10 +132,10 @@ async def test_tokens_are_pushed_and_a_request_is_cancelled_with_an_adapter_too(
         pushed.extend(tokens)
         return len(tokens)
 
-    chunks = engine.generate_pushing(REQUEST, take, cancels.append)
+    chunks = engine.generate_relayed(REQUEST, take, cancels.append)
     assert [chunk.ids async for chunk in chunks] == [(1,), (2,)]
     assert (pushed, len(cancels)) == ([9], 1 + lost)
-    chunks = engine.generate_pushing(REQUEST, take, cancels.append)
+    chunks = engine.generate_relayed(REQUEST, take, cancels.append)
     await chunks.__anext__()
     cancels[-1]()
     with pytest.raises(EngineError, match="cancelled"):
@@ -146,6 +147,6 @@ async def test_an_engine_that_pushes_nothing_generates_as_ever() -> None:
         raise AssertionError
 
     engine = LoraEngine(Holding(), LoraState(ADAPTER, "french"))
-    assert can_push(engine)
-    chunks = engine.generate_pushing(REQUEST, never, never)
+    assert can_relay(engine)
+    chunks = engine.generate_relayed(REQUEST, never, never)
     assert [chunk.ids async for chunk in chunks] == [(1,), (2,)]

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 from scripted_triton import Script, ScriptedTriton
 
-from gateway.triton.dialects.connection import Connection
+from gateway.triton.connection import Connection
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transports import TransportName, make_transport
 

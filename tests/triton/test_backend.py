@@ -12,8 +12,8 @@ from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
-from gateway.triton import client as client_module
-from gateway.triton.backend import HealthChecks
+from gateway.triton import triton_client as client_module
+from gateway.triton.triton_backend import HealthChecks
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -10,8 +10,8 @@ from scripted_triton import stock_config, stock_configs
 
 from gateway.generation.engine import Capability
 from gateway.triton import EngineOptions
-from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
-from gateway.triton.dialects.connection import Connection
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import Models, ensemble_engine, tokens_engine
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import read_pipeline
 

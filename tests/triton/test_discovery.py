@@ -14,11 +14,11 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import discovery, hints
-from gateway.triton.assembly import DiscoveryError
-from gateway.triton.client import TritonClient
-from gateway.triton.dialects.connection import Connection
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import DiscoveryError
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
+from gateway.triton.triton_client import TritonClient
 
 
 async def discover(

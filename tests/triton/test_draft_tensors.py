@@ -12,10 +12,10 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.engine import Engine, EngineChunk, EngineError
 from gateway.generation.request import GenerationRequest
 from gateway.triton import EngineOptions, discovery
-from gateway.triton.assembly import DiscoveryError
-from gateway.triton.client import TritonClient
-from gateway.triton.dialects.connection import Connection
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import DiscoveryError
 from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.triton_client import TritonClient
 
 BLS = "tensorrt_llm_bls"
 OWN = ("max_concurrent_requests", "engine_silence_seconds")

@@ -22,10 +22,10 @@ from tritonclient.grpc import service_pb2
 from gateway.generation import GenerationRequest, Prompt, SequenceAssembler
 from gateway.generation.engine import EngineError, EngineFeatures, MalformedOutputError
 from gateway.triton.abilities import Abilities
-from gateway.triton.dialects.answers import TextReader, TokenReader
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.ensemble import EnsembleEngine
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
+from gateway.triton.engines.answer_readers import TextReader, TokenReader
+from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView
 from tests.tokens.build import byte_level
 

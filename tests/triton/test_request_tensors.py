@@ -14,17 +14,16 @@ from scripted_triton import ask, inputs_of, stock_config, stock_configs
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
-from gateway.generation.additions import LoraAdapter, Matrix, PromptTable
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest, LoraAdapter, Matrix, Prompt, PromptTable
 from gateway.generation.sampling_params import Guide
 from gateway.triton import EngineOptions
-from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.encoder import pack_words
-from gateway.triton.dialects.ensemble import EnsembleEngine
-from gateway.triton.dialects.stopping import StopSender
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import Models, ensemble_engine, tokens_engine
+from gateway.triton.engines.ensemble_cancel import StopSender
+from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.request_encoder import pack_words
+from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import read_pipeline
 

@@ -14,10 +14,10 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
-from gateway.triton.assembly import Models, ensemble_engine, tokens_engine
-from gateway.triton.dialects import stopping
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import Models, ensemble_engine, tokens_engine
+from gateway.triton.engines import ensemble_cancel as stopping
+from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import read_pipeline
@@ -286,7 +286,7 @@ async def test_what_comes_after_the_final_response_is_nobodys(connect: Any) -> N
 
     engine = engine_for("tokens", connection)
     assert isinstance(engine, TokensEngine)
-    async for chunk in engine.generate_pushing(ask(), take, lambda _: None):
+    async for chunk in engine.generate_relayed(ask(), take, lambda _: None):
         order.extend(chunk.ids)
     assert order == [1, 2, 3, 4, 5]
 
@@ -300,7 +300,7 @@ async def push_through(engine: TokensEngine, request: GenerationRequest, *, take
         taken.extend(ids if chunks and take else ())
         return len(ids) if chunks and take else 0
 
-    async for chunk in engine.generate_pushing(request, push, lambda _: None):
+    async for chunk in engine.generate_relayed(request, push, lambda _: None):
         taken += chunk.ids
         chunks.append(chunk)
     assert chunks[-1].final
@@ -343,7 +343,7 @@ async def test_a_request_that_is_left_leaves_nothing_to_the_garbage_collector(co
     assert isinstance(engine, TokensEngine)
 
     async def ask_once() -> None:
-        async with aclosing(engine.generate_pushing(ask(), lambda _: 0, lambda _: None)) as chunks:
+        async with aclosing(engine.generate_relayed(ask(), lambda _: 0, lambda _: None)) as chunks:
             await anext(chunks)
 
     await check_leaves_nothing(ask_once)

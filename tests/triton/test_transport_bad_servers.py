@@ -37,7 +37,7 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.grpcio import open_channel
-from gateway.triton.stream import ResponseStream
+from gateway.triton.response_stream import ResponseStream
 from gateway.triton.transport import InferCall, Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
 

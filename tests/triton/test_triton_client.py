@@ -6,8 +6,8 @@ import pytest
 from scripted_triton import ScriptedTriton
 
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.triton.client import TritonClient
 from gateway.triton.grpcio import open_channel
+from gateway.triton.triton_client import TritonClient
 
 
 async def test_health_and_configuration() -> None:

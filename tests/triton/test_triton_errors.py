@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, ErrorKind
-from gateway.triton.errors import engine_error
+from gateway.triton.error_mapping import engine_error
 
 K = ErrorKind
 

@@ -13,9 +13,9 @@ from gateway.generation.engine import EngineError
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide
 from gateway.triton import EngineOptions
-from gateway.triton.assembly import tokens_engine
-from gateway.triton.dialects.connection import Connection
-from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import tokens_engine
+from gateway.triton.engines.tokens_engine import TokensEngine
 from tests.triton.test_request_tensors import NoTransport, models
 
 MODELS = models()
@@ -53,7 +53,7 @@ PARAMS: dict[str, list[Any]] = {
     "length_penalty": [1.0, 0.5],
     "prompt_logprobs": [None, 0, 1],
     "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
-    "cache_salt": ["", "x", "y"],
+    "cache_salt": [None, "x", "y"],
     # These are the gateway's own, or travel by other fields of the request.
     "bad_words": [(), ("x",)],
     "end_ids": [(), (1,)],

@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.web.client_connection import connection_of
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
-from gateway.web.http_protocol import departure_of, http_protocol
+from gateway.web.http_protocol import http_protocol
 from gateway.web.sse import COMMENT, EventStream
 from tests.web.served import served
 
@@ -63,11 +64,11 @@ class Work:
     async def late(self, request: Request) -> Response:
         """Begins when the client has left."""
         self.begun.set()
-        departure = departure_of(request.scope)
-        assert departure is not None
+        connection = connection_of(request.scope)
+        assert connection is not None
         left = asyncio.Event()
-        with departure.told_to(left.set):
-            await left.wait()
+        connection.on_lost.append(left.set)
+        await left.wait()
 
         async def never() -> None:
             self.wrongly_begun = True

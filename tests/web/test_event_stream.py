@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.web.record import record_of
+from gateway.web.access_log import record_of
 from gateway.web.sse import EventStream
 
 

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.web.bounds import Bounds
-from gateway.web.http_protocol import http_protocol
+from gateway.web.http_protocol import Bounds, http_protocol
 from tests.web.served import served
 
 CHUNKED = b"POST /whole HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from gateway.web.bounds import Bounds
-from gateway.web.http_protocol import close_connection, http_protocol
+from gateway.web.client_connection import connection_of
+from gateway.web.http_protocol import Bounds, http_protocol
 from tests.web.served import served
 
 PATIENCE_S = 0.3
@@ -38,7 +38,9 @@ async def slow(_: Request) -> StreamingResponse:
 async def broken(request: Request) -> StreamingResponse:
     async def parts() -> AsyncIterator[bytes]:
         yield b"part"
-        close_connection(request.scope)
+        connection = connection_of(request.scope)
+        assert connection is not None
+        connection.close_soon()
 
     return StreamingResponse(parts())
 

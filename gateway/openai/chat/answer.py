@@ -18,8 +18,8 @@ from gateway.openai.chat.plan import Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import ReasonedUsage, usage_object
-from gateway.serving.choices import Choices
-from gateway.serving.running import RunningGeneration
+from gateway.serving.generation import Generation
+from gateway.serving.generation_group import GenerationGroup
 
 
 class ChatAnswer(Answer):
@@ -37,7 +37,7 @@ class ChatAnswer(Answer):
     def __init__(
         self,
         request: ChatCompletionRequest,
-        generations: Sequence[RunningGeneration],
+        generations: Sequence[Generation],
         names: Mapping[str, str],
         *,
         parsed: Sequence[ParsedChoice] = (),
@@ -76,9 +76,9 @@ class ChatAnswer(Answer):
         """See the base."""
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
-    def usage(self, running: Choices) -> Usage:
+    def usage(self, group: GenerationGroup) -> Usage:
         """Token counts so far, with those of the reasoning where there may be any."""
-        usage = running.usage()
+        usage = group.usage()
         if not self.parsed:
             return usage
         counts = [choice.reasoning_tokens for choice in self.parsed]
@@ -101,7 +101,7 @@ class ChatAnswer(Answer):
             return self.expectations.failure(text, ())
         return self.expectations.failure(self.parsed[index].content or "", self.parsed[index].calls)
 
-    async def body(self, running: Choices) -> bytes:
+    async def body(self, group: GenerationGroup) -> bytes:
         """The ``chat.completion`` object."""
         request = self.request
         shown = best([_mean(entries) for entries in self._logprobs], request.n)
@@ -116,7 +116,7 @@ class ChatAnswer(Answer):
             "created": self._created,
             "model": request.model,
             "choices": [self._choice(place, *found) for place, found in enumerate(zip(shown, texts, strict=True))],
-            "usage": usage_object(self.usage(running)),
+            "usage": usage_object(self.usage(group)),
         }
         if request.tier is not None:
             body["service_tier"] = request.tier

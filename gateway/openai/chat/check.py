@@ -7,8 +7,14 @@ from typing import Any
 from gateway.families.model_family import writes_calls
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.generation_fields import consider_form, without
-from gateway.openai.parameters import Ignored, check_parameters
+from gateway.openai.parameters.check import (
+    NOTHING_IGNORED,
+    Ignored,
+    check_parameters,
+    consider_form,
+    serves_all,
+    without,
+)
 from gateway.serving.served_model import ServedModel
 
 _BY_OWN_TEMPLATE = dict.fromkeys(("documents", "reasoning_effort"), Capability("emulated", "given to the template."))
@@ -25,7 +31,10 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
         EngineError: UNAVAILABLE while it is not known what the model can do.
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
-    capabilities = dict(model.known_capabilities())
+    known = model.known_capabilities()
+    if serves_all("chat", request, known):
+        return request, NOTHING_IGNORED
+    capabilities = dict(known)
     own_template = request.chat_template is not None and model.settings.allow_request_template
     if own_template:
         capabilities |= _BY_OWN_TEMPLATE

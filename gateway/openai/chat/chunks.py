@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,9 @@ import orjson
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.answering import DONE
 from gateway.openai.chat.logprobs import logprobs_object
-from gateway.openai.forwarding import forward_texts
 from gateway.openai.usage import usage_object
-from gateway.serving.pieces import Forward, PieceWithIds
-from gateway.web.record import Room
+from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import text_events
 
 
 @dataclass(slots=True)
@@ -89,21 +88,21 @@ class ChunkWriter:
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
         """A chunk with text, the log-prob entries and the ids that belong to it."""
         start = self._before[index] + orjson.dumps(piece.text)
-        if not piece.logprobs and usage is None and not isinstance(piece, PieceWithIds):
+        if not piece.logprobs and usage is None and piece.ids is None:
             return start + self._after
         logprobs = orjson.dumps(self._logprobs(piece.logprobs))
         ids = b""
-        if isinstance(piece, PieceWithIds):
+        if piece.ids is not None:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
         return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Forward:
+    def forward(self, write: Write) -> Forward:
         """What writes pieces of the only choice at once.
 
         Args:
             write: takes events on one line each.
         """
-        return forward_texts(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
+        return text_events(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
 
     def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""

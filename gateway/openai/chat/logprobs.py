@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.generation import TokenLogprob
-from gateway.generation.logprobs import named_by_id
+from gateway.generation.token_logprobs import named_by_id
 
 
 def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gateway.openai.errors import OpenAIError
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
-from gateway.openai.schemas.walk import unsupported
+from gateway.openai.schemas.keywords import unsupported
 from gateway.serving.prompt_source import ChatPrompt
 from gateway.serving.served_model import ServedModel
 

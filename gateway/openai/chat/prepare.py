@@ -13,7 +13,7 @@ from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.plan import ChatPlan, Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.serving.served_model import ServedModel
-from gateway.web.record import RequestRecord
+from gateway.web.access_log import RequestRecord
 
 _FIELDS = {
     "reasoning_content": ("reasoning_content",),

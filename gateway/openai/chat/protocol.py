@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
+from gateway.generation import Capability
 from gateway.openai.chat.messages import (
     AssistantMessage,
     Messages,
@@ -30,17 +31,20 @@ from gateway.openai.chat.tools import (
     check_tools,
     offered,
 )
-from gateway.openai.generation_fields import (
-    GREEDY_BELOW,
-    MOST_TOKENS,
-    GenerationFields,
-    StreamOptions,
-    check_shared,
-    pruned,
-    pruned_inside,
-    without_nulls,
+from gateway.openai.contradictions import check_shared
+from gateway.openai.generation_fields import GenerationFields, StreamOptions, extras
+from gateway.openai.nulls import pruned, pruned_inside, without_nulls
+from gateway.openai.parameters.row import (
+    BY_GATEWAY,
+    NO_DRAFTS,
+    NO_GUIDES,
+    RANKED,
+    Annotation,
+    Extension,
+    Parameter,
 )
 from gateway.openai.request_body import Body, parse_object
+from gateway.openai.sampling_fields import GREEDY_BELOW, MOST_TOKENS, BestOf
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import ChatPrompt
 
@@ -60,38 +64,191 @@ class PromptCacheOptions(BaseModel):
     ttl: str | None = Field(default=None, max_length=16)
 
 
+_SHOWN = Capability("emulated", "shown by the chat template; the model family's parser reads the calls")
+
+
 class ChatCompletionRequest(GenerationFields):
     """A request to continue a conversation. Ranges and defaults are OpenAI's; extensions are marked.
 
     Null means absent. What becomes of parameters that are not listed here, docs/parameters.md tells.
     """
 
-    messages: Messages = Field(description="The conversation so far.")
-    max_completion_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, description="As max_tokens.")
-    logprobs: bool = False
-    top_logprobs: int | None = Field(default=None, ge=0, le=20, description="Needs logprobs.")
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    tools: list[FunctionTool] = Field(default_factory=list, max_length=MOST_TOOLS)
-    tool_choice: ToolChoice | None = Field(default=None, description="auto when absent and there are tools.")
-    parallel_tool_calls: bool = Field(default=True, description="Whether more than one call may be made.")
-    functions: list[FunctionDefinition] = Field(
-        default_factory=list, min_length=1, max_length=MOST_TOOLS, description="Old tools."
-    )
-    function_call: FunctionCallChoice | None = Field(default=None, description="Old tool_choice.")
-    prediction: Prediction | None = Field(default=None, description="How the answer is thought to begin.")
-    echo: bool = Field(default=False, description="Extension: repeats the message that is continued.")
-    add_generation_prompt: bool | None = Field(default=None, description="Extension; true when absent.")
-    continue_final_message: bool = Field(default=False, description="Extension.")
-    chat_template: str | None = Field(default=None, min_length=1, max_length=65536, description="Extension.")
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, max_length=64, description="Extension.")
-    documents: list[dict[str, Any]] = Field(default_factory=list, fail_fast=True, description="Extension.")
-    metadata: dict[_MetadataKey, _MetadataValue] = Field(default_factory=dict, max_length=16)
-    store: bool = False
-    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    safety_identifier: str | None = Field(default=None, max_length=64)
-    prompt_cache_key: _Identifier | None = None
-    prompt_cache_options: PromptCacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    best_of: Annotated[
+        BestOf,
+        Extension(
+            "makes more candidates than `n` and keeps the best; with `use_beam_search` it is the number of beams",
+            "OpenAI has it in completions only. Less than `n`, or a stream, is 400.",
+            RANKED,
+            neutral=(1,),
+        ),
+    ] = None
+    messages: Annotated[
+        Messages,
+        Parameter(
+            "is the conversation: roles system, developer, user, assistant, tool and function; content as a string or"
+            " text parts",
+            "A developer message is a system message where the template has no such role. Images and audio are refused."
+            " Control-token text in content stays text (`escape_special_tokens`).",
+            Capability("emulated", "rendered by the chat template and tokenized"),
+        ),
+    ]
+    max_completion_tokens: Annotated[
+        int | None, Field(ge=1, le=MOST_TOKENS), Parameter("limits the answer", "The same as `max_tokens`.", BY_GATEWAY)
+    ] = None
+    logprobs: Annotated[
+        bool,
+        Parameter(
+            "returns the log-prob of each token",
+            "They are of the distribution after temperature, bias and penalties, before top_k, top_p and min_p: that is"
+            " what the engine tells. OpenAI does not say which distribution its own are of.",
+        ),
+    ] = False
+    top_logprobs: Annotated[
+        int | None,
+        Field(ge=0, le=20),
+        Parameter("returns alternatives of each token", "Without `logprobs` it is 400, as with OpenAI.", neutral=(0,)),
+    ] = None
+    reasoning_effort: Annotated[
+        Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None,
+        Parameter(
+            "is told to the chat template",
+            "It reaches the model by its chat template alone; a template that does not read it makes it impossible, and"
+            " it is a hint.",
+            Capability("impossible", "the chat template of this model does not read it."),
+            neutral=("none",),
+            hint=True,
+        ),
+    ] = None
+    tools: Annotated[
+        list[FunctionTool],
+        Field(max_length=MOST_TOOLS),
+        Parameter(
+            "lets the model call functions",
+            "Functions only, no custom tools. Where the template shows no tools, or it is not known how the model"
+            " writes calls, only a demanded call works (`tool_choice`). See [tools.md](tools.md).",
+            _SHOWN,
+        ),
+    ] = Field(default_factory=list)
+    tool_choice: Annotated[
+        ToolChoice | None,
+        Parameter(
+            "forbids, allows or demands calls",
+            "Demanded calls need guided decoding by JSON schema. With `none` the template shows no tools, with `auto`"
+            " those that are allowed, else all. Absent: `auto` where there are tools.",
+            NO_GUIDES,
+            neutral=("none", "auto"),
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool,
+        Parameter(
+            "allows several calls in one answer",
+            how=Capability("emulated", "by the guide; where calls are not guided, those after the first are dropped"),
+        ),
+    ] = True
+    functions: Annotated[
+        list[FunctionDefinition],
+        Field(min_length=1, max_length=MOST_TOOLS),
+        Parameter(
+            "is the old form of `tools`",
+            "Answers have the old form, too: `function_call`, one at most.",
+            _SHOWN,
+            neutral=(),
+        ),
+    ] = Field(default_factory=list)
+    function_call: Annotated[
+        FunctionCallChoice | None,
+        Parameter("is the old form of `tool_choice`", how=NO_GUIDES, neutral=("none", "auto")),
+    ] = None
+    prediction: Annotated[
+        Prediction | None,
+        Parameter(
+            "is how the answer is thought to begin: what the engine would say itself costs it fewer steps",
+            "No prediction shortens or worsens an answer: a greedy one is the same, a sampled one as probable (with"
+            " `triton_repo`'s reference engine the same too). It helps up to the first token that differs, while"
+            " OpenAI's servers find back into it further on: `usage` counts the tokens up to there as accepted, all"
+            " others as rejected, and rejected ones are no `completion_tokens`. An empty text predicts nothing; an"
+            " empty list of parts is 400.",
+            NO_DRAFTS,
+        ),
+    ] = None
+    echo: Annotated[
+        bool,
+        Extension(
+            "puts the text that the answer continues before it",
+            "Only where the last message is the assistant's and is continued (`continue_final_message`), and without"
+            " tools: otherwise there is nothing of the same author to repeat, and it is 400.",
+            BY_GATEWAY,
+        ),
+    ] = False
+    add_generation_prompt: Annotated[
+        bool | None, Extension("opens the assistant's turn", how=BY_GATEWAY, neutral=(True,))
+    ] = None
+    continue_final_message: Annotated[
+        bool,
+        Extension(
+            "ends the prompt inside the last message, which the answer continues",
+            "With `add_generation_prompt: true` given too it is 400, as with vLLM: they exclude each other. Without it,"
+            " no turn is opened.",
+            Capability("emulated", "the rendered prompt is cut behind the last message's text"),
+        ),
+    ] = False
+    chat_template: Annotated[
+        str | None,
+        Field(min_length=1, max_length=65536),
+        Extension(
+            "is a Jinja template to use instead of the model's",
+            "Its author can write control tokens. It is rendered in a process of its own, in 5 s and 512 MiB; more is"
+            " 400.",
+            Capability("impossible", "the operator has not allowed it (allow_request_template)."),
+        ),
+    ] = None
+    chat_template_kwargs: Annotated[
+        dict[str, Any],
+        Field(max_length=64),
+        Extension(
+            "gives names to the chat template, such as `enable_thinking`",
+            "They replace none of the template's own names (`messages`, `tools`, special tokens): 400. A name that the"
+            " template does not read is an unknown field.",
+            BY_GATEWAY,
+        ),
+    ] = Field(default_factory=dict)
+    documents: Annotated[
+        list[dict[str, Any]],
+        Field(fail_fast=True),
+        Extension(
+            "are given to the chat template",
+            how=Capability(
+                "impossible", "the chat template of this model does not show documents; put them into a message."
+            ),
+        ),
+    ] = Field(default_factory=list)
+    metadata: Annotated[
+        dict[_MetadataKey, _MetadataValue],
+        Field(max_length=16),
+        Annotation(
+            "annotates the request; keys have at most 64 characters, values 512",
+            "It is in the access log; there is no list of stored completions to find it in.",
+            neutral=(),
+        ),
+    ] = Field(default_factory=dict)
+    store: Annotated[bool, Annotation("asks to keep the answer", "Nothing is ever kept.")] = False
+    service_tier: Annotated[
+        Literal["auto", "default", "flex", "scale", "priority", "fast"] | None,
+        Annotation("chooses a tier", "There is one tier: the answer says `default`.", neutral=("auto", "default")),
+    ] = None
+    safety_identifier: Annotated[
+        str | None, Field(max_length=64), Annotation("names the end user", "It is in the access log.")
+    ] = None
+    prompt_cache_key: Annotated[
+        _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache needs no key.")
+    ] = None
+    prompt_cache_options: Annotated[
+        PromptCacheOptions | None, Annotation("asks how to cache the prompt", "The engine decides.")
+    ] = None
+    prompt_cache_retention: Annotated[
+        Literal["in_memory", "24h"] | None, Annotation("asks how long to cache the prompt", "The engine decides.")
+    ] = None
 
     def prompt(self, tools: Sequence[Mapping[str, Any]] | None = None) -> ChatPrompt:
         """The conversation in neutral terms.
@@ -159,12 +316,13 @@ class ChatCompletionRequest(GenerationFields):
 
     def unknown_parts(self) -> dict[str, Any]:
         """Fields that nobody reads inside of its objects, messages and tools, by their paths."""
-        tools = [(f"tools[{index}]", tool) for index, tool in enumerate(self.tools)]
-        inside = zip(self.offered.paths, self.offered.functions, strict=True)
-        messages = [(f"messages[{index}]", message) for index, message in enumerate(self.messages)]
         found = super().unknown_parts()
-        for path, part in (*messages, *tools, *inside):
-            found |= {f"{path}.{name}": value for name, value in (part.model_extra or {}).items()}
+        for name, parts in (("messages", self.messages), ("tools", self.tools)):
+            for index, part in enumerate(parts):
+                if part.model_extra:
+                    found |= extras(f"{name}[{index}]", part)
+        for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
+            found |= extras(path, function)
         return found
 
 

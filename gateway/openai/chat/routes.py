@@ -17,7 +17,7 @@ from gateway.openai.endpoint import Endpoint, serve
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
-from gateway.web.direct_route import DirectRoute
+from gateway.web.routing import DirectRoute
 
 CHAT = Endpoint(parse_chat_request, check_chat, chat_plan, prepare, ChatEvents)
 _ANSWERS = answers(

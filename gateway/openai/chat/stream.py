@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gateway.generation import Piece, Usage
 from gateway.openai.chat.answer import ChatAnswer, completion_id
 from gateway.openai.chat.chunks import ChunkWriter
 from gateway.openai.usage import at_beginning
-from gateway.serving.choices import Choices, Ready
-from gateway.serving.pieces import Forward, PieceWithIds
-from gateway.web.record import Room
+from gateway.relay.interface import Forward, Write
+from gateway.serving.generation_group import GenerationGroup, Ready
 
 
 class ChatEvents:
@@ -48,14 +47,14 @@ class ChatEvents:
                 events += writer.piece(index, Piece(request.echoed), usage)
         return events
 
-    def take(self, ready: Ready, running: Choices) -> bytes:
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
         """The chunks of all that became ready.
 
         Raises:
             OpenAIError: when a choice that has ended is not what was asked for.
         """
         writer = self._writer
-        usage = self._answer.usage(running) if writer.wants_usage else None
+        usage = self._answer.usage(group) if writer.wants_usage else None
         parts: list[bytes] = []
         for index, pieces, complete in ready:
             extras = None
@@ -68,26 +67,26 @@ class ChatEvents:
                 parts += [writer.piece(index, piece, usage) for piece in pieces]
             if complete:
                 self._check(index)
-                reasons = self._answer.finish_reason(index), running.generations[index].assembler.stop_reason
+                reasons = self._answer.finish_reason(index), group.generations[index].assembler.stop_reason
                 parts.append(writer.last(index, *reasons, extras, usage))
         return b"".join(parts)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Forward | None:
+    def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
         special = self._writer.wants_usage or answer.parsed or self._texts is not None or answer.padded
         return None if special or len(answer.generations) > 1 else self._writer.forward(write)
 
-    def end(self, running: Choices) -> bytes:
+    def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
-        return self._writer.close(self._answer.usage(running))
+        return self._writer.close(usage)
 
     def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:
         """The chunks of a choice that is parsed; log-prob entries and ids ride with the next of them."""
         choice = self._answer.parsed[index]
         for piece in pieces:
             choice.waiting.logprobs += piece.logprobs
-            if choice.waiting.ids is not None and isinstance(piece, PieceWithIds):
+            if choice.waiting.ids is not None and piece.ids is not None:
                 choice.waiting.ids += piece.ids
         if complete:
             self._answer.close(index)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH
 from gateway.openai.schemas import check_schema
-from gateway.openai.schemas.walk import types_of
+from gateway.openai.schemas.keywords import types_of
 
 _Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 MOST_TOOLS = 128

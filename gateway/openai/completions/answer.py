@@ -17,7 +17,7 @@ from gateway.openai.completions.choice import CompletionChoice
 from gateway.openai.completions.logprobs import Row
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.usage import usage_object
-from gateway.serving.choices import Choices
+from gateway.serving.generation_group import GenerationGroup
 
 _MANY_ROWS = 1024  # of prompts: writing more than these would hold up other requests' tokens
 
@@ -50,18 +50,18 @@ class CompletionAnswer(Answer):
         self._texts[index].append(text)
         self._rows[index] += rows
 
-    def usage(self, running: Choices) -> Usage:
+    def usage(self, group: GenerationGroup) -> Usage:
         """Token counts so far; the one token that the engine generates for none is not counted."""
-        usage = running.usage()
+        usage = group.usage()
         return usage if self.request.max_tokens != 0 else dataclasses.replace(usage, completion_tokens=0)
 
     def finish_reasons(self) -> list[str]:
         """See the base."""
         return [choice.finish_reason for choice in self.choices]
 
-    async def body(self, running: Choices) -> bytes:
+    async def body(self, group: GenerationGroup) -> bytes:
         """The ``text_completion`` object."""
-        usage = self.usage(running)
+        usage = self.usage(group)
         return await anyio.to_thread.run_sync(self._body, usage) if self._is_long() else self._body(usage)
 
     def _is_long(self) -> bool:

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.generation_fields import consider_form, without
-from gateway.openai.parameters import Ignored, check_parameters, find, served
+from gateway.openai.parameters.check import (
+    NOTHING_IGNORED,
+    Ignored,
+    check_parameters,
+    consider_form,
+    serves_all,
+    without,
+)
+from gateway.openai.parameters.table import find, served
 from gateway.serving.served_model import ServedModel
 
 
@@ -19,15 +26,17 @@ def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[Co
         EngineError: UNAVAILABLE while it is not known what the model can do.
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
-    capabilities = dict(model.known_capabilities())
-    if request.use_beam_search:
-        capabilities["best_of"] = _capability("use_beam_search", capabilities)
-    consider_form(request, capabilities)
-    ignored = check_parameters(
-        "completions", request.given() | request.unknown_parts(), capabilities, model.settings.policies
-    )
-    request = without(request, ignored.dropped)
-    _check_echo(request, _capability("prompt_logprobs", capabilities))
+    known = model.known_capabilities()
+    ignored = NOTHING_IGNORED
+    if not serves_all("completions", request, known):
+        capabilities = dict(known)
+        if request.use_beam_search:
+            capabilities["best_of"] = _capability("use_beam_search", known)
+        consider_form(request, capabilities)
+        fields = request.given() | request.unknown_parts()
+        ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
+        request = without(request, ignored.dropped)
+    _check_echo(request, _capability("prompt_logprobs", known))
     return request, ignored
 
 

@@ -12,9 +12,8 @@ from gateway.generation import EngineError, ErrorKind, Piece, Prompt
 from gateway.openai.answering import prompt_logprobs_list
 from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows, row_of
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.serving.pieces import PieceWithIds
+from gateway.serving.generation import Generation
 from gateway.serving.prompt_source import PromptSource, TextPrompt
-from gateway.serving.running import RunningGeneration
 from gateway.tokens import Tokenizer
 
 
@@ -104,9 +103,7 @@ class CompletionChoice:
         tokens: how many these are.
     """
 
-    def __init__(
-        self, running: RunningGeneration, prepared: PreparedPrompt, shown: Shown, tokenizer: Tokenizer
-    ) -> None:
+    def __init__(self, running: Generation, prepared: PreparedPrompt, shown: Shown, tokenizer: Tokenizer) -> None:
         """Begin before anything was generated.
 
         Args:
@@ -165,7 +162,7 @@ class CompletionChoice:
         rows: list[Row] = []
         for piece in pieces:
             text = piece.text
-            if isinstance(piece, PieceWithIds):
+            if piece.ids is not None:
                 self._new_ids += piece.ids
             for entry in piece.logprobs:
                 self.logprob_sum += entry.logprob
@@ -204,10 +201,11 @@ class CompletionChoice:
         return {"token_ids": ids if self._shown.generated else []}
 
     def _prompt_rows(self) -> list[Row]:
-        ids, given = self.prepared.prompt.ids, self.running.prompt_logprobs
+        ids, assembler = self.prepared.prompt.ids, self.running.assembler
+        given = assembler.prompt_logprobs
         if given is None and len(ids) > 1:
             raise EngineError(ErrorKind.INTERNAL, "The engine did not return the log-probabilities of the prompt.")
-        chosen, top = (given.chosen, given.top) if given is not None else ((), ())
+        chosen, top = (given, assembler.prompt_top_logprobs) if given is not None else ((), ())
         top = [others[: self._shown.logprobs] for others in top]  # prompt_logprobs may have asked for more
         text, silent = self.prepared.text, self.prepared.silent_bos
         as_ids = self._shown.names_as_ids

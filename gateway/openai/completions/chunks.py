@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from gateway.generation import Usage
 from gateway.openai.answering import DONE
-from gateway.openai.forwarding import forward_texts
 from gateway.openai.usage import usage_object
-from gateway.serving.pieces import Forward
-from gateway.web.record import Room
+from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import text_events
 
 
 class ChunkWriter:
@@ -64,14 +62,14 @@ class ChunkWriter:
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason, **(extra or {})}
         return self._head + orjson.dumps(choice) + b"]" + self._tail(usage)
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Forward:
+    def forward(self, write: Write) -> Forward:
         """What writes pieces of the only choice at once, of which nothing but their text is shown.
 
         Args:
             write: takes events on one line each.
         """
         after = b',"logprobs":null,"finish_reason":null}]' + self._tail(None)
-        return forward_texts(self._head + b'{"index":0,"text":', after, write)
+        return text_events(self._head + b'{"index":0,"text":', after, write)
 
     def end(self, usage: Usage) -> bytes:
         """The usage chunk where it is wanted, and ``[DONE]``."""

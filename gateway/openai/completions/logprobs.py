@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.generation import EngineError, ErrorKind, TokenLogprob
-from gateway.generation.logprobs import make_entry, named_by_id
+from gateway.generation.token_logprobs import make_entry, named_by_id
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")

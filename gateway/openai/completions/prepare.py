@@ -14,7 +14,7 @@ from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, 
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.guidance import Structure, structure
 from gateway.serving.served_model import ServedModel
-from gateway.web.record import RequestRecord
+from gateway.web.access_log import RequestRecord
 
 _MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of bytes until the last answer ends
 

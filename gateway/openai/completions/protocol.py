@@ -8,15 +8,15 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
+from gateway.generation import Capability
 from gateway.openai.branches import BRANCH
-from gateway.openai.generation_fields import (
-    MOST_TOKENS,
-    GenerationFields,
-    check_shared,
-    without_nulls,
-)
+from gateway.openai.contradictions import check_shared
+from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.json_text import MOST_PROMPTS
+from gateway.openai.nulls import without_nulls
+from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
 from gateway.openai.request_body import Body, parse_object
+from gateway.openai.sampling_fields import LIMIT, MOST_TOKENS
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
 
@@ -54,14 +54,40 @@ PromptField = Annotated[
 class CompletionRequest(GenerationFields):
     """A request to continue texts. Ranges and defaults are OpenAI's; what it does not have are extensions."""
 
-    prompt: PromptField = Field(default="", description="Absent: the beginning of a text, where the model has a BOS.")
-    max_tokens: int | None = Field(
-        default=None, ge=0, le=MOST_TOKENS, description="Absent: the rest of the context. 0 needs echo."
-    )
-    logprobs: int | None = Field(default=None, ge=0, le=20, description="Alternatives per token.")
-    echo: bool = Field(default=False, description="Whether the prompt stands before the answer.")
-    detokenize: bool = Field(default=True, description="Extension: false gives token_ids and an empty text.")
-    add_special_tokens: bool = Field(default=True, description="Extension: whether BOS goes before a text.")
+    prompt: Annotated[
+        PromptField,
+        Parameter(
+            "is the text to continue",
+            "BOS goes first where the tokenizer has it so, unless `add_special_tokens` is false. Absent: the beginning"
+            " of a text, where the model has a BOS.",
+            Capability("emulated", "tokenized; token ids go as they are"),
+            neutral=(),
+        ),
+    ] = ""
+    max_tokens: Annotated[int | None, Field(ge=0, le=MOST_TOKENS), LIMIT] = None
+    logprobs: Annotated[
+        int | None,
+        Field(ge=0, le=20),
+        Parameter("returns the log-prob of each token, and alternatives", "OpenAI allows at most 5."),
+    ] = None
+    echo: Annotated[
+        bool,
+        Parameter(
+            "puts the prompt before the answer",
+            "With `logprobs` the prompt's tokens have log-probs too, where the engine has `prompt_logprobs`.",
+            BY_GATEWAY,
+        ),
+    ] = False
+    detokenize: Annotated[
+        bool,
+        Extension(
+            "false gives `token_ids` in place of the text, which is empty",
+            "As in trtllm-serve. Stop strings end the answer as ever.",
+        ),
+    ] = True
+    add_special_tokens: Annotated[
+        bool, Extension("puts BOS before the prompt where the tokenizer has it so", "Never a second BOS.", BY_GATEWAY)
+    ] = True
 
     @property
     def shows_end(self) -> bool:

@@ -16,7 +16,7 @@ from gateway.openai.endpoint import Endpoint, serve
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
-from gateway.web.direct_route import DirectRoute
+from gateway.web.routing import DirectRoute
 
 COMPLETIONS = Endpoint(parse_completion_request, check_completion, completion_plan, prepare, CompletionEvents)
 _ANSWERS = answers(Completion, GENERATING, event=CompletionChunk, headers=IGNORED)

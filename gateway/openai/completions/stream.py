@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gateway.generation import Piece, Usage
 from gateway.openai.completions.answer import CompletionAnswer, completion_id
 from gateway.openai.completions.chunks import ChunkWriter
 from gateway.openai.usage import at_beginning
-from gateway.serving.choices import Choices, Ready
-from gateway.serving.pieces import Forward
-from gateway.web.record import Room
+from gateway.relay.interface import Forward, Write
+from gateway.serving.generation_group import GenerationGroup, Ready
 
 
 class CompletionEvents:
@@ -34,25 +33,25 @@ class CompletionEvents:
         """None: each choice opens with its first text, when the log-probs of the prompt are there."""
         return b""
 
-    def take(self, ready: Ready, running: Choices) -> bytes:
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
         """The chunks of all that became ready.
 
         Raises:
             EngineError: when the engine did not give the prompt's log-probs.
         """
         # Once for all that is ready: counting over many choices takes its time.
-        usage = self._answer.usage(running) if self._writer.wants_usage else None
+        usage = self._answer.usage(group) if self._writer.wants_usage else None
         return b"".join([self._take(index, pieces, usage, complete=complete) for index, pieces, complete in ready])
 
-    def forward(self, write: Callable[[bytes], Room | None]) -> Forward | None:
+    def forward(self, write: Write) -> Forward | None:
         """See the base."""
         special = self._writer.wants_usage or self._answer.padded or not self._opened
         plain = len(self._answer.choices) == 1 and self._answer.choices[0].plain and not special
         return self._writer.forward(write) if plain else None
 
-    def end(self, running: Choices) -> bytes:
+    def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
-        return self._writer.end(self._answer.usage(running))
+        return self._writer.end(usage)
 
     def _take(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> bytes:
         """The chunks of what one choice has ready."""

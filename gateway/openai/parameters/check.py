@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from gateway.bad_request import BadRequestError
 from gateway.generation.engine import Capability
+from gateway.openai.formats import capability_of
+from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.parameters.row import Endpoint
-from gateway.openai.parameters.table import find, served
+from gateway.openai.parameters.table import ROWS, find, served
+from gateway.serving.capabilities import Capabilities
 
 Policy = Literal["strict", "warn", "ignore"]
 
+Request = TypeVar("Request", bound=GenerationFields)
+
 _LOOKED_INTO = frozenset({"stream_options", "nvext"})
+# Parameters whose values decide how they are served, beyond what the table and the capabilities say.
+_BY_VALUE = frozenset({"response_format", "chat_template_kwargs"})
 
 
 class Policies(Protocol):
@@ -48,6 +56,34 @@ class Ignored:
     named: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
     dropped: frozenset[str] = frozenset()
+
+
+NOTHING_IGNORED = Ignored()
+
+
+def serves_all(endpoint: Endpoint, request: GenerationFields, capabilities: Capabilities) -> bool:
+    """Whether the model serves each field of a request whatever its value, as is usual: nothing is left to check.
+
+    Args:
+        endpoint: where the request came in.
+        request: validated.
+        capabilities: of the model.
+    """
+    options = request.stream_options
+    return (
+        _served_with_any_value(endpoint, capabilities).issuperset(request.model_fields_set)
+        and not (options and options.model_extra)
+        and not request.unknown_parts()
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _served_with_any_value(endpoint: Endpoint, capabilities: Capabilities) -> frozenset[str]:
+    return frozenset(
+        name
+        for name, row in ROWS[endpoint].items()
+        if (how := served(row, capabilities)).how != "impossible" and how.limit is None and name not in _BY_VALUE
+    )
 
 
 def check_parameters(
@@ -111,3 +147,23 @@ def _check_limit(name: str, value: Any, how: Capability) -> None:
 def _shown(name: str) -> str:
     """A name that a client chose, as one that is safe to show."""
     return name[:256].encode("ascii", "backslashreplace").decode()
+
+
+def without(request: Request, names: Collection[str]) -> Request:
+    """The request as if it did not have these fields."""
+    if not names:
+        return request
+    known = type(request).model_fields
+    defaults = {name: known[name].get_default(call_default_factory=True) for name in names if name in known}
+    copy = request.model_copy(update=defaults)
+    copy.model_fields_set.difference_update(names)
+    for name in vars(copy).keys() - known.keys():  # facts that were derived of the whole request
+        del vars(copy)[name]
+    return copy
+
+
+def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:
+    """Let the type of ``response_format`` decide what it takes to serve it."""
+    how = capabilities.get(capability_of(request.response_format))
+    if how is not None:
+        capabilities["response_format"] = how

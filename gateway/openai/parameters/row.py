@@ -1,10 +1,14 @@
-"""One row of the table of parameters."""
+"""One row of the table of parameters, which annotates the field of the request that it is about."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from gateway.generation.engine import Capability
 
@@ -13,63 +17,93 @@ Class = Literal["engine", "annotation", "impossible"]
 Source = Literal["OpenAI", "extension"]
 
 BOTH: tuple[Endpoint, ...] = ("chat", "completions")
-CHAT: tuple[Endpoint, ...] = ("chat",)
-COMPLETIONS: tuple[Endpoint, ...] = ("completions",)
 
+BY_GATEWAY = Capability("emulated", "by the gateway")
+COUNTED = Capability("emulated", "counted from token ids")
+RANKED = Capability("emulated", "candidates are parallel requests to the engine, ranked by mean log-prob")
+NO_EFFECT = Capability("emulated", "checked and logged; without effect by nature")
+
+BY_ENGINE = Capability("native", "by the engine")
+NO_INPUT = Capability("impossible", "this model's engine has no input for it.")
+NO_GUIDES = Capability("impossible", "this model's engine has no guided decoding.")
+NO_DRAFTS = Capability("impossible", "this model's engine takes no draft tokens.")
+_ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS)
+
+_LINK = re.compile(r"\[([^]]+)\]\([^)]*\)")  # of Markdown, to pages that the document does not have beside it
 _ANY_EMPTY: tuple[Any, ...] = ([], {})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parameter:
-    """What is known of a request parameter.
+    """The meaning of a request parameter. Its type, range and default are those of the field that it annotates.
 
     Attributes:
-        name: as requests write it; ``stream_options.include_usage`` for a field of an object.
+        does: its effect, in a sentence without its subject.
+        note: where this differs from OpenAI's own server, and why; or its rules where OpenAI does not have it.
+        how: how it is served where the engine says nothing of its own.
+        neutral: values that change nothing and are accepted always, besides null; None: the default of the field. An
+            empty array or object stands for both.
         kind: ``engine``: it shapes the answer, by the engine or by the gateway around it; ``annotation``: it says
             something about the request and has no effect by nature; ``impossible``: no engine here can serve it.
-        type: its type and range, for readers.
-        does: what it does, in a sentence without its subject.
-        endpoints: where it means this.
-        source: OpenAI's own, or an extension that other servers have too.
-        neutral: values that change nothing and are accepted always, besides null.
-        empty_is_neutral: whether an empty array or object changes nothing.
-        how: how it is served where the engine says nothing of its own.
-        asks_engine: whether the engine's capability map decides.
         hint: whether an answer without it is as true to the request: a wish for the model's manner, or for the way that
             the request takes. Where it cannot be served, the policy for hints decides.
-        openai: where this differs from OpenAI's own server, and why; or what that does where it is no parameter of it.
+        source: OpenAI's own, or an extension that other servers have too.
+        name: as requests write it; ``stream_options.include_usage`` for a field of an object. The table fills it in.
+        endpoints: where it means this. The table fills it in.
+        type: its type and range, for readers, where there is no field that tells.
     """
 
-    name: str
-    kind: Class
-    type: str
     does: str
-    endpoints: tuple[Endpoint, ...] = BOTH
-    source: Source = "OpenAI"
-    neutral: tuple[Any, ...] = ()
-    empty_is_neutral: bool = False
-    how: Capability = field(default_factory=lambda: Capability("native", "by the engine"))
-    asks_engine: bool = False
+    note: str = ""
+    how: Capability = BY_ENGINE
+    neutral: tuple[Any, ...] | None = None
+    kind: Class = "engine"
     hint: bool = False
-    openai: str = ""
+    source: Source = "OpenAI"
+    name: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+    type: str = ""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the field in the OpenAPI document, in the words of the table."""
+        sentences = f"{self.does}. {self.note}".rstrip()
+        if self.source == "extension":
+            sentences = f"Extension: {sentences}"
+        return handler(schema) | {"description": _LINK.sub(r"\1", sentences[0].upper() + sentences[1:])}
+
+    @property
+    def asks_engine(self) -> bool:
+        """Whether the engine's capability map decides how it is served."""
+        return self.how in _ASKING_THE_ENGINE
 
     def is_neutral(self, value: Any) -> bool:
         """Whether the value changes nothing, so that serving without the parameter is true to the request."""
-        if value is None or (self.empty_is_neutral and value in _ANY_EMPTY):
-            return True
-        return any(_same(value, neutral) for neutral in self.neutral)
+        return value is None or any(_same(value, neutral) for neutral in self.neutral or ())
 
     @property
     def neutral_text(self) -> str:
         """The neutral values as JSON, for readers."""
-        values = [json.dumps(value) for value in self.neutral]
-        if self.empty_is_neutral:
-            values.append("{}" if "object" in self.type else "[]")
-        return ", ".join(values)
+        return ", ".join(f"{each:g}" if isinstance(each, float) else json.dumps(each) for each in self.neutral or ())
+
+
+@dataclass(frozen=True)
+class Extension(Parameter):
+    """A parameter that is not OpenAI's but that other servers of open models have."""
+
+    how: Capability = NO_INPUT
+    source: Source = "extension"
+
+
+@dataclass(frozen=True)
+class Annotation(Parameter):
+    """A parameter that says something about the request and has no effect by nature."""
+
+    how: Capability = NO_EFFECT
+    kind: Class = "annotation"
 
 
 def _same(value: Any, neutral: Any) -> bool:
-    """JSON equality: 0 and 0.0 are one number, 1 and true are not."""
+    """JSON equality: 0 and 0.0 are one number, 1 and true are not, and what is empty is empty."""
     if isinstance(value, bool) or isinstance(neutral, bool):
         return value is neutral
-    return bool(value == neutral)
+    return bool(value == neutral) or (value in _ANY_EMPTY and neutral in _ANY_EMPTY)

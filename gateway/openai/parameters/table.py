@@ -1,27 +1,59 @@
-"""The table of parameters, in three parts, and how one model serves each."""
+"""The table of parameters: a row for each annotated field of a request, and those that are not served."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import get_args
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
 from gateway.generation.engine import Capability
-from gateway.openai.parameters.extensions import EXTENSIONS
-from gateway.openai.parameters.row import Endpoint, Parameter
-from gateway.openai.parameters.standard import STANDARD
-from gateway.openai.parameters.structure import FORMS, TOOLS
+from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.parameters.row import BOTH, Endpoint, Parameter
 from gateway.openai.parameters.unserved import UNSERVED
 
-PARAMETERS: tuple[Parameter, ...] = (*STANDARD, *TOOLS, *EXTENSIONS, *FORMS, *UNSERVED)
+REQUESTS: Mapping[Endpoint, type[BaseModel]] = {"chat": ChatCompletionRequest, "completions": CompletionRequest}
+
+
+def _served() -> Iterator[Parameter]:
+    """The rows of fields: one for both endpoints where it says the same of both."""
+    chat, completions = ({row.name: row for row in _rows(model)} for model in REQUESTS.values())
+    for name, row in chat.items():
+        yield replace(row, endpoints=BOTH if completions.get(name) == row else ("chat",))
+    for name, row in completions.items():
+        if chat.get(name) != row:
+            yield replace(row, endpoints=("completions",))
+
+
+def _rows(model: type[BaseModel], path: str = "") -> Iterator[Parameter]:
+    """The rows of an object's fields, each before those of the objects in it."""
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        neutral = () if default is None or default is PydanticUndefined else (default,)
+        for row in field.metadata:
+            if isinstance(row, Parameter):
+                yield replace(row, name=f"{path}{name}", neutral=neutral if row.neutral is None else row.neutral)
+        for kind in get_args(field.annotation):
+            if inspect.isclass(kind) and issubclass(kind, BaseModel):
+                yield from _rows(kind, f"{path}{name}.")
+
+
+PARAMETERS: tuple[Parameter, ...] = (*_served(), *UNSERVED)
 """Every parameter that is known, each at most once for an endpoint."""
 
-_BY_NAME: Mapping[tuple[Endpoint, str], Parameter] = {
-    (endpoint, row.name): row for row in PARAMETERS for endpoint in row.endpoints
+ROWS: Mapping[Endpoint, Mapping[str, Parameter]] = {
+    endpoint: {row.name: row for row in PARAMETERS if endpoint in row.endpoints} for endpoint in REQUESTS
 }
+"""Rows by endpoint and name."""
 
 
 def find(endpoint: Endpoint, name: str) -> Parameter | None:
     """The row of a parameter; None for a name that nobody defined."""
-    return _BY_NAME.get((endpoint, name))
+    return ROWS[endpoint].get(name)
 
 
 def served(row: Parameter, capabilities: Mapping[str, Capability]) -> Capability:

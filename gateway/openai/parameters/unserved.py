@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.generation.engine import Capability
-from gateway.openai.parameters.row import BOTH, CHAT, COMPLETIONS, Endpoint, Parameter, Source
+from gateway.openai.parameters.row import BOTH, Endpoint, Parameter, Source
 
 
 def _row(
@@ -14,14 +14,21 @@ def _row(
     does: str,
     why: str,
     *neutral: Any,
-    endpoints: tuple[Endpoint, ...] = CHAT,
+    endpoints: tuple[Endpoint, ...] = ("chat",),
     source: Source = "OpenAI",
     hint: bool = False,
 ) -> Parameter:
-    empty = form.startswith(("array", "object"))
-    how = Capability("impossible", why)
+    empty: dict[str, Any] = {"array": [], "object": {}}
     return Parameter(
-        name, "impossible", form, does, endpoints, source, neutral, empty_is_neutral=empty, how=how, hint=hint
+        does,
+        how=Capability("impossible", why),
+        neutral=(*neutral, *(value for kind, value in empty.items() if form.startswith(kind))),
+        kind="impossible",
+        hint=hint,
+        source=source,
+        name=name,
+        endpoints=endpoints,
+        type=form,
     )
 
 
@@ -46,7 +53,7 @@ _OPENAI = (
         "is the text after the answer",
         "the model does not fill in the middle by a general format; write its own into the prompt.",
         "",
-        endpoints=COMPLETIONS,
+        endpoints=("completions",),
     ),
 )
 

@@ -1,7 +1,6 @@
-"""JSON schemas of requests: whether they are sound, what guides can enforce, how they differ from OpenAI's."""
+"""JSON schemas of requests: checks of them, guides made of them, and checks of answers against them."""
 
 from gateway.openai.schemas.guided import guided_schema
-from gateway.openai.schemas.subset import deviations
-from gateway.openai.schemas.wellformed import check_schema
+from gateway.openai.schemas.wellformed import check_schema, deviations
 
 __all__ = ["check_schema", "deviations", "guided_schema"]

@@ -1,4 +1,4 @@
-"""Values against a schema: finished answers that no guide has held to it, and constants of the schema itself."""
+"""Checks of values against a schema: of finished answers that no guide held to it, and of its own constants."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from gateway.bad_request import BadRequestError
+from gateway.openai.schemas.keywords import Schema, children, unsupported
+from gateway.openai.schemas.patterns import CHECKED, INEXPRESSIBLE, STRING_FORMATS
 from gateway.openai.schemas.references import localized
-from gateway.openai.schemas.string_formats import CHECKED, EXPRESSIONS, WITHOUT
-from gateway.openai.schemas.walk import Schema, children
 
-_NOTHING_ELSE: Registry[Any] = Registry()  # the default one fetches what a reference names
-_UNCHECKED = (WITHOUT | EXPRESSIONS.keys()) - CHECKED.keys()
+_NOTHING_ELSE: Registry[Any] = Registry()  # the default one fetches the targets of references
+_UNCHECKED = (INEXPRESSIBLE | STRING_FORMATS.keys()) - CHECKED.keys()
 _MOST_STEPS = 30_000  # some second
 _MOST_STEPS_OF_CONSTANTS = 5_000
 
 
 def checker(schema: Schema, param: str) -> Callable[[str], bool]:
-    """A check of JSON text against a schema.
+    """Make a check of JSON text against a schema.
 
     Args:
         schema: well-formed.
-        param: where it stands in the request.
+        param: path of it in the request.
 
     Raises:
-        BadRequestError: with the path of what is not checked: a format without a check, and patterns, because matching
-            one of a client's own may take any time. The check itself raises it where it would take too long.
+        BadRequestError: with the path of a keyword that is not checked: a format without a check, and patterns, because
+            matching a client's own may take any time. The check itself raises it where it would take too long.
     """
     root = localized(schema)
     _refuse_unchecked(root, param)
@@ -48,15 +48,10 @@ def checker(schema: Schema, param: str) -> Callable[[str], bool]:
 
 
 class Constants:
-    """Tells which constants of a schema fit the keywords beside them, with a bound on the work for all of it."""
+    """Finds the constants of a schema that fit the keywords beside them, with a bound on the work for all of it."""
 
     def __init__(self, root: Schema, param: str) -> None:
-        """Begin with nothing checked.
-
-        Args:
-            root: well-formed; references are into it.
-            param: where it stands in the request.
-        """
+        """Take the root, well-formed, which references are into, and its path in the request."""
         self._root, self._param = root, param
         self._validator: Any = None
 
@@ -69,7 +64,7 @@ class Constants:
             path: of the schema that they are in.
 
         Raises:
-            BadRequestError: where this cannot be told, or takes too long.
+            BadRequestError: a keyword is not checked, or this takes too long.
         """
         _refuse_unchecked(beside, path)
         if self._validator is None:
@@ -79,7 +74,7 @@ class Constants:
 
 
 def _validator(root: Schema, param: str, steps: int) -> Any:
-    plain = {key: part for key, part in root.items() if key != "$schema"}  # whatever the draft, its words are read
+    plain = {key: part for key, part in root.items() if key != "$schema"}  # keywords of all drafts are read
     return _bounded(param, steps)(plain, format_checker=_FORMAT_CHECKER, registry=_NOTHING_ELSE)
 
 
@@ -90,22 +85,17 @@ def _is_valid(validator: Any, value: Any) -> bool:
         return False
 
 
-def _format_checker() -> FormatChecker:
-    checker = FormatChecker(())
-    for name, expression in CHECKED.items():
-        checker.checkers[name] = (functools.partial(_is_of_format, expression), ())
-    return checker
-
-
 def _is_of_format(expression: re.Pattern[str], value: object) -> bool:
     return not isinstance(value, str) or expression.fullmatch(value) is not None
 
 
-_FORMAT_CHECKER = _format_checker()
+_FORMAT_CHECKER = FormatChecker(())
+for _name, _expression in CHECKED.items():
+    _FORMAT_CHECKER.checks(_name)(functools.partial(_is_of_format, _expression))
 
 
 def _bounded(param: str, steps: int) -> Any:
-    """A validator that gives up after so much work: references can make it exponential in the size of the schema."""
+    """Make a validator with a bound on its work: references can make it exponential in the size of the schema."""
     left = steps
 
     def counted(check: Callable[..., Any], keyword: str) -> Callable[..., Any]:
@@ -127,7 +117,7 @@ def _bounded(param: str, steps: int) -> Any:
 
 
 def is_object(text: str) -> bool:
-    """Whether a text is a JSON object."""
+    """Tell whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -147,11 +137,7 @@ def _refuse_unchecked(schema: Any, path: str) -> None:
         ("format", schema.get("format") in _UNCHECKED),
     ):
         if wrong:
-            raise BadRequestError(
-                f"Unsupported schema: {keyword!r} with this value cannot be checked here; leave it out and check the"
-                " answer.",
-                param=f"{path}.{keyword}"[:256].encode("ascii", "backslashreplace").decode(),
-                code="unsupported_json_schema",
-            )
+            reason = f"{keyword!r} with this value cannot be checked here; leave it out and check the answer"
+            raise unsupported(f"{path}.{keyword}", reason)
     for where, part in children(schema, path):
         _refuse_unchecked(part, where)

@@ -1,8 +1,8 @@
-"""A request's schema as guided decoding gets it: no value outside of it can be written.
+"""Rewriting of a request's schema for guided decoding: no value outside of it can be written.
 
 xgrammar 0.1.25 passes over keywords that it does not have, and over keywords beside ``$ref``, ``enum``, ``anyOf`` or
-``pattern``; llguidance refuses what it does not have, once the request is there. So a schema is rewritten into a form
-that the engine's backend enforces, and what has no such form is refused by its path.
+``pattern``; llguidance refuses those that it does not have, once the request is there. So a schema is rewritten
+into a form that the engine's backend enforces, and a keyword without that form is refused by its path.
 
 Where a schema leaves open whether an object may have more properties, the guide has no more than it names: a model that
 may go on with any key tends to.
@@ -16,17 +16,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas.bounds import is_exact
 from gateway.openai.schemas.checked import Constants
-from gateway.openai.schemas.conjunction import BY_TYPE, Conjunct, Shapes, implied
-from gateway.openai.schemas.disjoint import Disjointness
-from gateway.openai.schemas.endless import endless
-from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty, never
+from gateway.openai.schemas.combinations import Conjunct, Contradictions, Disjointness, Shapes
+from gateway.openai.schemas.keywords import (
+    BY_TYPE,
+    CONSTRAINTS,
+    NoValueError,
+    Schema,
+    constants,
+    implied,
+    is_empty,
+    is_of,
+    never,
+    types_of,
+)
+from gateway.openai.schemas.numbers import is_exact
 from gateway.openai.schemas.patterns import Matcher, portable
-from gateway.openai.schemas.references import localized
-from gateway.openai.schemas.together import Together
+from gateway.openai.schemas.references import endless, localized, resolve
 from gateway.openai.schemas.typed import TypedRewriter
-from gateway.openai.schemas.walk import NoValueError, Schema, is_of, resolve, types_of
 
 _FORMS = ("$ref", "anyOf", "oneOf", "allOf")
 _OF_TYPES = frozenset(keyword for keywords in BY_TYPE.values() for keyword in keywords)
@@ -35,23 +42,24 @@ _SAFE_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
 def guided_schema(schema: Schema, param: str, *, exact: bool, backend: GuideBackend | None = None) -> dict[str, Any]:
-    """The schema for the engine.
+    """Rewrite a schema for the engine.
 
     Args:
         schema: well-formed.
-        param: where it stands in the request.
+        param: path of it in the request.
         exact: whether an answer must follow every keyword; otherwise those that guides do not have are left out, which
-            only widens what may be written.
-        backend: of the engine's guided decoding; None where it declares none: what is sent is what both enforce.
+            only widens the guide.
+        backend: of the engine's guided decoding; None where it declares none: the guide is one that both enforce.
 
     Raises:
-        BadRequestError: with the path of what guides do not have (only with ``exact``), or of what no value fits.
+        BadRequestError: with the path of a keyword that guides do not have (only with ``exact``), or of a schema
+            that no value fits.
     """
     return _Rewriter(localized(schema), param, exact=exact, backend=backend).top(param)
 
 
 class _Rewriter(TypedRewriter):
-    """Rewrites references, values and combinations of schemas; what speaks of one type is the base's."""
+    """Rewrites references, constants and combinations of schemas; the base rewrites constraints on one type."""
 
     def __init__(self, root: Schema, param: str, *, exact: bool, backend: GuideBackend | None) -> None:
         super().__init__(root, exact=exact, backend=backend)
@@ -62,24 +70,24 @@ class _Rewriter(TypedRewriter):
         self._matcher = Matcher()
         self._endless = endless(root) if exact else frozenset()
         self._definitions: dict[str, dict[str, Any]] = {}
-        self._faults = Together(self._definitions, self._matcher)
-        self._names: dict[tuple[str, Conjunct | None], str] = {}  # of references, by what stands beside them
-        self._begun: set[str] = set()  # names of definitions that are being rewritten
+        self._faults = Contradictions(self._definitions, self._matcher)
+        self._names: dict[tuple[str, Conjunct | None], str] = {}  # of references, by their place
+        self._begun: set[str] = set()  # definitions that are being rewritten, by name
         self._waiting: list[tuple[str, str, str]] = []  # name, reference and path of those that are put off
         self._level = 0
 
     def top(self, param: str) -> dict[str, Any]:
-        """The whole schema, with the definitions that it refers to."""
+        """Rewrite the root, with the definitions that it refers to."""
         result = self.schema(self.root, param, None)
         while self._waiting:
             name, reference, path = self._waiting.pop(0)
             self._definitions[name] = self.schema(resolve(self.root, reference), path, None)
-        while result.keys() == {"$ref"}:  # a reference at the top is what it refers to
+        while result.keys() == {"$ref"}:  # at the top stands the target itself
             result = self._definitions[result["$ref"].rpartition("/")[2]]
         return {**result, "$defs": self._definitions} if self._definitions else result
 
     def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """A schema; see the base."""
+        """Rewrite a schema; see the base."""
         if schema is True:
             return {}
         if schema is False:
@@ -94,9 +102,8 @@ class _Rewriter(TypedRewriter):
         forms = [form for form in _FORMS if form in schema]
         for keyword in schema:
             if keyword in self._never and not is_empty(schema, keyword):
-                self.cannot(
-                    f"{path}.{keyword}", f"{keyword!r} is not among the keywords that this engine's guides have"
-                )
+                what = f"{keyword!r} is not among the keywords that this engine's guides have"
+                self.cannot(f"{path}.{keyword}", what)
         self._check_unevaluated(schema, forms, path, within)
         if "const" in schema or "enum" in schema:
             return self._values(schema, path, within)
@@ -112,23 +119,23 @@ class _Rewriter(TypedRewriter):
                     raise
                 return _of_types(self._shapes.of(schema).kinds or self._shapes.of(schema).implied)
         if several:
-            self.cannot(f"{path}.allOf", "'allOf' of more than one schema is not something that guides have")
+            self.lacks(f"{path}.allOf", "'allOf' of more than one schema")
         for keyword in beside:
-            self.cannot(f"{path}.{keyword}", f"{keyword!r} beside {forms[0]!r} is not something that guides have")
+            self.lacks(f"{path}.{keyword}", f"{keyword!r} beside {forms[0]!r}")
         return self._form(schema, forms[0], path, within)
 
     def _check_unevaluated(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> None:
-        """Refuse ``unevaluatedProperties`` where the guide cannot tell what is evaluated."""
+        """Refuse ``unevaluatedProperties`` where the guide cannot tell the evaluated ones."""
         stated = schema.get("unevaluatedProperties", True)
         if stated is True or stated == {} or not (forms or within):
             return
         shape = self._shapes.of(schema)
         if stated is not False or within or shape.chosen or shape.stated or self.backend != "llguidance":
-            message = "'unevaluatedProperties' is held beside plain properties only"
-            self.cannot(f"{path}.unevaluatedProperties", message)
+            what = "'unevaluatedProperties' is held beside plain properties only"
+            self.cannot(f"{path}.unevaluatedProperties", what)
 
     def _beside(self, schema: Schema, forms: list[str]) -> list[str]:
-        """What must hold besides the first of the forms, in their order."""
+        """List the keywords that must hold besides the first of the forms, in their order."""
         found = forms[1:] + [key for key in schema if key in _OF_TYPES and key != "unevaluatedProperties"]
         kinds = set(types_of(schema))
         if kinds:
@@ -140,7 +147,7 @@ class _Rewriter(TypedRewriter):
         return found
 
     def _together(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> dict[str, Any]:
-        """Schemas that a value must fit together, which llguidance makes one of."""
+        """Rewrite schemas that a value must fit together, of which llguidance makes one."""
         shape = self._shapes.of(schema)
         outer = within or Conjunct()
         kinds = outer.narrowed(shape.kinds or shape.implied)
@@ -164,31 +171,26 @@ class _Rewriter(TypedRewriter):
         if within is None:
             fault = self._faults.fault(parts)
             if fault == "overlap":
-                self.cannot(
-                    f"{path}.{forms[0]}", "patterns of names that one name may fit are not something that guides have"
-                )
+                what = "patterns of names that one name may fit are not something that guides have"
+                self.cannot(f"{path}.{forms[0]}", what)
             if fault:
                 raise NoValueError(f"{path}.{forms[0]}", "no value fits all that stands together here")
         return {**kind, "allOf": parts}
 
     def _form(self, schema: Schema, form: str, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """One reference or combination by itself."""
+        """Rewrite one reference or combination by itself."""
         if form == "$ref":
             return self._reference(schema["$ref"], f"{path}.$ref", within)
         parts, path = schema[form], f"{path}.{form}"
         if form == "allOf" and len(parts) > 1:
             return {}  # only where a guide need not be exact
-        apart = form != "oneOf" or self._disjointness.all(parts, closed=within is None, beside=within or Conjunct())
-        if not apart:
-            self.cannot(path, "'oneOf' over schemas that one value may fit together is not something that guides have")
-        rewritten = self.possible(
-            (lambda part=part, place=place: self.schema(part, f"{path}[{place}]", within))  # type: ignore[misc]
-            for place, part in enumerate(parts)
-        )
-        return rewritten[0] if len(rewritten) == 1 else {"anyOf": rewritten}
+        beside = within or Conjunct()
+        if form == "oneOf" and not self._disjointness.all(parts, closed=within is None, beside=beside):
+            self.lacks(path, "'oneOf' over schemas that one value may fit together")
+        return _alternatives(self.schema, ((part, f"{path}[{place}]", within) for place, part in enumerate(parts)))
 
     def _reference(self, reference: str, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """A reference into the definitions of the guide, which are those that are referred to."""
+        """Rewrite a reference into the definitions of the guide, which has only those that are referred to."""
         if reference in self._endless:
             raise NoValueError(path, "what it refers to requires itself, so that no value of it ends")
         if reference == "#" and within is None:
@@ -214,7 +216,7 @@ class _Rewriter(TypedRewriter):
         self._begun.discard(name)
 
     def _free_name(self, reference: str) -> str:
-        """The name of a definition: the client's own where engines read it alike, else another."""
+        """Choose the name of a definition: the client's own where engines read it alike, else another."""
         own = reference.rpartition("/")[2] if reference.startswith(("#/$defs/", "#/definitions/")) else ""
         if own not in self._definitions and reference.count("/") == 2 and _SAFE_NAME.fullmatch(own):
             return own
@@ -222,9 +224,9 @@ class _Rewriter(TypedRewriter):
         return next(name for name in (f"part{number}" for number in itertools.count()) if name not in taken)
 
     def _values(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """Constants: those that fit what stands beside them."""
+        """Rewrite constants: those that fit the keywords beside them."""
         form = "const" if "const" in schema else "enum"
-        values = [schema["const"]] if form == "const" else schema["enum"]
+        values = list(constants(schema) or ())
         beside = {key: schema[key] for key in schema if key in CONSTRAINTS and key != form}
         beside.pop("pattern", None)
         for kinds in (types_of(schema), within.kinds if within else ()):
@@ -236,11 +238,11 @@ class _Rewriter(TypedRewriter):
         if not values:
             raise NoValueError(f"{path}.{form}", "no value of it fits what stands beside it")
         if self.backend != "xgrammar" and not all(map(is_exact, values)):
-            self.cannot(f"{path}.{form}", "a number with so many digits is not something that guides have")
+            self.lacks(f"{path}.{form}", "a number with so many digits")
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
 
     def _matching(self, values: list[Any], stated: str, path: str) -> list[Any]:
-        """The constants that are found to fit a pattern, or are no strings."""
+        """Return the constants that are found to fit a pattern, or are no strings."""
         pattern = portable(stated)
         fitting = [
             not isinstance(value, str) or (None if pattern is None else self._matcher.fits(pattern, value))
@@ -252,37 +254,29 @@ class _Rewriter(TypedRewriter):
         return found if found or self._exact else values
 
     def _typed(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """What speaks of types, without forms."""
+        """Rewrite the constraints on types of a schema without forms."""
         kinds = (within or Conjunct()).narrowed(types_of(schema)) or implied(schema)
         if not kinds:
             return {}
         if "number" in kinds:
             kinds = tuple(kind for kind in kinds if kind != "integer")
-        single = self.possible(
-            (lambda kind=kind: {"type": kind} | self.of_kind(schema, kind, path, within))  # type: ignore[misc]
-            for kind in kinds
-        )
-        return single[0] if len(single) == 1 else {"anyOf": single}
+        return _alternatives(self.of_kind, ((schema, kind, path, within) for kind in kinds))
 
-    @staticmethod
-    def possible(makers: Iterable[Callable[[], dict[str, Any]]]) -> list[dict[str, Any]]:
-        """The alternatives that a value can fit.
 
-        Raises:
-            NoValueError: none is.
-        """
-        made: list[dict[str, Any]] = []
-        failure: NoValueError | None = None
-        for make in makers:
-            try:
-                made.append(make())
-            except NoValueError as error:  # noqa: PERF203 - as many as there are schemas
-                failure = failure or error
-        if failure is not None and not made:
-            raise failure
-        return made
+def _alternatives(rewrite: Callable[..., dict[str, Any]], schemas: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+    """Rewrite a choice, without the schemas that no value fits; raise the first one's NoValueError where all are so."""
+    made: list[dict[str, Any]] = []
+    failure: NoValueError | None = None
+    for arguments in schemas:
+        try:
+            made.append(rewrite(*arguments))
+        except NoValueError as error:  # noqa: PERF203 - one a schema
+            failure = failure or error
+    if failure is not None and not made:
+        raise failure
+    return made[0] if len(made) == 1 else {"anyOf": made}
 
 
 def _of_types(kinds: Sequence[str]) -> dict[str, Any]:
-    """A guide of any value of these types; of all where there are none."""
+    """Make the guide of any value of these types; of all where there are none."""
     return {"type": kinds[0] if len(kinds) == 1 else list(kinds)} if kinds else {}

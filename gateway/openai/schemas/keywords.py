@@ -1,25 +1,124 @@
-"""Keywords of JSON Schema by backend of guided decoding: the one table for the rewriting and for docs/tools.md.
+"""Keywords of JSON Schema: how schemas nest in them, the types that they are about, and those that guides have.
 
-Tried with values that fit and that do not: xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and llguidance 1.9.1;
-TensorRT-LLM 1.2 has llguidance 0.7.29, which was not tried. An engine that declares no backend is taken for either, so
-that it is sent what both enforce.
+The rewriting and docs/tools.md have one table of the latter. It was tried, with values that fit and that do not, on
+xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An engine that
+declares no backend is taken for either, so that it is sent guides that both enforce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
+from jsonschema import Draft202012Validator
+
+from gateway.bad_request import BadRequestError
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas.walk import Schema, types_of
+
+Schema = Mapping[str, Any]
+
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+BY_TYPE: Mapping[str, tuple[str, ...]] = {
+    "object": (
+        "properties", "additionalProperties", "required", "minProperties", "maxProperties", "patternProperties",
+        "propertyNames", "unevaluatedProperties",
+    ),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}  # fmt: skip
+"""The keywords that are about values of one type."""
+
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose value maps names to schemas."""
+LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+"""Keywords whose value is a list of schemas."""
+SINGLE = (
+    "items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "propertyNames",
+    "contains", "not", "if", "then", "else",
+)  # fmt: skip
+"""Keywords whose value is a schema; of ``items`` before 2020-12 a list of schemas, too."""
+NESTED = (*NAMED, *LISTED, *SINGLE, "dependencies")
+"""All of them; before 2019-09 ``dependencies`` maps names to a schema or a list of names."""
+
+
+def invalid(param: str, message: str) -> BadRequestError:
+    """Make the refusal of a value that is no JSON schema."""
+    return BadRequestError(f"Invalid schema: {message}.", param=_shown(param), code="invalid_json_schema")
+
+
+def unsupported(param: str, message: str) -> BadRequestError:
+    """Make the refusal of a sound schema that is not served."""
+    return BadRequestError(f"Unsupported schema: {message}.", param=_shown(param), code="unsupported_json_schema")
+
+
+class NoValueError(BadRequestError):
+    """A sound schema that no value fits."""
+
+    def __init__(self, param: str, reason: str = "no value fits it") -> None:
+        super().__init__(f"Unsupported schema: {reason}.", param=_shown(param), code="unsupported_json_schema")
+
+
+def _shown(param: str) -> str:
+    return param[:256].encode("ascii", "backslashreplace").decode()
+
+
+def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:
+    """Give the schemas directly inside a well-formed schema, each with its path."""
+    for keyword in NESTED:
+        if keyword in schema:
+            yield from parts(keyword, schema[keyword], path)
+
+
+def parts(keyword: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Give the schemas in the value of one keyword of ``NESTED``, each with its path."""
+    here = f"{path}.{keyword}"
+    if keyword in LISTED or (keyword == "items" and isinstance(value, list)):
+        yield from ((f"{here}[{index}]", part) for index, part in enumerate(value))
+    elif keyword in SINGLE:
+        yield here, value
+    else:
+        named = keyword in NAMED
+        yield from ((f"{here}.{name}", part) for name, part in value.items() if named or not isinstance(part, list))
+
+
+def types_of(schema: Schema) -> tuple[str, ...]:
+    """Return the types that a schema names; none when it names none."""
+    kinds = schema.get("type", ())
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+
+
+def implied(schema: Schema) -> tuple[str, ...]:
+    """Return the type that the keywords of a schema are about, where it names none."""
+    return next(((kind,) for kind, keywords in BY_TYPE.items() if any(key in schema for key in keywords)), ())
+
+
+def constants(schema: Schema) -> Sequence[Any] | None:
+    """Return the values of ``const`` or ``enum``; None where the schema has neither."""
+    values: Sequence[Any] | None = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values
+
+
+is_of = Draft202012Validator.TYPE_CHECKER.is_type
+"""Tells whether a JSON value is of a type."""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare by JSON equality: 1 and 1.0 are one number, 1 and true are not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
 
 Support = Literal["yes", "alone", "no"]
 """``alone``: without other constraints of the same value beside it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Served(NamedTuple):
     """Keywords that are served in one way.
 
     Attributes:
@@ -35,30 +134,30 @@ class Row:
     note: str = ""
 
 
-TABLE: Sequence[Row] = (
-    Row(("type",), "yes", "yes", "also several"),
-    Row(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
-    Row(("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"),
-    Row(("anyOf",), "alone", "yes"),
-    Row(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
-    Row(("allOf",), "alone", "yes", "xgrammar: of one schema"),
-    Row(("minLength", "maxLength"), "yes", "yes"),
-    Row(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
-    Row(("format",), "alone", "yes", "see below"),
-    Row(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
-    Row(("multipleOf",), "no", "yes", "with at most 9 digits"),
-    Row(("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"),
-    Row(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
-    Row(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
-    Row(("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"),
-    Row(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
-    Row(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
-    Row(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
-    Row(("unevaluatedItems",), "no", "no"),
-    Row(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
-    Row(("not", "if", "then", "else"), "no", "no"),
-    Row(("dependentRequired", "dependentSchemas", "dependencies"), "no", "no"),
-    Row(("$dynamicRef", "$recursiveRef"), "no", "no"),
+TABLE: Sequence[Served] = (
+    Served(("type",), "yes", "yes", "also several"),
+    Served(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
+    Served(("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"),
+    Served(("anyOf",), "alone", "yes"),
+    Served(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
+    Served(("allOf",), "alone", "yes", "xgrammar: of one schema"),
+    Served(("minLength", "maxLength"), "yes", "yes"),
+    Served(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
+    Served(("format",), "alone", "yes", "see below"),
+    Served(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
+    Served(("multipleOf",), "no", "yes", "with at most 9 digits"),
+    Served(("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"),
+    Served(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
+    Served(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
+    Served(("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"),
+    Served(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
+    Served(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
+    Served(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
+    Served(("unevaluatedItems",), "no", "no"),
+    Served(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
+    Served(("not", "if", "then", "else"), "no", "no"),
+    Served(("dependentRequired", "dependentSchemas", "dependencies"), "no", "no"),
+    Served(("$dynamicRef", "$recursiveRef"), "no", "no"),
 )
 """Keywords that are not in it are annotations."""
 
@@ -66,7 +165,7 @@ CONSTRAINTS = frozenset(keyword for row in TABLE for keyword in row.keywords)
 
 
 def never(backend: GuideBackend | None) -> frozenset[str]:
-    """The keywords that a backend does not have."""
+    """Return the keywords that a backend does not have."""
     return frozenset(
         keyword
         for row in TABLE
@@ -82,19 +181,17 @@ _NEEDS: Mapping[str, frozenset[str]] = {
     "minContains": frozenset({"contains"}),
     "maxContains": frozenset({"contains"}),
 }
-"""Keywords that say nothing without one of others."""
-
-
+"""Keywords without meaning where none of these others stands beside them."""
 _NOTHING: Mapping[str, tuple[object, ...]] = {
     "not": (False,),
     "unevaluatedItems": (True, {}),
     **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies", "patternProperties"), ({},)),
 }
-"""Keywords that say nothing with these values."""
+"""Values with which keywords have no meaning."""
 
 
 def is_empty(schema: Schema, keyword: str) -> bool:
-    """Whether a keyword of a schema says nothing, so that nothing is lost without it."""
+    """Tell whether a keyword of a schema has no meaning there, so that nothing is lost without it."""
     value: object = schema[keyword]
     if keyword in _NEEDS:
         return not _NEEDS[keyword] & schema.keys()
@@ -106,7 +203,7 @@ def is_empty(schema: Schema, keyword: str) -> bool:
 
 
 def document() -> str:
-    """The table for docs/tools.md."""
+    """Write the table for docs/tools.md."""
     lines = ["| keyword | xgrammar, or not declared | llguidance | |", "|---|---|---|---|"]
     for row in TABLE:
         names = ", ".join(f"`{keyword}`" for keyword in row.keywords)

@@ -1,10 +1,11 @@
-"""Regular expressions of schemas, as guides take them: matching from left to right, no more."""
+"""Regular expressions: those of schemas, as guides take them, and those that stand for formats of strings."""
 
 from __future__ import annotations
 
 import functools
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 
 from pydantic import StringConstraints, TypeAdapter
 from pydantic_core import SchemaError
@@ -28,20 +29,20 @@ _CLASSES = frozenset({r"\w", r"\W", r"\d", r"\D", r"\s", r"\S"})
 
 
 def has_assertions(pattern: str) -> bool:
-    """Whether a regular expression needs more than matching from left to right, which is all that guides do."""
+    """Tell whether a regular expression needs more than matching from left to right, which is all that guides do."""
     return _ASSERTION.search(pattern.replace(_ESCAPED_BACKSLASH, "")) is not None
 
 
 def portable(pattern: str) -> str | None:
-    """The same expression in words that ECMA's, Rust's and xgrammar's dialects read alike; None where there are none.
+    """Write an expression in words that ECMA's, Rust's and xgrammar's dialects read alike; None where there are none.
 
-    ECMA's is what JSON Schema recommends (2020-12, 6.4). Its look-around, back-references, control letters, flags and
+    JSON Schema recommends ECMA's (2020-12, 6.4). Its look-around, back-references, control letters, flags and
     surrogates have no other words.
     """
     if has_assertions(pattern):
         return None
     words: list[str] = []
-    opened = -1  # how many words there were where the class began that we are in
+    opened = -1  # number of words before the class that is being read
     for part in _PART.findall(pattern):
         if part[0] == "\\":
             word = _escape(part)
@@ -80,14 +81,13 @@ def _escape(part: str) -> str | None:
 
 
 class Matcher:
-    """Matches texts with a client's expressions, in time that is linear in the text, and so many expressions only."""
+    """Matches texts with a few of a client's expressions, in time that is linear in the text."""
 
     def __init__(self) -> None:
-        """Begin with no expression compiled."""
         self._compiled: dict[str, TypeAdapter[str] | None] = {}
 
     def fits(self, pattern: str, text: str) -> bool | None:
-        """Whether an expression, as ``portable`` writes it, is found in a text; None where this is not told."""
+        """Tell whether an expression of ``portable`` is found in a text; None where it is one too many, or unknown."""
         if pattern not in self._compiled:
             if len(self._compiled) >= _MOST_EXPRESSIONS:
                 return None
@@ -106,7 +106,7 @@ class Matcher:
 
 
 def are_disjoint(one: str, other: str) -> bool:
-    """Whether no text fits two expressions, as far as the characters that it must begin with tell."""
+    """Tell whether no text fits two expressions, as far as the characters that it must begin with show."""
     (first, first_ends), (second, second_ends) = _beginning(one), _beginning(other)
     if any(a.isdisjoint(b) for a, b in zip(first, second, strict=False)):
         return True
@@ -114,14 +114,14 @@ def are_disjoint(one: str, other: str) -> bool:
 
 
 def fewest(pattern: str) -> tuple[int, int | None]:
-    """How many characters a text has at least that fits an expression, and at most where that is known."""
+    """Return the least number of characters of a text that fits an expression, and the greatest where it is known."""
     characters, ends = _beginning(pattern)
     return len(characters), len(characters) if ends else None
 
 
 @functools.lru_cache(256)
 def _beginning(pattern: str) -> tuple[list[frozenset[str]], bool]:
-    """The characters that may stand at each of the first places of a text, and whether it has no more places."""
+    """Return the characters that may stand at each of the first places of a text, and whether it has no more places."""
     parts = _PART.findall(pattern) if len(pattern) <= _LONGEST else []
     if not parts or parts[0] != "^" or _has_alternatives(parts):
         return [], False
@@ -143,7 +143,7 @@ def _beginning(pattern: str) -> tuple[list[frozenset[str]], bool]:
 
 
 def _has_alternatives(parts: list[str]) -> bool:
-    """Whether an expression is one of several at its top, or has a class of which this is not sure."""
+    """Tell whether an expression is one of several at its top, or has a class that leaves this open."""
     depth, in_class = 0, False
     for part, following in zip(parts, [*parts[1:], ""], strict=True):
         if in_class:
@@ -159,7 +159,7 @@ def _has_alternatives(parts: list[str]) -> bool:
 
 
 def _characters(parts: list[str], place: int) -> tuple[frozenset[str] | None, int]:
-    """The characters that one part of an expression stands for, where it is a plain one, and the place behind it."""
+    """Return the characters that a part of an expression stands for, None if not plain, and the place behind it."""
     part = parts[place]
     if part != "[":
         return _plain(part), place + 1
@@ -185,9 +185,111 @@ def _characters(parts: list[str], place: int) -> tuple[frozenset[str] | None, in
 
 
 def _plain(part: str, *, in_class: bool = False) -> frozenset[str] | None:
-    """The one character that a part stands for; None where it stands for something else."""
+    """Return the one character that a part stands for; None where it stands for something else."""
     if len(part) == 2 and part[0] == "\\" and not part[1].isalnum():
         return frozenset(part[1])
     if len(part) != 1 or (part in "\\[]" if in_class else part in ".[](){}*+?|^$\\"):
         return None
     return frozenset(part)
+
+
+_YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_LEAP_YEAR = (
+    "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][48]|[2468]0|[13579][26])00)"  # by 4, not by 100; or by 400
+)
+_DATE = (
+    f"({_YEAR}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+    f"|{_LEAP_YEAR}-02-29)"
+)
+# Without leap seconds: when there was one is not a matter of form (RFC 3339, 5.7).
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?([zZ]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+_DURATION = (
+    "P([0-9]+W|([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)(T{0})?|T{0})"  # RFC 3339, appendix A
+).format("([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)")
+# Of RFC 1123, but shorter: 8 labels of 30 characters are within the 253 of all.
+_LABEL = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,28}[a-zA-Z0-9])?"
+_HOSTNAME = f"{_LABEL}(\\.{_LABEL}){{0,7}}"
+_ATOM = "[a-zA-Z0-9!#$%'*+/=?_`{|}~-]{1,20}"
+_EMAIL = f"{_ATOM}(\\.{_ATOM}){{0,2}}@{_HOSTNAME}"
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = f"({_OCTET}\\.){{3}}{_OCTET}"
+_H16 = "[0-9a-fA-F]{1,4}"
+_IPV6 = "|".join(
+    [
+        f"({_H16}:){{7}}{_H16}",
+        f"({_H16}:){{1,7}}:",
+        *(f"({_H16}:){{1,{left}}}(:{_H16}){{1,{7 - left}}}" for left in range(6, 0, -1)),
+        f":(:{_H16}){{1,7}}",
+        "::",
+    ]
+)
+_UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_CHARACTER = "([a-zA-Z0-9._~!$&'()*+,;=@-]|%[0-9a-fA-F]{2})"  # of a segment of a path, but for the colon
+_REST = f"(\\?({_CHARACTER}|[:/?])*)?(#({_CHARACTER}|[:/?])*)?"
+_AUTHORITY = (
+    f"//(([a-zA-Z0-9._~!$&'()*+,;=:-]|%[0-9a-fA-F]{{2}})*@)?({_HOSTNAME}|\\[({_IPV6})\\])(:[0-9]{{0,5}})?"
+    f"(/({_CHARACTER}|:)*)*"
+)
+_SEGMENTS = f"({_CHARACTER}|:)+(/({_CHARACTER}|:)*)*"
+_URI = f"[a-zA-Z][a-zA-Z0-9+.-]*:({_AUTHORITY}|/({_SEGMENTS})?|{_SEGMENTS}){_REST}"
+_REFERENCE = f"({_URI}|({_AUTHORITY}|/({_SEGMENTS})?|{_CHARACTER}+(/({_CHARACTER}|:)*)*)?{_REST})"
+_POINTER = "(/([^~/]|~[01])*)*"
+_ANY_EMAIL = "[^@\\s]{1,64}@[^@\\s]{1,255}"
+_ANY_LABEL = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_ANY_HOSTNAME = f"(?=.{{1,253}}$){_ANY_LABEL}(\\.{_ANY_LABEL})*"
+_ANY_REFERENCE = "([!#$&-;=?-Z\\[\\]_a-z~]|%[0-9a-fA-F]{2})*"
+
+
+class Format(NamedTuple):
+    """A format of strings.
+
+    Attributes:
+        expression: of whole strings, for guides: nowhere wider than the standard, for some formats narrower.
+        least: length of its shortest string.
+        most: greatest ``minLength`` that is served; None is any.
+        wide: expression for finished answers, as wide as the standard; empty where it is the same one, None where
+            they are not checked.
+    """
+
+    expression: str
+    least: int
+    most: int | None
+    wide: str | None = ""
+
+
+_ENDLESS = 40  # llguidance cannot tell whether there are longer ones of those that have no end
+_EMAILS = Format(_EMAIL, 3, _ENDLESS, _ANY_EMAIL)
+STRING_FORMATS: Mapping[str, Format] = {
+    "date": Format(_DATE, 10, 10),
+    "time": Format(_TIME, 9, 24),
+    "date-time": Format(f"{_DATE}[tT]{_TIME}", 20, 35),
+    "duration": Format(_DURATION, 3, _ENDLESS),
+    "email": _EMAILS,
+    "idn-email": _EMAILS,
+    "hostname": Format(_HOSTNAME, 1, _ENDLESS, _ANY_HOSTNAME),
+    "idn-hostname": Format(_HOSTNAME, 1, _ENDLESS, None),
+    "ipv4": Format(_IPV4, 7, 15),
+    "ipv6": Format(f"({_IPV6})", 2, 20),
+    "uri": Format(_URI, 3, _ENDLESS, f"[a-zA-Z][a-zA-Z0-9+.-]*:{_ANY_REFERENCE}"),
+    "iri": Format(_URI, 3, _ENDLESS, None),
+    "uri-reference": Format(_REFERENCE, 0, _ENDLESS, _ANY_REFERENCE),
+    "iri-reference": Format(_REFERENCE, 0, _ENDLESS, None),
+    "uuid": Format(_UUID, 36, 36),
+    "json-pointer": Format(_POINTER, 0, None),
+    "relative-json-pointer": Format(f"(0|[1-9][0-9]{{0,8}})(#|{_POINTER})", 1, _ENDLESS),
+}
+"""By name. ``format`` itself is sent to no engine: theirs are wider than the standards (both let 31 February pass as a
+date), and an expression is held exactly. Other names are annotations (2020-12, 7.2.3)."""
+
+INEXPRESSIBLE = frozenset({"regex", "uri-template"})
+"""Formats of JSON Schema that no expression here describes."""
+
+CHECKED: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(each.wide or each.expression) for name, each in STRING_FORMATS.items() if each.wide is not None
+}
+"""Formats that finished answers are held against, as expressions for whole strings."""
+
+
+def pattern_of(name: str) -> str | None:
+    """Return the pattern of a schema that stands for a format; None where there is none."""
+    return f"^({STRING_FORMATS[name].expression})$" if name in STRING_FORMATS else None

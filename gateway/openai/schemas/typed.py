@@ -8,26 +8,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas.bounds import beyond, bounds, common_step, contradiction, few_digits
-from gateway.openai.schemas.conjunction import Conjunct
-from gateway.openai.schemas.keywords import CONSTRAINTS, is_empty
-from gateway.openai.schemas.objects import counted
-from gateway.openai.schemas.patterns import are_disjoint, fewest, portable
-from gateway.openai.schemas.string_formats import LENGTHS, WITHOUT, pattern_of
-from gateway.openai.schemas.walk import MOST_REPEATS, NoValueError, Schema, followed, unsupported
+from gateway.openai.schemas.combinations import Conjunct
+from gateway.openai.schemas.keywords import CONSTRAINTS, NoValueError, Schema, constants, is_empty, unsupported
+from gateway.openai.schemas.numbers import beyond, bounds, common_step, contradiction, few_digits
+from gateway.openai.schemas.patterns import INEXPRESSIBLE, STRING_FORMATS, are_disjoint, fewest, pattern_of, portable
+from gateway.openai.schemas.references import followed
 
+_MOST_REPEATS = 65_536  # that guides count
 _MOST_PATTERNS = 100  # of one object, each compared with each
 
 
 class TypedRewriter(ABC):
-    """Rewrites what a schema says of strings, numbers, arrays and objects."""
+    """Rewrites the constraints of a schema on strings, numbers, arrays and objects."""
 
     def __init__(self, root: Schema, *, exact: bool, backend: GuideBackend | None) -> None:
         """Rewrite for one engine.
 
         Args:
             root: well-formed; references are into it.
-            exact: whether what guides do not have is refused.
+            exact: whether keywords that guides do not have are refused.
             backend: of the engine's guided decoding.
         """
         self.root = root
@@ -36,32 +35,39 @@ class TypedRewriter(ABC):
 
     @abstractmethod
     def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """A schema within, rewritten.
+        """Rewrite a schema within.
 
         Args:
             schema: well-formed.
             path: of it in the request.
-            within: what a value must fit besides; None: nothing.
+            within: its place among schemas that one value must fit; None where it stands alone.
 
         Raises:
-            BadRequestError: with the path of what guides do not have.
+            BadRequestError: with the path of a keyword that guides do not have.
             NoValueError: no value fits it.
         """
 
     def cannot(self, path: str, what: str) -> None:
-        """Refuse what guides do not have, where an answer must follow it."""
+        """Refuse a keyword that guides do not have, where an answer must follow it."""
         if self._exact:
             raise unsupported(path, f"{what}. Guided decoding cannot enforce it; leave it out and check the answer")
 
+    def lacks(self, path: str, what: str) -> None:
+        """Refuse a constraint with the commonest of the reasons."""
+        self.cannot(path, f"{what} is not something that guides have")
+
     def of_kind(self, schema: Schema, kind: str, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """What a schema says of values of one type."""
+        """Rewrite the constraints on values of one type."""
+        result: dict[str, Any] = {"type": kind}
         if kind == "object":
-            return self._object(schema, path, within)
-        if kind == "array":
-            return self._array(schema, path, within)
-        if kind == "string":
-            return self.string(schema, path)
-        return self._number(schema, path, integer=kind == "integer") if kind in ("number", "integer") else {}
+            result |= self._object(schema, path, within)
+        elif kind == "array":
+            result |= self._array(schema, path, within)
+        elif kind == "string":
+            result |= self._string(schema, path)
+        elif kind in ("number", "integer"):
+            result |= self._number(schema, path, integer=kind == "integer")
+        return result
 
     def _number(self, schema: Schema, path: str, *, integer: bool) -> dict[str, Any]:
         result: dict[str, Any] = dict(bounds(schema))
@@ -71,12 +77,12 @@ class TypedRewriter(ABC):
             raise NoValueError(f"{path}.{keyword}", "no number is between its bounds")
         far = beyond(result)
         if far is not None:
-            self.cannot(f"{path}.{far}", "a bound with so many digits is not something that guides have")
+            self.lacks(f"{path}.{far}", "a bound with so many digits")
             del result[far]
         if self.backend == "llguidance" and "multipleOf" in schema and not is_empty(schema, "multipleOf"):
             step = schema["multipleOf"]
             if not few_digits(step):
-                self.cannot(f"{path}.multipleOf", "a step with so many digits is not something that guides have")
+                self.lacks(f"{path}.multipleOf", "a step with so many digits")
             elif contradiction(result, common_step([*whole, step])) is None:
                 result["multipleOf"] = step
             elif self._exact:
@@ -84,19 +90,19 @@ class TypedRewriter(ABC):
         return result
 
     def _limits(self, schema: Schema, path: str, least: str, most: str) -> dict[str, int]:
-        """A least and a greatest count; one that is farther out than guides count is narrowed."""
+        """Return a least and a greatest count; one that is farther out than guides count is narrowed."""
         result = {key: int(schema[key]) for key in (least, most) if key in schema}
-        if result.get(least, 0) > MOST_REPEATS:
-            self.cannot(f"{path}.{least}", f"more than {MOST_REPEATS} is not something that guides count")
+        if result.get(least, 0) > _MOST_REPEATS:
+            self.cannot(f"{path}.{least}", f"more than {_MOST_REPEATS} is not something that guides count")
             del result[least]
         if most in result:
-            result[most] = min(result[most], MOST_REPEATS)
+            result[most] = min(result[most], _MOST_REPEATS)
             if result.get(least, 0) > result[most]:
                 raise NoValueError(f"{path}.{least}", f"{least} is greater than {most}")
         return result
 
-    def string(self, schema: Schema, path: str) -> dict[str, Any]:
-        """What a schema says of strings."""
+    def _string(self, schema: Schema, path: str) -> dict[str, Any]:
+        """Rewrite the constraints on strings."""
         result: dict[str, Any] = self._limits(schema, path, "minLength", "maxLength")
         patterns = {key: found for key in ("pattern", "format") if (found := self._pattern(schema, key, path))}
         if self.backend == "llguidance":
@@ -108,40 +114,37 @@ class TypedRewriter(ABC):
             return result
         keyword, *others = patterns
         for other in (*result, *others):
-            self.cannot(f"{path}.{other}", f"{other!r} beside {keyword!r} is not something that guides have")
+            self.lacks(f"{path}.{other}", f"{other!r} beside {keyword!r}")
         return {"pattern": patterns[keyword]}
 
     def _check_lengths(self, limits: dict[str, int], schema: Schema, patterns: Mapping[str, str], path: str) -> None:
-        """Check lengths against what pattern and format are known to have; drop them where a guide may be wider.
+        """Check lengths against those of pattern and format; drop them where a guide may be wider.
 
         Raises:
-            NoValueError: no string has such a length.
+            NoValueError: no string has that length.
         """
         for keyword, pattern in patterns.items():
-            least, most = LENGTHS[schema["format"]] if keyword == "format" else fewest(pattern)
+            form = STRING_FORMATS[schema["format"]] if keyword == "format" else None
+            least, most = (form.least, form.most) if form else fewest(pattern)
             if limits.get("maxLength", least) < least:
                 if self._exact:
-                    raise NoValueError(
-                        f"{path}.maxLength", f"a string of this {keyword} has {least} characters at least"
-                    )
+                    reason = f"a string of this {keyword} has {least} characters at least"
+                    raise NoValueError(f"{path}.maxLength", reason)
                 del limits["maxLength"]
             if most is not None and limits.get("minLength", 0) > most:
-                self.cannot(
-                    f"{path}.minLength",
-                    f"more than {most} characters of this {keyword} is not something that guides have",
-                )
+                self.lacks(f"{path}.minLength", f"more than {most} characters of this {keyword}")
                 del limits["minLength"]
         if len(patterns) > 1 and are_disjoint(*patterns.values()) and self._exact:
             raise NoValueError(f"{path}.pattern", "no string of this format fits it")
 
     def _pattern(self, schema: Schema, keyword: str, path: str) -> str | None:
-        """The pattern that a keyword stands for; an empty one says nothing."""
+        """Return the pattern that a keyword stands for; an empty one has no meaning."""
         stated = schema.get(keyword)
         if not stated:
             return None
         if keyword == "format":
-            if stated in WITHOUT:
-                self.cannot(f"{path}.format", f"the format {stated!r} is not something that guides have")
+            if stated in INEXPRESSIBLE:
+                self.lacks(f"{path}.format", f"the format {stated!r}")
             return pattern_of(stated)
         found = portable(stated)
         if found is None:
@@ -178,14 +181,13 @@ class TypedRewriter(ABC):
         result = members.guide() | ({"required": required} if required else {})
         if within is not None:
             return result | self._limits_beside(result, limits, path)
-        uncounted = counted(result, limits, path, any_choice=self.backend == "xgrammar")
+        uncounted = _counted(result, limits, path, any_choice=self.backend == "xgrammar")
         if uncounted is not None:
-            what = f"{uncounted!r} beside properties that may be left out is not something that guides have"
-            self.cannot(f"{path}.{uncounted}", what)
+            self.lacks(f"{path}.{uncounted}", f"{uncounted!r} beside properties that may be left out")
         return result
 
     def _limits_beside(self, result: dict[str, Any], limits: dict[str, int], path: str) -> dict[str, int]:
-        """What of the limits of an object is counted where others name properties, too: that there is one at all."""
+        """Return the limits that are counted where other schemas name properties, too: whether there is one at all."""
         optional = result.get("properties", {}).keys() - set(result.get("required", ()))
         most = "maxProperties" in limits
         if optional and (most or limits.get("minProperties", 0) > 1):
@@ -195,7 +197,7 @@ class TypedRewriter(ABC):
         return limits
 
     def _properties(self, schema: Schema, path: str, within: Conjunct | None) -> tuple[dict[str, Any], list[str]]:
-        """The schemas of the properties, and the names of those that no value fits."""
+        """Rewrite the schemas of the properties; return them, and the names of those that no value fits."""
         found: dict[str, Any] = {}
         for name, part in schema.get("properties", {}).items():
             inside = within.inside(name) if within else None
@@ -207,7 +209,7 @@ class TypedRewriter(ABC):
     def _or_false(
         self, schema: Any, path: str, within: Conjunct | None, *, needed: bool = False
     ) -> dict[str, Any] | Literal[False]:
-        """A schema within, rewritten; False where no value fits it, unless one is needed."""
+        """Rewrite a schema within; return False where no value fits it, unless one is needed."""
         try:
             return self.schema(schema, path, within)
         except NoValueError:
@@ -216,7 +218,7 @@ class TypedRewriter(ABC):
             return False
 
     def _patterns(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """``patternProperties``, where the engine has them."""
+        """Rewrite ``patternProperties``, where the engine has them."""
         found: dict[str, Any] = {}
         if self.backend != "llguidance":
             return found
@@ -226,15 +228,15 @@ class TypedRewriter(ABC):
             if pattern is None:
                 self.cannot(here, "this expression needs more than guides have, or is none")
             elif len(found) >= _MOST_PATTERNS:
-                self.cannot(here, f"more than {_MOST_PATTERNS} patterns of names is not something that guides have")
+                self.lacks(here, f"more than {_MOST_PATTERNS} patterns of names")
             elif not all(pattern == other or are_disjoint(pattern, other) for other in found):
-                self.cannot(here, "a pattern of names that another one may fit, too, is not something that guides have")
+                self.lacks(here, "a pattern of names that another one may fit, too,")
             else:
                 found[pattern] = self._or_false(part, here, None if within is None else Conjunct())
         return found
 
     def _rest(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any] | bool | None:
-        """The schema of further properties; None where others say it."""
+        """Rewrite the schema of further properties; None where other schemas have it."""
         keyword = "additionalProperties"
         if keyword not in schema and within is None and "unevaluatedProperties" in schema:
             keyword = "unevaluatedProperties"
@@ -254,15 +256,15 @@ class TypedRewriter(ABC):
         rest = True if members.rest is None else members.rest
         keywords = names.keys() & CONSTRAINTS - {"type"} if isinstance(names, Mapping) else set()
         if names is False or keywords in ({"enum"}, {"const"}):
-            allowed = [] if names is False else [names["const"]] if "const" in names else names["enum"]
-            members.limit([name for name in allowed if isinstance(name, str)])
+            allowed = constants(names) if names else ()
+            members.limit([name for name in allowed or () if isinstance(name, str)])
         elif keywords == {"pattern"} and self.backend == "llguidance" and not (members.properties or members.patterns):
             members.patterns = {portable(names["pattern"]) or "": rest}
             if "" in members.patterns:
                 self.cannot(f"{path}.propertyNames.pattern", "this expression needs more than guides have, or is none")
             members.rest = False
         else:
-            self.cannot(f"{path}.propertyNames", "'propertyNames' with this value is not something that guides have")
+            self.lacks(f"{path}.propertyNames", "'propertyNames' with this value")
 
     def _exclude(self, members: _Members, path: str) -> None:
         """Forbid names that no value fits, though others may be added."""
@@ -270,21 +272,19 @@ class TypedRewriter(ABC):
             if self.backend == "llguidance":
                 members.properties[name] = False
             else:
-                self.cannot(
-                    f"{path}.properties.{name}",
-                    "a name that no value fits, beside further ones that are free, is not something that guides have",
-                )
+                what = "a name that no value fits, beside further ones that are free,"
+                self.lacks(f"{path}.properties.{name}", what)
 
 
 @dataclass
 class _Members:
-    """What an object may have.
+    """The properties that an object may have.
 
     Attributes:
         properties: schemas by name.
         without: names of properties that no value fits.
         patterns: schemas by the pattern of names.
-        rest: of further properties; None where others say it.
+        rest: of further properties; None where other schemas have it.
     """
 
     properties: dict[str, Any]
@@ -302,7 +302,7 @@ class _Members:
         self.patterns, self.rest = {}, False
 
     def guide(self) -> dict[str, Any]:
-        """As a schema of the engine."""
+        """Write them as a schema of the engine."""
         result: dict[str, Any] = {"properties": self.properties} if self.properties else {}
         if self.patterns:
             result["patternProperties"] = self.patterns
@@ -324,3 +324,46 @@ def _require(members: _Members, required: Sequence[str], schema: Schema, path: s
             raise NoValueError(f"{path}.required[{index}]", f"{name[:64]!r} is required and not allowed")
         if not (stated and members.patterns):
             members.properties[name] = members.rest if isinstance(members.rest, dict) else {}
+
+
+def _counted(guide: dict[str, Any], limits: Mapping[str, int], path: str, *, any_choice: bool) -> str | None:
+    """Add ``minProperties`` and ``maxProperties`` to the guide of an object, in the forms that engines count in.
+
+    Args:
+        guide: of the other keywords; changed in place.
+        limits: ``minProperties`` and ``maxProperties``, where the schema has them.
+        path: of the schema.
+        any_choice: whether the engine counts with any number of names left to choose. llguidance counts one property
+            of those that are named, or any number where the named ones are all required.
+
+    Returns:
+        The keyword that the engine cannot count by, and which is left out; None where none is.
+
+    Raises:
+        NoValueError: no object has that number.
+    """
+    required = set(guide.get("required", ()))
+    named = guide.get("properties", {})
+    closed = guide.get("additionalProperties") is False and "patternProperties" not in guide
+    least, most = limits.get("minProperties", 0), limits.get("maxProperties")
+    if (closed and least > len(named)) or (most is not None and max(least, len(required)) > most):
+        raise NoValueError(f"{path}.{'minProperties' if most is None else 'maxProperties'}")
+    if most is not None and most == len(required):
+        guide.pop("patternProperties", None)
+        guide["properties"] = {name: part for name, part in named.items() if name in required}
+        guide["additionalProperties"] = False
+        if not guide["properties"]:
+            del guide["properties"]
+        return None
+    needed = {"minProperties": least} if least > len(required) else {}
+    if most is not None and not (closed and most >= len(named)):
+        needed["maxProperties"] = most
+    optional = [name for name in named if name not in required]
+    if needed and optional and not any_choice and not (closed and _one_choice(needed, len(required))):
+        return next(iter(needed))
+    guide |= needed
+    return None
+
+
+def _one_choice(limits: dict[str, int], required: int) -> bool:
+    return limits.get("minProperties", 0) <= required + 1 and limits.get("maxProperties", required + 1) == required + 1

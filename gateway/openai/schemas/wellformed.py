@@ -1,56 +1,95 @@
-"""Whether a schema is a JSON schema at all, and of a size that an engine can be asked to compile.
+"""Checks of a schema as it arrives: is it a JSON schema, small enough to compile, within OpenAI's strict mode.
 
 A schema of an earlier draft is one, too: generators of other languages write draft 4 and draft 7. So is one that no
-value fits.
+value fits. A metaschema of jsonschema is no substitute: it knows one draft, and took 18 s for a list of 32,000 schemas
+that is checked here in 0.2 s.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gateway.openai.schemas.references import localized
-from gateway.openai.schemas.walk import (
+from gateway.openai.schemas.keywords import (
     LISTED,
-    MOST_CHARACTERS,
-    MOST_CHOICES,
-    MOST_LEVELS,
-    MOST_PROPERTIES,
     NAMED,
-    SINGLE,
+    NESTED,
     TYPES,
     Schema,
-    refuse,
-    resolve,
+    children,
+    invalid,
+    parts,
+    types_of,
     unsupported,
 )
+from gateway.openai.schemas.references import localized, resolve
 
-_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
-           "maxContains")  # fmt: skip
-_BOUNDS = ("minimum", "maximum")
-_OPEN_BOUNDS = ("exclusiveMinimum", "exclusiveMaximum")
+_MOST_LEVELS = 32
+_MOST_PROPERTIES = 5000
+_MOST_CHOICES = 1000
+_MOST_CHARACTERS = 131_072
+
+# Strict mode's own.
+_STRICT_LEVELS = 10
+_NOT_STRICT = ("allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
+               "patternProperties", "propertyNames", "minProperties", "maxProperties", "uniqueItems", "contains",
+               "prefixItems", "unevaluatedProperties", "unevaluatedItems")  # fmt: skip
+_STRICT_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+
+_Fault = Callable[[Any], str | None]
+"""Returns the fault of a keyword's value, None where it has none."""
 
 
 def check_schema(schema: Any, param: str) -> None:
-    """Refuse what is no JSON schema, refers to what is not in it, or is larger than an engine should be given.
+    """Refuse a value that is no JSON schema, refers to places outside of it, or is larger than engines should be given.
 
     Args:
         schema: as a request has it.
-        param: where it stands in the request.
+        param: path of it in the request.
 
     Raises:
         BadRequestError: with the path of the first fault.
     """
     if not isinstance(schema, Mapping):
-        raise refuse(param, "an object is expected")
-    if len(json.dumps(schema)) > MOST_CHARACTERS:
-        raise unsupported(param, f"it is longer than {MOST_CHARACTERS} characters")
+        raise invalid(param, "an object is expected")
+    if len(json.dumps(schema)) > _MOST_CHARACTERS:
+        raise unsupported(param, f"it is longer than {_MOST_CHARACTERS} characters")
     root = localized(schema)
     checker = _Checker(root)
     checker.check(root, param, 0)
     checker.check_references()
+
+
+def deviations(schema: Schema, param: str) -> list[str]:
+    """List the paths at which OpenAI would refuse a well-formed schema with ``strict: true``; here they are served.
+
+    Args:
+        schema: of the answer, or of a tool's arguments.
+        param: path of it in the request.
+    """
+    found = [] if types_of(schema) == ("object",) else [f"{param}.type"]
+    return list(dict.fromkeys([*found, *_deviations(schema, param, 0)]))
+
+
+def _deviations(schema: Any, path: str, level: int) -> Iterator[str]:
+    if not isinstance(schema, Mapping):
+        return
+    if level > _STRICT_LEVELS * 2:  # a property is two steps down: into properties, and into its schema
+        yield path
+        return
+    yield from (f"{path}.{keyword}" for keyword in _NOT_STRICT if keyword in schema)
+    kinds = types_of(schema)
+    if "format" in schema and schema["format"] not in _STRICT_FORMATS and "string" in kinds:
+        yield f"{path}.format"
+    if "object" in kinds:
+        if schema.get("additionalProperties") is not False:
+            yield f"{path}.additionalProperties"
+        if set(schema.get("properties", ())) - set(schema.get("required", ())):
+            yield f"{path}.required"
+    for where, part in children(schema, path):
+        yield from _deviations(part, where, level + 1)
 
 
 class _Checker:
@@ -59,168 +98,134 @@ class _Checker:
         self._properties = 0
         self._choices = 0
         self._seen: set[int] = set()
-        self._ending: dict[str, Any] = {}  # references that end, and what they lead to at once
+        self._ending: dict[str, Any] = {}  # references that end, and the targets that they name themselves
         self._references: list[tuple[Schema, str, int]] = []
 
     def check(self, schema: Any, path: str, level: int) -> None:
         if isinstance(schema, bool):
             return
         if not isinstance(schema, Mapping):
-            raise refuse(path, "an object, true or false is expected")
-        if level > MOST_LEVELS:
-            raise unsupported(path, f"it is nested deeper than {MOST_LEVELS} levels")
+            raise invalid(path, "an object, true or false is expected")
+        if level > _MOST_LEVELS:
+            raise unsupported(path, f"it is nested deeper than {_MOST_LEVELS} levels")
         self._seen.add(id(schema))
-        for keyword, value in schema.items():
-            check = _VALUES.get(keyword)
-            if check is not None:
-                check(value, f"{path}.{keyword}")
+        for keyword in schema:
+            _hold(schema, keyword, _VALUES, path)
         self._count(schema, path)
         if "$ref" in schema:
             self._references.append((schema, f"{path}.$ref", level + 1))
-        self._descend(schema, path, level)
+        for keyword in NESTED:
+            if keyword in schema:
+                _hold(schema, keyword, _SHAPES, path)
+                for where, part in parts(keyword, schema[keyword], path):
+                    self.check(part, where, level + 1)
 
     def check_references(self) -> None:
-        """Check what references lead to, once all else is: it may stand where no keyword leads."""
+        """Check the targets of references last: one may stand where no keyword leads."""
         for schema, path, level in self._references:  # which grow meanwhile
             target = self._target(schema, path)
             if id(target) not in self._seen:
                 self.check(target, path, level)
 
     def _count(self, schema: Schema, path: str) -> None:
-        """Count what makes a schema large, over all of it."""
-        self._properties += len(_object(schema.get("properties", {}), f"{path}.properties"))
-        if self._properties > MOST_PROPERTIES:
-            raise unsupported(f"{path}.properties", f"it has more than {MOST_PROPERTIES} properties")
+        """Count properties and constants, over all of the root."""
+        if "properties" in schema:
+            _hold(schema, "properties", _SHAPES, path)
+        self._properties += len(schema.get("properties", ()))
+        if self._properties > _MOST_PROPERTIES:
+            raise unsupported(f"{path}.properties", f"it has more than {_MOST_PROPERTIES} properties")
         self._choices += len(schema.get("enum", ()))
-        if self._choices > MOST_CHOICES:
-            raise unsupported(f"{path}.enum", f"it has more than {MOST_CHOICES} values in enums")
-
-    def _descend(self, schema: Schema, path: str, level: int) -> None:
-        for keyword in NAMED:
-            for name, part in _object(schema.get(keyword, {}), f"{path}.{keyword}").items():
-                self.check(part, f"{path}.{keyword}.{name}", level + 1)
-        for keyword in LISTED:
-            if keyword in schema:
-                for index, part in enumerate(_schemas(schema[keyword], f"{path}.{keyword}")):
-                    self.check(part, f"{path}.{keyword}[{index}]", level + 1)
-        for keyword in SINGLE:
-            part = schema.get(keyword, True)
-            if keyword != "items" or not isinstance(part, list):
-                self.check(part, f"{path}.{keyword}", level + 1)
-        self._descend_old(schema, path, level)
-
-    def _descend_old(self, schema: Schema, path: str, level: int) -> None:
-        """Check what drafts before 2020-12 have otherwise: a list of items, and dependencies in one keyword."""
-        items = schema.get("items")
-        for index, each in enumerate(items if isinstance(items, list) else ()):
-            self.check(each, f"{path}.items[{index}]", level + 1)
-        for name, part in _object(schema.get("dependencies", {}), f"{path}.dependencies").items():
-            if not isinstance(part, list):
-                self.check(part, f"{path}.dependencies.{name}", level + 1)
+        if self._choices > _MOST_CHOICES:
+            raise unsupported(f"{path}.enum", f"it has more than {_MOST_CHOICES} values in enums")
 
     def _target(self, schema: Schema, path: str) -> Any:
-        """What a reference leads to: something inside of this schema, and in the end no reference."""
+        """Return the target of a reference: a schema inside of the root, and at the end of the chain no reference."""
         seen: dict[str, Any] = {}
         found: Any = schema
-        while isinstance(found, Mapping) and "$ref" in found and not self._ends(found["$ref"]):
+        while isinstance(found, Mapping) and "$ref" in found:
             reference = found["$ref"]
             if not isinstance(reference, str):
-                raise refuse(path, "a string is expected")
+                raise invalid(path, "a string is expected")
+            if reference in self._ending:
+                break
             if reference in seen:
-                raise refuse(path, "it refers to itself alone")
+                raise invalid(path, "it refers to itself alone")
             found = seen[reference] = self._resolved(reference, path)
             if not isinstance(found, Mapping | bool):
-                raise refuse(path, f"{reference[:100]!r} is no schema")
+                raise invalid(path, f"{reference[:100]!r} is no schema")
         self._ending.update(seen)
         return self._ending[schema["$ref"]]
-
-    def _ends(self, reference: Any) -> bool:
-        return isinstance(reference, str) and reference in self._ending
 
     def _resolved(self, reference: str, path: str) -> Any:
         try:
             return resolve(self._root, reference)
         except LookupError:
             if reference.startswith("#"):
-                raise refuse(path, f"{reference[:100]!r} is nothing in this schema") from None
+                raise invalid(path, f"{reference[:100]!r} is nothing in this schema") from None
             raise unsupported(path, f"{reference[:100]!r} is not in this schema, and nothing is fetched") from None
 
 
-def _object(value: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise refuse(path, "an object is expected")
-    return value
+def _hold(schema: Schema, keyword: str, faults: Mapping[str, _Fault], path: str) -> None:
+    fault = faults[keyword](schema[keyword]) if keyword in faults else None
+    if fault is not None:
+        raise invalid(f"{path}.{keyword}", fault)
 
 
-def _schemas(value: Any, path: str) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise refuse(path, "an array of at least one schema is expected")
-    return value
+def _unless(kind: type, fault: str) -> _Fault:
+    return lambda value: None if isinstance(value, kind) else fault
 
 
-def _type(value: Any, path: str) -> None:
+def _type(value: Any) -> str | None:
     kinds = value if isinstance(value, list) else [value]
     for kind in kinds:
         if not isinstance(kind, str) or kind not in TYPES:
             shown = repr(kind[:64]) if isinstance(kind, str) else "this"
-            raise refuse(path, f"{shown} is not one of {', '.join(TYPES)}")
-    if not kinds or len(set(kinds)) < len(kinds):
-        raise refuse(path, "different types are expected, at least one")
+            return f"{shown} is not one of {', '.join(TYPES)}"
+    return "different types are expected, at least one" if not kinds or len(set(kinds)) < len(kinds) else None
 
 
-def _names(value: Any, path: str) -> None:
+def _names(value: Any) -> str | None:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise refuse(path, "an array of strings is expected")
-    if len(set(value)) < len(value):
-        raise refuse(path, "a name is given twice")
+        return "an array of strings is expected"
+    return "a name is given twice" if len(set(value)) < len(value) else None
 
 
-def _enum(value: Any, path: str) -> None:
-    if not isinstance(value, list):
-        raise refuse(path, "an array is expected")
+def _count(value: Any) -> str | None:
+    whole = not isinstance(value, bool) and isinstance(value, int | float) and value == int(value) and value >= 0
+    return None if whole else "a whole number from 0 is expected"
 
 
-def _count(value: Any, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
-        raise refuse(path, "a whole number from 0 is expected")
+def _number(value: Any) -> str | None:
+    # Whole numbers may be beyond the range of floats, others are finite by now.
+    number = not isinstance(value, bool) and isinstance(value, int | float) and value not in (math.inf, -math.inf)
+    return None if number else "a number is expected"
 
 
-def _number(value: Any, path: str) -> None:
-    # Whole numbers may be beyond what a float can be, others are finite by now.
-    if isinstance(value, bool) or not isinstance(value, int | float) or value in (math.inf, -math.inf):
-        raise refuse(path, "a number is expected")
+def _open_bound(value: Any) -> str | None:
+    return None if isinstance(value, bool) else _number(value)  # draft 4: whether the bound beside it is excluded
 
 
-def _open_bound(value: Any, path: str) -> None:
-    if not isinstance(value, bool):  # draft 4: whether the bound beside it is excluded
-        _number(value, path)
+def _multiple(value: Any) -> str | None:
+    return _number(value) or (None if value > 0 else "a number above 0 is expected")
 
 
-def _multiple(value: Any, path: str) -> None:
-    _number(value, path)
-    if value <= 0:
-        raise refuse(path, "a number above 0 is expected")
+def _schemas(value: Any) -> str | None:
+    return None if isinstance(value, list) and value else "an array of at least one schema is expected"
 
 
-def _text(value: Any, path: str) -> None:
-    if not isinstance(value, str):
-        raise refuse(path, "a string is expected")
-
-
-def _flag(value: Any, path: str) -> None:
-    if not isinstance(value, bool):
-        raise refuse(path, "true or false is expected")
-
-
-_VALUES: Mapping[str, Callable[[Any, str], None]] = {
+_VALUES: Mapping[str, _Fault] = {
     "type": _type,
     "required": _names,
-    "enum": _enum,
-    "pattern": _text,
-    "format": _text,
-    "uniqueItems": _flag,
+    "enum": _unless(list, "an array is expected"),
+    "uniqueItems": _unless(bool, "true or false is expected"),
     "multipleOf": _multiple,
-    **dict.fromkeys(_COUNTS, _count),
-    **dict.fromkeys(_BOUNDS, _number),
-    **dict.fromkeys(_OPEN_BOUNDS, _open_bound),
+    **dict.fromkeys(("pattern", "format"), _unless(str, "a string is expected")),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
+    **dict.fromkeys(("minimum", "maximum"), _number),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _open_bound),
+}
+_SHAPES: Mapping[str, _Fault] = {
+    **dict.fromkeys((*NAMED, "dependencies"), _unless(Mapping, "an object is expected")),
+    **dict.fromkeys(LISTED, _schemas),
 }

@@ -22,7 +22,7 @@ class _Request(BaseModel):
     model: str | None = Field(default=None, description="Id of a served model; may be left out when there is one only.")
 
     def ignored(self) -> list[str]:
-        """Names of fields that nobody knows and that are served without."""
+        """List the unknown fields, which the request is served without."""
         return list(self.model_extra or {})
 
 
@@ -43,7 +43,7 @@ class TokenizeRequest(_Request):
     tools: list[dict[str, Any]] | None = None
 
     def source(self) -> ChatPrompt | TextPrompt:
-        """Where the prompt comes from."""
+        """Return the source of the prompt."""
         if self.messages is None:
             return TextPrompt(self.prompt or "", add_special_tokens=self.add_special_tokens is not False)
         return ChatPrompt(

@@ -1,4 +1,4 @@
-"""The routes of tokens: what a model reads, without asking it."""
+"""Routes of tokens: the ids that a model would read, without asking it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.openai.endpoint import begin as begin_request
 from gateway.openai.endpoint import name_header, prepared
 from gateway.openai.request_body import Body, read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
-from gateway.openai.tokens.answers import detokenize, model_or_only, tokenize, tokenizer_info
+from gateway.openai.tokens.answer import detokenize, model_or_only, render, tokenize, tokenizer_info
 from gateway.openai.tokens.objects import Detokenized, RenderedChat, Tokenized, TokenizerInfo
 from gateway.openai.tokens.protocol import (
     DetokenizeRequest,
@@ -24,15 +24,14 @@ from gateway.openai.tokens.protocol import (
     parse_detokenize_request,
     parse_tokenize_request,
 )
-from gateway.openai.tokens.render import render
 from gateway.serving import prompts
 from gateway.serving.long_work import LongWork
 from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
+from gateway.web.access_log import record_of
 from gateway.web.disconnect import while_connected
-from gateway.web.record import record_of
 
 _ERRORS = (400, 404, 415, 429, 503)
 _TOKENIZE = answers(Tokenized, _ERRORS, headers=IGNORED)
@@ -43,11 +42,11 @@ _MODEL = {"parameters": [parameter("model", "query", "Id of a served model.")]}
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
-    """The routes ``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``.
+    """Make the routes ``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``.
 
     Args:
         registry: of served models, started.
-        metrics: where ignored fields are counted.
+        metrics: count ignored fields.
     """
     router = api_router("tokens")
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import dotted, read_document
 from gateway.triton.abilities import EngineOptions, read_abilities
-from gateway.triton.assembly import Models, check
+from gateway.triton.engine_factory import Models, check
 from gateway.triton.model_view import ModelView
 from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository

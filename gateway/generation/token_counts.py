@@ -1,0 +1,83 @@
+"""Token counts of a sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.generation.stop import Search
+from gateway.tokens import Tokenizer
+
+
+class Predicted(NamedTuple):
+    """Counts of predicted tokens.
+
+    Attributes:
+        accepted: those that the answer begins with, by their ids, whether or not the engine drew them from the draft.
+        rejected: the others, which are not in their place in the answer.
+    """
+
+    accepted: int
+    rejected: int
+
+
+_NOTHING_PREDICTED = Predicted(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts.
+
+    Attributes:
+        prompt_tokens: ids that the engine was given.
+        completion_tokens: ids generated up to and including the one that completed a stop string, or that is a stop id;
+            neither EOS nor a trimmed end id is counted.
+        cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
+            when the gateway ends the answer before the engine's last response, which carries it.
+        predicted: counts of the tokens that the request predicted; None when the engine answers without ids.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None = None
+    predicted: Predicted | None = _NOTHING_PREDICTED
+
+
+class TextCounter:
+    """Counts generated tokens by the engine's own word, or by tokenizing the text again where it says nothing."""
+
+    __slots__ = ("_counted", "_end_texts", "_known", "_parts", "_tokenizer")
+
+    def __init__(self, tokenizer: Tokenizer, end_texts: tuple[str, ...]) -> None:
+        """Start at zero.
+
+        Args:
+            tokenizer: for the count when the engine does not count.
+            end_texts: texts that end the answer and are no part of it, as the id behind them is not.
+        """
+        self._tokenizer = tokenizer
+        self._end_texts = end_texts
+        self._parts: list[str] = []
+        self._counted: int | None = 0
+        self._known: tuple[str, int] | None = None  # the text that was tokenized last, and its count
+
+    def add(self, text: str, output_tokens: int | None) -> None:
+        """Count a chunk: its text, and its tokens where the engine counted them."""
+        self._parts.append(text)
+        if output_tokens is None:
+            self._counted = None if text else self._counted
+        elif self._counted is not None:
+            self._counted += output_tokens
+
+    def completion_tokens(self, stops: Search) -> int:
+        """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
+        ended = stops.matched is not None and stops.matched in self._end_texts
+        if self._counted is not None:
+            return max(self._counted - ended, 0)
+        text = "".join(self._parts)
+        if stops.matched is not None:
+            text = text[: stops.position if ended else stops.end]
+        # Called several times at the end of an answer, and thousands of words hold up the event loop.
+        if self._known is None or self._known[0] != text:
+            self._known = (text, len(self._tokenizer.encode(text)))
+        return self._known[1]

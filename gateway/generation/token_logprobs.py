@@ -1,0 +1,192 @@
+"""Log-prob entries of generated tokens and of the prompt, and the queue that sends each with its text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gateway.generation.engine import EngineError, ErrorKind, MalformedOutputError
+from gateway.tokens import IncrementalDetokenizer, Tokenizer
+
+_Bytes = bytes  # the dataclass below has a field of that name
+
+LOWEST = -9999.0
+"""The log-prob that OpenAI's API gives for a token that is as good as impossible; minus infinity has no JSON form."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One generated token with its natural-log probability.
+
+    Attributes:
+        token: its text; ``bytes:`` and escapes where its bytes alone are no valid UTF-8.
+        bytes: the bytes that it adds to the text; empty for a skipped special token.
+        logprob: natural logarithm, at least ``LOWEST``.
+        top: alternatives as (token, bytes, logprob), best first.
+        index: its id.
+        top_ids: those of the alternatives.
+    """
+
+    token: str
+    bytes: _Bytes
+    logprob: float
+    top: tuple[tuple[str, _Bytes, float], ...] = ()
+    index: int = field(default=-1, compare=False)
+    top_ids: tuple[int, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTokenLogprob:
+    """One prompt token with its natural-log probability.
+
+    Attributes:
+        index: its id.
+        token: its text; ``bytes:`` and escapes where its bytes alone are no valid UTF-8.
+        bytes: the bytes that it adds to the text; empty for a skipped special token.
+        logprob: natural logarithm; None for the first token, which nothing predicts.
+        top: alternatives as (id, token, bytes, logprob), best first.
+        rank: its place among all tokens of the vocabulary, from 1; None where the engine does not say and for the
+            first token.
+    """
+
+    index: int
+    token: str
+    bytes: _Bytes
+    logprob: float | None
+    top: tuple[tuple[int, str, _Bytes, float], ...] = ()
+    rank: int | None = None
+
+
+def token_form(data: bytes) -> str:
+    r"""Return a token's text by its bytes: UTF-8 where they are that, else OpenAI's form, as in ``bytes:\xf0\x9f``."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
+
+
+def make_entry(
+    tokenizer: Tokenizer,
+    detokenizer: IncrementalDetokenizer,
+    index: int,
+    logprob: float,
+    top: Sequence[tuple[int, float]],
+) -> TokenLogprob:
+    """Make the entry of a token that is about to be pushed into ``detokenizer``.
+
+    Raises:
+        MalformedOutputError: when a log-prob is not a number.
+    """
+    name, data = _named(tokenizer, detokenizer, index)
+    alternatives = []
+    for other, value in top:
+        own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
+        alternatives.append((token_form(own), own, finite(value)))
+    ids = tuple(other for other, _ in top)
+    return TokenLogprob(name, data, finite(logprob), tuple(alternatives), index, ids)
+
+
+def prompt_entries(
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    top: Sequence[Sequence[tuple[int, float]]] = (),
+    ranks: Sequence[int] = (),
+    *,
+    skip_special_tokens: bool = False,
+) -> list[PromptTokenLogprob]:
+    """Make an entry for each prompt token, for ``echo`` and ``prompt_logprobs``.
+
+    Args:
+        tokenizer: of the ids.
+        ids: the prompt.
+        logprobs: of each token but the first.
+        top: alternatives of each token but the first, or nothing.
+        ranks: of each token but the first, or nothing.
+        skip_special_tokens: whether special tokens have no bytes.
+
+    Raises:
+        EngineError: not one log-prob for each token, or one that is not a number.
+    """
+    if len(logprobs) != len(ids) - 1 or (top and len(top) != len(logprobs)):
+        raise EngineError(
+            ErrorKind.INTERNAL,
+            "The engine returned log-probabilities that do not fit the prompt.",
+            f"{len(logprobs)} log-probs, {len(top)} alternatives, {len(ids)} prompt tokens",
+        )
+    detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens)
+    entries = []
+    for place, index in enumerate(ids):
+        name, data = _named(tokenizer, detokenizer, index)
+        others = tuple(
+            (other, *_named(tokenizer, detokenizer, other), finite(value))
+            for other, value in (top[place - 1] if place and top else ())
+        )
+        value = finite(logprobs[place - 1]) if place else None
+        rank = ranks[place - 1] if place and ranks else None
+        entries.append(PromptTokenLogprob(index, name, data, value, others, rank))
+        detokenizer.push(index)
+    return entries
+
+
+def _named(tokenizer: Tokenizer, detokenizer: IncrementalDetokenizer, index: int) -> tuple[str, bytes]:
+    """Return a token's text and the bytes that it adds; a skipped special token has its text and adds none."""
+    data = detokenizer.contribution(index)
+    return token_form(data) if data or not tokenizer.is_special(index) else tokenizer.token_text(index), data
+
+
+def named_by_id(entry: TokenLogprob) -> TokenLogprob:
+    """Return the entry with its id in place of its text, and so its alternatives: ``token_id:7``, vLLM's form."""
+    top = tuple(
+        (f"token_id:{index}", data, value) for index, (_, data, value) in zip(entry.top_ids, entry.top, strict=True)
+    )
+    return dataclasses.replace(entry, token=f"token_id:{entry.index}", top=top)
+
+
+def finite(value: float) -> float:
+    """Return a log-prob in a form that JSON has: a number, at least ``LOWEST``.
+
+    Raises:
+        MalformedOutputError: it is not a number.
+    """
+    if not value < math.inf:  # false for NaN, too
+        raise MalformedOutputError(str(value), "The engine returned a log-probability that is not a number.")
+    return max(float(value), LOWEST)
+
+
+class EntryQueue:
+    """Queue of entries whose text is not shown yet, each with the characters of the whole text that it covers."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()
+
+    def add(self, start: int, end: int, entry: TokenLogprob) -> None:
+        """Append an entry that covers the characters from ``start`` up to ``end``."""
+        self._waiting.append((start, end, entry))
+
+    def shown(self, characters: int) -> list[TokenLogprob]:
+        """Take the entries whose text is complete once ``characters`` of the text are shown."""
+        waiting, ready = self._waiting, []
+        while waiting and waiting[0][1] <= characters:
+            ready.append(waiting.popleft()[2])
+        return ready
+
+    def cut(self, characters: int) -> list[TokenLogprob]:
+        """Take the entries that begin before a cut at ``characters``, and drop the others.
+
+        A token that straddles the cut keeps its entry: part of its text is in the answer.
+        """
+        ready = [entry for start, _, entry in self._waiting if start < characters]
+        self._waiting.clear()
+        return ready
+
+    def rest(self) -> list[TokenLogprob]:
+        """Take all entries: the text has ended."""
+        ready = [entry for _, _, entry in self._waiting]
+        self._waiting.clear()
+        return ready

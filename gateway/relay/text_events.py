@@ -1,0 +1,50 @@
+"""Server-Sent Events of pieces of text, of which all but the text is known beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from gateway.generation import Piece
+from gateway.relay.interface import Drain, Forward, Write
+
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+
+
+def one_line(data: bytes) -> bytes:
+    """Escape the characters in JSON that some clients take for the end of a line: U+0085, U+2028 and U+2029."""
+    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+        for raw, escaped in _LINE_ENDS:
+            data = data.replace(raw, escaped)
+    return data
+
+
+def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piece], bytes] | None = None) -> Forward:
+    """Make a function that writes pieces at once: an event for each, all in one write.
+
+    Args:
+        before: what an event has before its text.
+        after: what it has after its text.
+        write: takes events on one line each (``one_line``).
+        other: makes the event of a piece that has more than its text; None where only texts are shown.
+    """
+    before, after, dumps = one_line(before), one_line(after), orjson.dumps
+
+    def event(piece: Piece | str) -> bytes:
+        if isinstance(piece, str):
+            text = piece
+        elif other is not None and (piece.logprobs or piece.ids is not None):
+            return one_line(other(piece))
+        else:
+            text = piece.text
+        said = dumps(text)
+        return before + (said if said.isascii() else one_line(said)) + after
+
+    def forward(pieces: Sequence[Piece | str]) -> Drain | None:
+        if len(pieces) == 1 and isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
+            said = dumps(text)
+            return write(before + (said if said.isascii() else one_line(said)) + after)
+        return write(b"".join(map(event, pieces)))
+
+    return forward

@@ -1,0 +1,79 @@
+"""Tokens of one generation on their short way to the client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from gateway.generation import EngineChunk, Piece
+from gateway.relay.interface import Drain, Forward
+
+
+class TokenRelay:
+    """Turns tokens into events at the client, in the task that reads the engine.
+
+    It is open only while the task that answers waits for text and none is ready for it, so that no event overtakes
+    another.
+
+    Attributes:
+        forward: writes pieces to the client; None while the relay is closed.
+        drain: waits for room at the client; None where there is room.
+        last: ``time.perf_counter()`` when tokens last came, by the relay or past it; 0.0 before the first.
+        shown: ``time.perf_counter()`` when the client was last sent text by the relay; 0.0 before.
+
+    Args:
+        feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
+        observe: notes the seconds that each of a number of tokens took.
+    """
+
+    __slots__ = ("_feed", "_observe", "drain", "forward", "last", "shown")
+
+    def __init__(self, feed: Callable[[int], str | None], observe: Callable[[float, int], None]) -> None:
+        self.forward: Forward | None = None
+        self.drain: Drain | None = None
+        self.last = 0.0
+        self.shown = 0.0
+        self._feed = feed
+        self._observe = observe
+
+    def take(self, tokens: Sequence[int]) -> int:
+        """Send tokens that came alone to the client; returns how many were taken, from the first on.
+
+        None is taken while the relay is closed, before the first token of the answer, and while the client has no room.
+        """
+        forward = self.forward
+        if forward is None or self.drain is not None or not self.last:
+            return 0
+        taken, feed = 0, self._feed
+        texts: list[str] = []
+        for token in tokens:
+            text = feed(token)
+            if text is None:
+                break
+            taken += 1
+            if text:
+                texts.append(text)
+        if taken:
+            now = time.perf_counter()
+            self._observe((now - self.last) / taken, taken)
+            self.last = now
+        if texts:
+            self.shown = now
+            self.drain = forward(texts)
+        return taken
+
+    def take_chunk(self, chunk: EngineChunk) -> bool:
+        """Send a token that came as a chunk to the client, as ``take`` would; returns whether it was taken.
+
+        A chunk that says anything else is not.
+        """
+        more = chunk.final or chunk.finish_reason or chunk.failure or chunk.prompt_logprobs is not None
+        if more or chunk.prompt_tokens is not None or len(chunk.ids) != 1:
+            return False
+        return self.take(chunk.ids) == 1
+
+    def show(self, piece: Piece) -> None:
+        """Send a piece of text to the client; the relay must be open."""
+        assert self.forward is not None  # noqa: S101 - as demanded
+        self.shown = self.last
+        self.drain = self.forward((piece,))

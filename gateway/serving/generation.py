@@ -1,0 +1,365 @@
+"""One generation in flight: a task that reads the engine, and the pieces that it has ready for the answering task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from types import TracebackType
+
+from gateway.generation import Engine, EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
+from gateway.relay.interface import Forward, can_relay
+from gateway.relay.token_relay import TokenRelay
+from gateway.serving.deadlines import Deadlines, DeadlineTimer
+from gateway.serving.waiting import Waiter
+from gateway.telemetry.metrics import ModelMetrics
+
+_log = logging.getLogger(__name__)
+
+_MOST_READY = 1024  # pieces that may wait for a slow client before the engine is no longer read
+_CLEANUP_S = 2.0  # an answer waits no longer than this for the engine to acknowledge a cancel
+
+
+class Generation:
+    """An asynchronous context manager around one request to an engine; leaving it early cancels the request.
+
+    Attributes:
+        request: what the engine is asked for.
+        ttft_s: seconds from the request's arrival to the first token, None before.
+        responded: whether the engine's first response came.
+        assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
+        on_change: called whenever something is ready, besides waking the waiting task; for readers of several
+            generations.
+        max_parallel: how many generations of one answer may run at a time.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: GenerationRequest,
+        assembler: SequenceAssembler,
+        *,
+        deadlines: Deadlines,
+        metrics: ModelMetrics,
+        arrived: float,
+        max_parallel: int = 1,
+        relay: bool = True,
+    ) -> None:
+        """Prepare; nothing is sent before it is started.
+
+        Args:
+            engine: what generates.
+            request: what to generate.
+            assembler: a fresh one for ``request``.
+            deadlines: when to give up.
+            metrics: counters of the served model.
+            arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
+            max_parallel: how many generations of one answer may run at a time, at least 1.
+            relay: whether tokens may skip the answering task (``gateway.relay``).
+        """
+        self.request = request
+        self.assembler = assembler
+        self.ttft_s: float | None = None
+        self.responded = False
+        self.on_change: Callable[[], None] | None = None
+        self.max_parallel = max_parallel
+        self._engine = engine
+        self._keep_ids = request.params.return_token_ids
+        self._ids_given = 0
+        self._deadlines = deadlines
+        self._metrics = metrics
+        self._arrived = arrived
+        self._queued = False
+        self._resumed = 0.0  # when the engine was last heard without tokens, or read again after a pause
+        self._ready: list[Piece] = []
+        self._finished = False
+        self._complete = False
+        self._error: EngineError | None = None
+        # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
+        self._relay = TokenRelay(assembler.feed_token, metrics.inter_token.observe)
+        self._may_relay = relay
+        self._waiter = Waiter(self._relay)
+        self._cancel_request: Callable[[], None] | None = None
+        self._holding = False
+        self._room = asyncio.Event()
+        self._timer: DeadlineTimer | None = None  # from its beginning on
+
+    def start(self, *, queued: bool = False) -> None:
+        """Send the request to the engine.
+
+        Args:
+            queued: whether it had to wait for others of its answer. Its first token is due after this beginning then,
+                its end as ever after the request's arrival.
+        """
+        elapsed = time.perf_counter() - self._arrived
+        self._queued = queued
+        self._timer = DeadlineTimer(
+            self._deadlines,
+            elapsed=elapsed,
+            waited=elapsed if queued else 0.0,
+            heard=self._last_heard,
+            expire=self._expire,
+        )
+        self._metrics.in_flight.inc()
+        self._task = asyncio.create_task(self._read())
+
+    async def __aenter__(self) -> Generation:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await cancel_all((self,))
+
+    def abort(self, error: EngineError) -> None:
+        """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
+        if self._timer is not None and not self._finished:
+            self._fail(error)
+            self._stop_reading()
+
+    async def wait_for_response(self, timeout: float | None = None) -> bool:
+        """Wait for the engine's first response, at most ``timeout`` seconds; returns whether it came.
+
+        Raises:
+            EngineError: when the engine failed before it responded, or a deadline passed.
+        """
+        while not self.responded:
+            if self._finished:
+                await self._check_outcome()
+            if not await self._waiter.wait(timeout):
+                break
+        return self.responded
+
+    async def pieces(self, timeout: float | None = None, forward: Forward | None = None) -> list[Piece] | None:
+        """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+
+        Args:
+            timeout: seconds of silence after which to return; None waits for ever.
+            forward: takes pieces in the meantime, one after the other and in the task that reads the engine: no task
+                has to be woken for them. The end of the answer is returned.
+
+        Raises:
+            EngineError: when the engine failed or a deadline passed; all pieces before that were returned.
+        """
+        while not self._ready:
+            if self._finished:
+                await self._check_outcome()
+                return None
+            # Only while this waits: the caller is not writing then, so that no event overtakes another.
+            self._relay.forward = forward if self._may_relay else None
+            try:
+                if not await self._waiter.wait(timeout):
+                    return []
+            finally:
+                self._relay.forward = None
+        return self._take_ready()
+
+    async def poll(self) -> list[Piece] | None:
+        """All that is ready now, as ``pieces`` would return it, without waiting for the engine.
+
+        Raises:
+            EngineError: as ``pieces``.
+        """
+        if self._finished and not self._ready:
+            await self._check_outcome()
+            return None
+        return self._take_ready()
+
+    @property
+    def last_token(self) -> float:
+        """``time.perf_counter()`` when tokens last came; 0 before."""
+        return self._relay.last
+
+    def _take_ready(self) -> list[Piece]:
+        ready, self._ready = self._ready, []
+        self._room.set()
+        return ready
+
+    async def _check_outcome(self) -> None:
+        """Raise unless the answer is complete: a part must not be taken for the whole."""
+        if self._error is not None:
+            raise self._error
+        if not self._complete:
+            await asyncio.wait((self._task,))
+            defect = None if self._task.cancelled() else self._task.exception()
+            _log.error("the answer to %s could not be read", self.request.id, exc_info=defect)
+            self._metrics.failures[ErrorKind.INTERNAL.value].inc()
+            asked = self.request.id.rpartition("-")[0]  # the HTTP request's own id
+            self._error = EngineError(
+                ErrorKind.INTERNAL,
+                f"The engine's answer could not be read; the gateway's log has the cause under the request id {asked}.",
+            )
+            raise self._error
+
+    def _wake(self) -> None:
+        """Wake the answering task, which has something to do; what comes until it runs must not overtake that."""
+        self._relay.forward = None
+        self._waiter.wake()
+        if self.on_change is not None:
+            self.on_change()
+
+    def _expire(self, message: str) -> None:
+        self._fail(EngineError(ErrorKind.TIMEOUT, message))
+        self._stop_reading()
+
+    def _fail(self, error: EngineError) -> None:
+        if not self._finished:
+            self._error = error
+            self._metrics.failures[error.kind.value].inc()
+            self._finish()
+
+    def _finish(self) -> None:
+        """The one end of every generation, however it ended."""
+        if self._finished:
+            return
+        self._finished = True
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None  # which holds this
+        self._waiter.stop()
+        metrics = self._metrics
+        metrics.inter_token.flush()
+        metrics.in_flight.dec()
+        if self.responded:
+            usage = self.assembler.usage
+            metrics.prompt_tokens.inc(usage.prompt_tokens)
+            metrics.completion_tokens.inc(usage.completion_tokens)
+            metrics.surplus_tokens.inc(self.assembler.surplus_tokens)
+            if self._complete and usage.predicted is not None:
+                metrics.accepted_tokens.inc(usage.predicted.accepted)
+                metrics.rejected_tokens.inc(usage.predicted.rejected)
+        self._wake()
+
+    async def _read(self) -> None:
+        """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
+        relay, chunks = self._relay, self._chunks()
+        try:
+            async for chunk in chunks:
+                if relay.drain is not None:
+                    await self._hold(relay.drain())
+                    relay.drain = None
+                if relay.forward is not None and relay.take_chunk(chunk):
+                    continue
+                self._take(chunk)
+                if self._finished:
+                    break
+                if len(self._ready) >= _MOST_READY:
+                    self._room.clear()
+                    await self._hold(self._room.wait())
+            if not self._finished:
+                self._fail(EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response."))
+        except EngineError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            if not self._finished:  # else it was this that cancelled it, and a task that has failed keeps its frames
+                raise
+        finally:
+            self._finish()
+            await chunks.aclose()
+
+    def _chunks(self) -> AsyncGenerator[EngineChunk, None]:
+        if can_relay(self._engine):
+            take = self._relay.take if self._may_relay else None
+            return self._engine.generate_relayed(self.request, take, self._take_cancel)
+        return self._engine.generate(self.request)
+
+    async def _hold(self, room: Awaitable[object]) -> None:
+        """Leave the engine unread until there is room; what it has sent meanwhile is not late."""
+        self._holding = True
+        try:
+            await room
+        finally:
+            self._holding = False
+            self._resumed = time.perf_counter()
+
+    def _last_heard(self) -> float | None:
+        """When the engine last had something to say, for its deadlines; None before its first response."""
+        if not self.responded:
+            return None
+        return time.perf_counter() if self._holding else max(self._relay.last, self._resumed)
+
+    def _take_cancel(self, cancel: Callable[[], None]) -> None:
+        self._cancel_request = cancel
+
+    def _cancel(self) -> None:
+        self._metrics.cancelled.inc()
+        self._finish()
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        """End the task that reads the engine, and the request with it.
+
+        Where it can, by its request: grpcio loses memory, 0.6 KB a time, when a task is cancelled that waits for it.
+        """
+        if self._cancel_request is None or self._holding:
+            self._task.cancel()
+        else:
+            self._cancel_request()
+
+    def _take(self, chunk: EngineChunk) -> None:
+        """Take what the engine says next: what there is of it to see is relayed, or made ready."""
+        self._observe(len(chunk.ids) or chunk.output_tokens or bool(chunk.text))
+        piece = self.assembler.feed(chunk)
+        ended = self.assembler.stopped or chunk.final
+        if piece is not None:
+            if self._keep_ids:
+                piece = self._with_ids(piece)
+            if self._relay.forward is not None and not ended:
+                self._relay.show(piece)
+                return
+            self._ready.append(piece)
+        elif self.responded and not ended:
+            return
+        if not self.responded:  # what the engine gives up before it has said anything is an error with its true status
+            self.responded = piece is not None or self.assembler.failure is None
+        if ended:
+            self._take_end()
+        else:
+            self._wake()
+
+    def _take_end(self) -> None:
+        piece = self.assembler.finish()
+        if self._keep_ids and (piece is not None or len(self.assembler.token_ids) > self._ids_given):
+            piece = self._with_ids(piece or Piece(""))
+        if piece is not None:
+            self._ready.append(piece)
+        self._complete = True
+        self._finish()
+
+    def _with_ids(self, piece: Piece) -> Piece:
+        """The piece with the ids that usage counts and no piece before it had."""
+        start, ids = self._ids_given, self.assembler.token_ids
+        self._ids_given = max(start, len(ids))
+        return Piece(piece.text, piece.logprobs, ids[start:])
+
+    def _observe(self, tokens: int) -> None:
+        """Note that ``tokens`` came together, in one response."""
+        now = time.perf_counter()
+        if not tokens:
+            self._resumed = now
+            return
+        if self.ttft_s is None:
+            self.ttft_s = now - self._arrived
+            if not self._queued:  # its wait for others of its answer is no delay of the engine
+                self._metrics.ttft.observe(self.ttft_s)
+        else:
+            self._metrics.inter_token.observe((now - self._relay.last) / tokens)
+        self._relay.last = now
+
+
+async def cancel_all(generations: Sequence[Generation]) -> None:
+    """Cancel generations that have not ended, and wait a moment until that is done.
+
+    All are cancelled before anything is waited for, because the waiting task may be cancelled, too.
+    """
+    tasks = []
+    for generation in generations:
+        # The task of a finished one is not cancelled: it may be telling the engine to stop.
+        if not generation._finished:  # noqa: SLF001 - of the same module
+            generation._cancel()  # noqa: SLF001
+        if not generation._task.done():  # noqa: SLF001
+            tasks.append(generation._task)  # noqa: SLF001
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CLEANUP_S)

@@ -1,0 +1,272 @@
+"""How each request parameter is served by a discovered model, in words for people (wire contract 2)."""
+
+from __future__ import annotations
+
+from gateway.contract import BLS, TENSORRT_LLM
+from gateway.generation.engine import Capability
+from gateway.triton import hints
+from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
+from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.model_view import ModelView
+from gateway.triton.parameter_inputs import INPUTS
+
+# Which kinds of guide each parameter needs, one of which is enough.
+_GUIDES: dict[str, tuple[str, ...]] = {
+    "response_format": ("json_schema", "json"),
+    "structured_outputs": ("json_schema", "json", "regex", "ebnf_grammar", "structural_tag"),
+    "guided_json": ("json_schema",),
+    "guided_regex": ("regex",),
+    "guided_choice": ("regex", "ebnf_grammar"),
+    "guided_grammar": ("ebnf_grammar",),
+    "json_schema": ("json_schema",),
+    "regex": ("regex",),
+    "ebnf": ("ebnf_grammar",),
+    "grammar": ("ebnf_grammar",),
+    "tool_choice": ("json_schema",),
+    "function_call": ("json_schema",),
+}
+_NO_DRAFTS = "The engine takes no draft tokens."
+
+
+def capabilities(
+    called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool
+) -> dict[str, Capability]:
+    """Decide for every request parameter that depends on the engine how it is served.
+
+    Args:
+        called: the model that requests name.
+        engine: the engine model behind it, which has the parameters; the same as ``called`` on the tokens path.
+        abilities: what was read of both.
+        prompt_ids: whether prompts travel as token ids, which is the tokens path.
+
+    Returns:
+        A capability by the name of OpenAI's parameter or of the extension.
+    """
+    table = _Table(called, engine, abilities, prompt_ids=prompt_ids)
+    return {
+        **table.inputs(),
+        **table.lengths_and_ends(),
+        **table.beams(),
+        **table.logprobs(),
+        **table.answers(),
+        **table.guides(),
+        **table.additions(),
+        **table.drafts(),
+        **table.refused(),
+    }
+
+
+class _Table:
+    def __init__(self, called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool) -> None:
+        self._model = called.name
+        self._engine = engine
+        self._encoder = RequestEncoder(called, TENSORRT_LLM if prompt_ids else BLS)
+        self._abilities = abilities
+        self._prompt_ids = prompt_ids
+        self._normalized = (hints.parameter(engine, "normalize_log_probs") or "true").lower() != "false"
+
+    def _by(self, tensor: str, note: str = "", limit: int | None = None) -> Capability:
+        """Native where the model declares the tensor, with a type that its values can be sent as."""
+        if not self._encoder.declares(tensor):
+            return _impossible(f"The Triton model {self._model!r} has no input {tensor}.")
+        if misfit := self._encoder.misfit(tensor):
+            return _impossible(f"The Triton model {self._model!r} takes no values for it: {misfit}.")
+        return _native(f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
+
+    def inputs(self) -> dict[str, Capability]:
+        """Everything as the table of inputs has it; for some parameters that is not all, and others replace it."""
+        found = {}
+        for name, each in INPUTS.items():
+            found[name] = self._by(self._encoder.tensor(name), each.note, each.limit)
+            if each.missing and found[name].how == "impossible":
+                found[name] = _impossible(each.missing)
+        return found
+
+    def lengths_and_ends(self) -> dict[str, Capability]:
+        tokens = self._abilities.token_ids
+        length = self._by("request_output_len" if self._prompt_ids else "max_tokens")
+        if not tokens:
+            stop_ids = _impossible(f"{self._model!r} answers text without token ids; use `stop` with a text.")
+        elif self._prompt_ids:
+            stop_ids = self._by("stop_words_list", "the id counts as a token of the answer")
+        else:
+            stop_ids = _emulated(
+                "The gateway ends the request when the id comes, which counts as a token of the answer."
+            )
+        found = {
+            "max_tokens": length,
+            "max_completion_tokens": length,
+            "seed": self._by("seed"),
+            "n": _emulated("As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
+            "ignore_eos": self._by("end_id", "with -1 no end id ends the answer"),
+            "stop": _emulated("Matched on the text in the gateway, which then ends the request in the engine."),
+            "stop_token_ids": stop_ids,
+            "include_stop_str_in_output": _emulated("The gateway cuts the answer after the stop instead of before it."),
+        }
+        if not tokens:
+            note = "it holds back the first end id only; stop strings still end the answer"
+            found["min_tokens"] = self._by("min_tokens", note)
+        return found
+
+    def _logit_bias(self) -> Capability:
+        if not self._prompt_ids:
+            return _impossible(
+                "An ensemble takes biases of words, not of token ids, and spreads each over all tokens of the word; "
+                "set `path: tokens` for this model."
+            )
+        size = self._abilities.vocab_size
+        source = f"of {size} values" if size else "as wide as the vocabulary in the tokenizer's folder"
+        return self._by("embedding_bias", f"a vector {source}")
+
+    def beams(self) -> dict[str, Capability]:
+        most = self._abilities.beams
+        if most <= 1:
+            refused = _impossible("The engine's max_beam_width is 1; sample with `n` instead.")
+            return dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), refused)
+        note = "the best beam is the answer, which cannot be streamed"
+        return {
+            "use_beam_search": self._by("beam_width", note, most),
+            "early_stopping": _impossible("TensorRT-LLM's backend reads its input of that name with a wrong type."),
+        }
+
+    def logprobs(self) -> dict[str, Capability]:
+        abilities = self._abilities
+        chosen = {
+            "tensor": self._by("return_log_probs", self._distribution()),
+            "logits": _emulated("Computed from generation_logits: the model's own, before temperature and penalties."),
+            None: self._no_logprobs("output_log_probs"),
+        }[abilities.logprobs]
+        top = {
+            "tensor": self._by("num_top_log_probs", self._distribution(alternatives=True), MAX_TOP_LOGPROBS),
+            "logits": _emulated(
+                "Computed from generation_logits, with the chosen token's: the model's own, before temperature and "
+                "penalties.",
+                MAX_TOP_LOGPROBS,
+            ),
+            None: self._no_logprobs("top_log_probs (nor are generation_logits allowed by configuration)"),
+        }[abilities.top_logprobs]
+        prompt = {
+            "tensor": self._by("num_prompt_log_probs", "the model's own", MAX_TOP_LOGPROBS),
+            "logits": _emulated(
+                f"Computed from context_logits, of prompts up to {abilities.prompt_logprobs_tokens} tokens.",
+                MAX_TOP_LOGPROBS,
+            ),
+            None: self._no_logprobs("prompt_log_probs (nor are context_logits allowed by configuration)"),
+        }[abilities.prompt_logprobs]
+        echo = "The gateway puts the prompt before the answer" + (
+            "; with log-probs too." if prompt.how != "impossible" else "; without log-probs only."
+        )
+        return {"logprobs": chosen, "top_logprobs": top, "prompt_logprobs": prompt, "echo": _emulated(echo)}
+
+    def _distribution(self, *, alternatives: bool = False) -> str:
+        if self._normalized and not alternatives:
+            return "relative to the candidates that top_k and top_p leave, as normalize_log_probs is not false"
+        return "of the distribution after temperature and penalties, before top_k and top_p"
+
+    def _no_logprobs(self, output: str) -> Capability:
+        if not self._abilities.token_ids:
+            return _impossible(f"{self._model!r} answers text without token ids, so nothing can be said of tokens.")
+        return _impossible(f"The Triton model {self._model!r} has no output {output}.")
+
+    def answers(self) -> dict[str, Capability]:
+        abilities = self._abilities
+        if abilities.token_ids:
+            ids = _emulated("The engine's own token ids.")
+            special = _emulated("The gateway detokenizes.")
+        else:
+            ids = _impossible(f"{self._model!r} answers text without token ids.")
+            special = _impossible("Triton's postprocessing detokenizes, and its own setting decides.")
+        cached = {
+            "tokens": self._by("return_perf_metrics", "exact"),
+            "blocks": self._by(
+                "return_perf_metrics",
+                f"in whole blocks of {abilities.tokens_per_block} tokens, so that up to a block less is told",
+            ),
+            None: _impossible("The engine does not say how many tokens its blocks have; set tokens_per_block."),
+        }[abilities.cached_tokens]
+        return {
+            "stream": _native("By decoupled responses."),
+            "return_token_ids": ids,
+            "detokenize": ids,
+            "skip_special_tokens": special,
+            "cached_tokens": cached,
+            "prompt_token_ids": _native("By the engine's input input_ids.")
+            if self._prompt_ids
+            else _impossible("Prompts travel as text through the ensemble; set `path: tokens` for this model."),
+        }
+
+    def guides(self) -> dict[str, Capability]:
+        types = self._abilities.guide_types
+        if not self._encoder.declares("guided_decoding_guide"):
+            nothing = f"The Triton model {self._model!r} has no inputs for guided decoding."
+        elif not types:
+            nothing = "The engine has no guided decoder; ask for the format in the messages and check the answer."
+        else:
+            nothing = f"The engine takes guides of other kinds only: {', '.join(sorted(types))}."
+        found = {}
+        for name, needed in _GUIDES.items():
+            taken = [kind for kind in needed if kind in types]
+            found[name] = (
+                _native(f"By the engine's guided decoding: {', '.join(taken)}.") if taken else _impossible(nothing)
+            )
+        return found
+
+    def additions(self) -> dict[str, Capability]:
+        if self._prompt_ids:
+            table = self._by("prompt_embedding_table", "its rows go before the prompt as virtual tokens")
+        else:
+            table = _impossible("Virtual tokens cannot travel as text; set `path: tokens` for this model.")
+        salt = self._by("cache_salt")
+        if salt.how == "impossible":
+            salt = _impossible(
+                "TensorRT-LLM's models in Triton have no input for it; switch off enable_kv_cache_reuse."
+            )
+        lora = self._by("lora_task_id")
+        return {"logit_bias": self._logit_bias(), "lora": lora, "prompt_table": table, "cache_salt": salt}
+
+    def drafts(self) -> dict[str, Capability]:
+        return {"prediction": self._prediction(), **self._draft_model()}
+
+    def _prediction(self) -> Capability:
+        most = self._abilities.max_draft_tokens
+        if most != 0:
+            length = "" if most is None else f", of its first {most}"
+            note = f"tokens that the engine would draw itself cost it fewer steps, up to the first other one{length}"
+            return self._by("draft_input_ids", f"{note}; a greedy answer is the same, a sampled one as probable")
+        if not self._prompt_ids:
+            return _impossible("Draft tokens do not travel with text; set `path: tokens` for this model.")
+        if not self._encoder.declares("draft_input_ids"):
+            return self._by("draft_input_ids")
+        if self._engine is not None and "engine" in self._engine.parameters:
+            return _impossible(_NO_DRAFTS)
+        return _impossible("It is not known that the engine takes draft tokens; set `speculative.max_draft_tokens`.")
+
+    def _draft_model(self) -> dict[str, Capability]:
+        draft = self._abilities.draft_model
+        if draft is None or not draft.taken:
+            why = _NO_DRAFTS if draft else f"The Triton model {self._model!r} has no draft model; see `speculative`."
+            return dict.fromkeys(("num_draft_tokens", "use_draft_logits"), _impossible(why))
+        same = "a greedy answer is the same, a sampled one another that is as probable"
+        guesses = self._by("num_draft_tokens", f"{draft.name!r} guesses them; {same}", draft.most)
+        by_logits = self._by("use_draft_logits", same)
+        if not draft.logits:
+            by_logits = _impossible(f"The draft model {draft.name!r} does not gather its logits.")
+        return {"num_draft_tokens": guesses, "use_draft_logits": by_logits}
+
+    def refused(self) -> dict[str, Capability]:
+        return {
+            "priority": _impossible("TensorRT-LLM's models in Triton have no input for it; all requests are equal."),
+            "suffix": _impossible("The engine continues text and cannot fill a gap; put the context into the prompt."),
+        }
+
+
+def _native(note: str, limit: int | None = None) -> Capability:
+    return Capability("native", note, limit)
+
+
+def _emulated(note: str, limit: int | None = None) -> Capability:
+    return Capability("emulated", note, limit)
+
+
+def _impossible(note: str) -> Capability:
+    return Capability("impossible", note)

@@ -1,0 +1,294 @@
+"""Output tensors to chunks. Runs once per token: no NumPy, no copies beyond the values."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import EngineChunk, MalformedOutputError
+from gateway.generation.request import GenerationRequest
+from gateway.relay.response_template import ResponseTemplate, TemplateShelf
+from gateway.triton.abilities import Abilities
+from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
+from gateway.triton.engines.request_tensors import uses_logits
+from gateway.triton.error_mapping import no_final_response, read_finish
+
+if sys.byteorder != "little":
+    raise ImportError("tensors on the wire are little-endian, and so must this machine be")
+
+_DEFAULT = Abilities()
+_ONE = b"\x01\0\0\0"
+_OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
+_OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
+_OF_PROMPT = ("prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids", "prompt_top_log_probs")
+
+
+class TokenReader:
+    """Reads the responses of one request that carry token ids.
+
+    Attributes:
+        template: knows the responses that say no more than an id; they need not be read.
+        answered: whether there was any data; to be set for responses that are not read.
+
+    Args:
+        request: what was asked; outputs beyond that are ignored, some versions send them unasked (contract 9.2).
+        abilities: which tensors give it.
+        shelf: templates of the model's earlier requests.
+    """
+
+    __slots__ = (
+        "_abilities",
+        "_cached",
+        "_logits",
+        "_logprobs",
+        "_outputs",
+        "_plain",
+        "_prompt_missing",
+        "_request",
+        "_seen",
+        "_top_logprobs",
+        "answered",
+        "template",
+    )
+
+    def __init__(
+        self, request: GenerationRequest, abilities: Abilities = _DEFAULT, shelf: TemplateShelf | None = None
+    ) -> None:
+        self._request = request
+        self._abilities = abilities
+        self._logprobs = request.params.logprobs
+        self._top_logprobs = request.params.top_logprobs
+        self._logits = uses_logits(request, abilities)
+        self._cached = request.cached_tokens and abilities.cached_tokens is not None
+        self._prompt_missing = request.params.prompt_logprobs is not None and len(request.prompt.ids) > 1
+        self._outputs = _outputs(self._wanted(), request.params.beam_width)
+        self._plain = not (self._logprobs or self._logits or self._prompt_missing)
+        kept = shelf if self._plain else None
+        self.template = ResponseTemplate(read_token) if kept is None else kept.template(request.id)
+        self._seen = 0
+        self.answered = False
+
+    def read(
+        self, response: service_pb2.ModelInferResponse, *, final: bool, message: bytes | None = None
+    ) -> EngineChunk:
+        """Turn a response into a chunk: its new ids, the log-probs of just these.
+
+        Args:
+            response: parsed.
+            final: whether it is the last one.
+            message: what it was parsed from, where ``template`` is to know those like it.
+
+        Raises:
+            MalformedOutputError: its outputs are not what the contract says, or log-probs that were asked for are
+                missing.
+            EngineError: the request ended without any data.
+        """
+        outputs = self._outputs.read(response)
+        if self._plain and not final and self._outputs.single and outputs["sequence_length"] == _ONE:
+            self.answered = True
+            raw = outputs["output_ids"]
+            if message is not None:
+                self.template.learn(message, raw)
+            return EngineChunk(_ids(raw, 1))
+        return self._read(response, outputs, final=final)
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Names of the outputs that are read."""
+        wanted = _OF_TOKENS
+        if self._logprobs and not self._logits:
+            wanted += ("output_log_probs", "top_log_probs_ids", "top_log_probs")[: 3 if self._top_logprobs else 1]
+        if self._prompt_missing and self._abilities.prompt_logprobs != "logits":
+            wanted += _OF_PROMPT
+        if self._cached:
+            wanted += ("num_cached_tokens", "kv_cache_reused_blocks")
+        return wanted
+
+    def _read(self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], *, final: bool) -> EngineChunk:
+        """Any response but the plain ones, which are most."""
+        chunk = EngineChunk(final=final)
+        word = self._outputs.string(outputs, "finish_reason")
+        if word:
+            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
+        raw_ids = outputs.get("output_ids")
+        if raw_ids is None:
+            if len(outputs.get("text_output", b"")) > 4:
+                raise MalformedOutputError("text_output without output_ids")
+            if final and not self.answered and chunk.failure is None:
+                raise no_final_response()
+            return chunk
+        self.answered = True
+        count = _count(outputs["sequence_length"], self._outputs.forms["output_ids"].shape[-1])
+        chunk.ids = _ids(raw_ids, count)
+        chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
+        if self._prompt_missing:
+            self._read_prompt(response, outputs, chunk)
+        if final:
+            self._read_end(outputs, chunk)
+        if count and self._logprobs:
+            if self._logits:
+                self._read_logits(response, chunk)
+            else:
+                chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), count)
+                if self._top_logprobs:
+                    chunk.top_logprobs = self._alternatives(outputs, count)
+        self._seen += count
+        return chunk
+
+    def _read_end(self, outputs: dict[str, bytes], chunk: EngineChunk) -> None:
+        if self._prompt_missing and chunk.failure is None:
+            raise _missing("log-probs of the prompt")
+        if self._cached:
+            chunk.cached_tokens = self._cached_tokens(outputs)
+
+    def _new_logprobs(self, raw: bytes | None, count: int) -> Sequence[float]:
+        # The list is cumulative when streaming, and may have an entry more or fewer at its end (wire contract 2.5).
+        end = self._seen + count
+        if not raw or self._outputs.forms["output_log_probs"].shape[-1] < end:
+            raise _missing("log-probs")
+        values: Sequence[float] = memoryview(raw)[4 * self._seen : 4 * end].cast("f").tolist()
+        return values
+
+    def _alternatives(self, outputs: dict[str, bytes], count: int) -> Sequence[Sequence[tuple[int, float]]]:
+        found = self._table(outputs, "top_log_probs", count, self._top_logprobs)
+        if found is None:
+            raise _missing("alternatives")
+        return found
+
+    def _table(
+        self, outputs: Mapping[str, bytes], name: str, rows: int, wanted: int
+    ) -> Sequence[Sequence[tuple[int, float]]] | None:
+        """Alternatives by row, ``wanted`` of each at most; None when there are none, or not ``rows`` of them."""
+        raw_ids, raw_values = outputs.get(f"{name}_ids"), outputs.get(name)
+        if not raw_ids or not raw_values:
+            return None
+        shape = self._outputs.forms[name].shape
+        if shape != self._outputs.forms[f"{name}_ids"].shape or shape[-2:-1] != (rows,):
+            return None
+        ids, width, vocab = _ids(raw_ids, len(raw_ids) // 4), shape[-1], self._vocab_size()
+        if len(ids) != rows * width or min(ids) < 0 or (vocab is not None and max(ids) >= vocab):
+            raise MalformedOutputError(f"{name}_ids {shape} from {min(ids)} to {max(ids)} of a vocabulary of {vocab}")
+        pairs = list(zip(ids, memoryview(raw_values).cast("f").tolist(), strict=True))
+        return [pairs[start : start + min(width, wanted)] for start in range(0, len(pairs), width)]
+
+    def _read_logits(self, response: service_pb2.ModelInferResponse, chunk: EngineChunk) -> None:
+        rows = read_rows(response, "generation_logits")
+        if rows is None:
+            raise _missing("logits")
+        chunk.logprobs, chunk.top_logprobs = log_probs(rows, chunk.ids, self._top_logprobs, self._vocab_size())
+
+    def _read_prompt(
+        self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], chunk: EngineChunk
+    ) -> None:
+        ids, wanted = self._request.prompt.ids, self._request.params.prompt_logprobs or 0
+        if self._abilities.prompt_logprobs == "logits":
+            rows = read_rows(response, "context_logits")
+            if rows is None:
+                return
+            if len(rows) != len(ids):  # what the KV cache had is not computed again (wire contract 2.6)
+                raise _missing("logits of the whole prompt")
+            size = self._vocab_size()
+            chunk.prompt_logprobs, top = log_probs(rows, ids[1:], wanted, size)
+            chunk.prompt_ranks = ranks(rows, ids[1:], size)
+            chunk.prompt_top_logprobs = top if wanted else None
+        else:
+            raw = outputs.get("prompt_log_probs")
+            if raw is None:
+                return
+            values: Sequence[float] = memoryview(raw).cast("f").tolist()
+            if len(values) != len(ids) - 1:
+                raise _missing("log-probs of every prompt token")
+            chunk.prompt_logprobs = values
+            if (places := outputs.get("prompt_log_probs_ranks")) is not None:
+                of_tokens: Sequence[int] = memoryview(places).cast("i").tolist()
+                if len(of_tokens) != len(values) or min(of_tokens, default=1) < 1:
+                    raise _missing("the rank of every prompt token")
+                chunk.prompt_ranks = of_tokens
+            if wanted:
+                found = self._table(outputs, "prompt_top_log_probs", len(values), wanted)
+                chunk.prompt_top_logprobs = found
+                if found is None:
+                    raise _missing("alternatives of the prompt")
+        self._prompt_missing = False
+
+    def _vocab_size(self) -> int | None:
+        return self._abilities.vocab_size or self._request.vocab_size
+
+    def _cached_tokens(self, outputs: dict[str, bytes]) -> int | None:
+        prompt = len(self._request.prompt.ids)
+        exact = self._outputs.number(outputs, "num_cached_tokens")
+        if exact is not None:
+            return min(exact, prompt)
+        blocks = self._outputs.number(outputs, "kv_cache_reused_blocks")
+        if self._abilities.cached_tokens != "blocks" or blocks is None:
+            return None
+        # Whole blocks: what was reused of a partly filled one is not told, and not guessed.
+        return min(blocks * self._abilities.tokens_per_block, prompt)
+
+
+class TextReader:
+    """Reads the responses of one request that carry text only."""
+
+    __slots__ = ("_answered", "_outputs")
+
+    def __init__(self) -> None:
+        self._answered = False
+        self._outputs = _outputs(_OF_TEXT, 1)
+
+    def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
+        """Turn a response into a chunk: its new text, and the counts that the server gives.
+
+        Raises:
+            MalformedOutputError: its outputs are not what the contract says.
+            EngineError: the request ended without any data.
+        """
+        outputs = self._outputs.read(response)
+        chunk = EngineChunk(text="", final=final)
+        word = self._outputs.string(outputs, "finish_reason")
+        if word:
+            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
+        text = self._outputs.string(outputs, "text_output")
+        if text is None:
+            if final and not self._answered and chunk.failure is None:
+                raise no_final_response()
+            return chunk
+        self._answered = True
+        chunk.text = text.decode("utf-8", "replace")
+        chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
+        chunk.output_tokens = self._outputs.number(outputs, "num_output_tokens")
+        return chunk
+
+
+# Shared by the requests that want the same: a response is read in one go, and its form is that of many.
+_outputs = functools.lru_cache(maxsize=64)(Outputs)
+
+
+def read_token(message: bytes) -> bytes | None:
+    """The first raw output of a serialized ``ModelStreamInferResponse``, int32 ids; None where there is none."""
+    try:
+        outputs = service_pb2.ModelStreamInferResponse.FromString(message).infer_response.raw_output_contents
+    except DecodeError:
+        return None
+    return bytes(outputs[0]) if outputs else None
+
+
+def _ids(raw: bytes, count: int) -> tuple[int, ...]:
+    if count == 1:
+        return (int.from_bytes(raw[:4], "little", signed=True),)
+    return tuple(memoryview(raw)[: 4 * count].cast("i"))
+
+
+def _count(raw: bytes, longest: int) -> int:
+    """The length of the first beam, which is the best; those of the others must be as possible."""
+    lengths = _ids(raw, len(raw) // 4)
+    if min(lengths) < 0 or max(lengths) > longest:
+        raise MalformedOutputError(f"sequence_length is {list(lengths)[:8]} of output_ids with {longest}")
+    return lengths[0]
+
+
+def _missing(what: str) -> MalformedOutputError:
+    message = f"The engine did not return the {what} that were asked for."
+    return MalformedOutputError(message, message)

@@ -1,0 +1,179 @@
+"""Text to the ensemble or a BLS model; token ids back where it exposes them, else text (contract 1.1, 1.2, 1.6, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from tritonclient.grpc import service_pb2
+
+from gateway.contract import BLS
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.request import GenerationRequest, Prompt
+from gateway.triton.abilities import Abilities
+from gateway.triton.connection import Connection
+from gateway.triton.engines.answer_readers import TextReader, TokenReader
+from gateway.triton.engines.ensemble_cancel import ResponsePump, StopSender
+from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
+from gateway.triton.engines.request_tensors import (
+    put_beams,
+    put_cache_salt,
+    put_draft,
+    put_draft_model,
+    put_end_id,
+    put_guide,
+    put_lora,
+    put_returns,
+    put_sampling,
+)
+from gateway.triton.error_mapping import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.response_stream import ResponseStream
+
+# The text is asked for even where it is not needed: it is what the last step makes, and a request for only what the
+# engine step makes was seen to end with one empty final response (Triton 2.51).
+_TEXT_OUTPUTS = ("text_output",)
+_TOKEN_OUTPUTS = ("text_output", "output_ids", "sequence_length")
+
+
+class EnsembleEngine:
+    """An Engine that calls an ensemble with text, or a BLS model, which has its tensors and a few more.
+
+    Args:
+        connection: the way to Triton.
+        model: the ensemble or BLS model.
+        features: what was discovered of it.
+        abilities: which of its tensors give what.
+        engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does: a
+            request is then left by a gRPC cancel, which an ensemble does not pass on.
+        adds_special_tokens: whether preprocessing adds BOS to every prompt.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        model: ModelView,
+        features: EngineFeatures,
+        abilities: Abilities,
+        *,
+        engine: ModelView | None,
+        adds_special_tokens: bool,
+    ) -> None:
+        self._connection = connection
+        self._encoder = RequestEncoder(model, BLS)
+        self._features = features
+        self._abilities = abilities
+        self._stopper = StopSender(connection, engine) if engine is not None else None
+        self._adds_special_tokens = adds_special_tokens
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What this engine can do."""
+        return self._features
+
+    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
+        return describe_tensors(self.encode(request))
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.generation.engine.Engine``.
+
+        When it is left early, the request is stopped in the background.
+        """
+        reader = TokenReader(request, self._abilities) if self._features.token_ids else TextReader()
+        message = self.encode(request)
+        connection = self._connection
+        stream = ResponseStream(connection.transport.infer(message, timeout=connection.timeout))
+        pump = ResponsePump(stream, connection.background)
+        gone = late = False
+        try:
+            while not pump.final:
+                response = await pump.read()
+                chunk = reader.read(response, final=pump.final)
+                if chunk.ids or chunk.text is not None or chunk.final or chunk.failure or chunk.finish_reason:
+                    yield chunk
+        except EngineError as error:
+            gone = error.kind is ErrorKind.UNAVAILABLE
+            late = error.kind is ErrorKind.TIMEOUT
+            connection.report(error)
+            raise
+        finally:
+            if not pump.final and not gone:
+                pump.abandon()
+                # A task of its own, since nothing can be awaited here when the reader was cancelled.
+                connection.background.spawn(self._end(request.id, pump, stream, late=late))
+
+    async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool) -> None:
+        if self._stopper is not None and late:
+            await self._stopper.send(request_id)  # the call ended at its deadline, but not the request in the engine
+        elif self._stopper is not None:
+            await self._stopper.stop(request_id, pump.task)
+        stream.close()
+
+    def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """Turn a request into tensors.
+
+        Raises:
+            EngineError: it asks for what the model does not have, or its prompt cannot travel as text.
+        """
+        encoder = self._encoder
+        tokens = self._features.token_ids
+        wire = encoder.request(request.id, _TOKEN_OUTPUTS if tokens else _TEXT_OUTPUTS)
+        encoder.put(wire, "text_input", self._prompt_text(request.prompt))
+        encoder.put(wire, "max_tokens", request.max_tokens)
+        draft = self._abilities.draft_model if request.num_draft_tokens else None
+        encoder.put(wire, "stream", request.params.beam_width == 1 and (draft is None or draft.streams))
+        encoder.put(wire, "exclude_input_in_output", True)
+        put_end_id(encoder, wire, request.end_ids)
+        self._put_words(wire, request)
+        put_sampling(encoder, wire, request.params)
+        encoder.put(wire, "seed", request.seed)
+        put_guide(encoder, wire, request, self._abilities)
+        put_lora(encoder, wire, request)
+        put_cache_salt(encoder, wire, request)
+        put_draft(encoder, wire, request)
+        put_draft_model(encoder, wire, request)
+        put_beams(encoder, wire, request, self._abilities)
+        if request.params.logit_bias:
+            raise unsupported("logit_bias", encoder.model.name)
+        if request.prompt_table is not None:
+            raise unsupported("prompt_table", encoder.model.name)
+        outputs = put_returns(encoder, wire, request, self._abilities) + self._put_counts(wire, tokens=tokens)
+        for name in outputs:
+            wire.outputs.add(name=name)
+        return wire
+
+    def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+        encoder = self._encoder
+        if request.params.stop_token_ids and not self._features.token_ids:
+            raise unsupported("stop_token_ids", encoder.model.name)
+        # With min_tokens only end_id is held back in the engine; see the tokens dialect.
+        others = () if request.params.min_tokens else [text for text in request.end_texts[1:] if text]
+        if others:
+            encoder.put(wire, "stop_words", *others)
+        if request.bad_word_ids or request.params.bad_words:
+            # At the start of a text and after a space a word is made of different tokens in most vocabularies.
+            words = [form for text in request.params.bad_words if text for form in (text, f" {text}")]
+            if not words or not encoder.put(wire, "bad_words", *words):
+                raise unsupported("bad_words", encoder.model.name)
+
+    def _put_counts(self, wire: service_pb2.ModelInferRequest, *, tokens: bool) -> list[str]:
+        counts = ("num_input_tokens",) if tokens else ("num_input_tokens", "num_output_tokens")
+        declared = self._encoder.model.outputs
+        return [name for name in counts if name in declared and self._encoder.put(wire, f"return_{name}", True)]
+
+    def _prompt_text(self, prompt: Prompt) -> str:
+        if prompt.escaped:
+            raise EngineError(
+                ErrorKind.INVALID_REQUEST,
+                "The messages contain text of a control token, which cannot travel as text through the ensemble: "
+                "set path: tokens for this model, or escape_special_tokens: false.",
+                param="prompt",
+            )
+        text, bos = prompt.text, prompt.bos_text
+        if not bos:
+            return text
+        # BOS exactly once, whoever adds it (wire contract 1.4).
+        if self._adds_special_tokens:
+            return text.removeprefix(bos)
+        return text if text.startswith(bos) else bos + text

@@ -1,0 +1,245 @@
+"""The outputs of a response by name, checked against the contract before anything is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2
+
+from gateway.contract import BLS, TENSORRT_LLM
+from gateway.generation.engine import MalformedOutputError
+
+_MOST_KNOWN = 4096
+_SINGLE = ["output_ids", "sequence_length"]
+_SIZES = {"INT32": 4, "FP32": 4}
+_DATATYPES = {spec.name: spec.wire_datatype for model in (TENSORRT_LLM, BLS) for spec in model.outputs}
+
+
+class _Form(NamedTuple):
+    """What a response says of one output beside its contents.
+
+    Attributes:
+        name: of the output.
+        shape: of its elements.
+        elements: how many.
+        beams: how many sequences they are of, where the last dimension is that of tokens.
+        length: bytes that they have; None where they have no size of their own.
+        problem: what is wrong with it; None when nothing is.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    elements: int
+    beams: int
+    length: int | None
+    problem: str | None
+
+
+class Outputs:
+    """Reads the outputs of responses.
+
+    Each form of an output is checked once, and so is each combination of them that follows another one: mostly only the
+    contents of responses differ, and of those the number of bytes is compared.
+
+    Args:
+        wanted: names of the outputs that will be read; whatever else comes is let pass, some versions send outputs
+            unasked (wire contract 9.2).
+        beams: sequences that a response may hold at most.
+
+    Attributes:
+        forms: of the wanted outputs of the response that was read last.
+        single: whether that response has one token id, and nothing beside it.
+    """
+
+    __slots__ = ("_beams", "_forms", "_lengths", "_names", "_places", "_wanted", "forms", "single")
+
+    def __init__(self, wanted: tuple[str, ...], beams: int = 1) -> None:
+        self._wanted = frozenset(wanted)
+        self._beams = beams
+        self._forms: list[_Form] | None = None
+        self._names: list[str] = []
+        self._places: list[int] = []
+        self._lengths: list[tuple[str, int]] = []
+        self.forms: Mapping[str, _Form] = {}
+        self.single = False
+
+    def read(self, response: service_pb2.ModelInferResponse) -> dict[str, bytes]:
+        """Contents by name.
+
+        Raises:
+            MalformedOutputError: a wanted output is not what the contract says, or the contents are not those of the
+                outputs that are named.
+        """
+        known, contents = _known.get, response.raw_output_contents
+        # Its bytes are had for the price of its name.
+        forms = [known(output.SerializeToString()) or _learn(output) for output in response.outputs]
+        if forms != self._forms:
+            self._arrange(forms)
+        if len(contents) != len(forms):
+            raise MalformedOutputError(f"{len(contents)} contents of {len(forms)} outputs")
+        outputs = dict(zip(self._names, contents, strict=True))
+        for name, length in self._lengths:
+            if len(outputs[name]) != length:
+                raise MalformedOutputError(f"{name} has {len(outputs[name])} bytes, its shape has {length}")
+        return outputs
+
+    def _arrange(self, forms: list[_Form]) -> None:
+        """Check outputs that come together in another form than those before them."""
+        names = [form.name for form in forms]
+        if names != self._names:
+            if len(set(names)) != len(names):
+                raise MalformedOutputError(f"an output comes twice: {', '.join(names)}")
+            self._forms, self._names = None, names
+            self._places = [place for place, name in enumerate(names) if name in self._wanted]
+        wanted = [forms[place] for place in self._places]
+        for form in wanted:
+            if form.problem is not None:
+                raise MalformedOutputError(form.problem)
+        self.forms = {form.name: form for form in wanted}
+        _check_beams(self.forms, self._beams)
+        self._lengths = [(form.name, form.length) for form in wanted if form.length is not None]
+        self.single = names == _SINGLE and forms[0].elements == 1
+        self._forms = forms
+
+    @staticmethod
+    def number(contents: Mapping[str, bytes], name: str) -> int | None:
+        """What an output counts; None when the response does not have it.
+
+        Raises:
+            MalformedOutputError: it is not one number, or below 0.
+        """
+        raw = contents.get(name)
+        if raw is None:
+            return None
+        value = int.from_bytes(raw, "little", signed=True)
+        if len(raw) != 4 or value < 0:
+            raise MalformedOutputError(f"{name} is {raw[:16]!r}")
+        return value
+
+    def string(self, contents: Mapping[str, bytes], name: str) -> bytes | None:
+        """The first string of an output; None when the response does not have it, or has none in it.
+
+        Raises:
+            MalformedOutputError: the contents are not the strings of its shape.
+        """
+        raw = contents.get(name)
+        if raw is None:
+            return None
+        strings, end, behind = 0, 4 + int.from_bytes(raw[:4], "little"), 0
+        while behind < len(raw):
+            behind += 4 + int.from_bytes(raw[behind : behind + 4], "little")
+            strings += 1
+        if behind != len(raw) or strings != self.forms[name].elements:
+            raise MalformedOutputError(f"{name} holds {strings} strings in {len(raw)} bytes")
+        return raw[4:end] if strings else None
+
+
+_known: dict[bytes, _Form] = {}
+
+
+def _learn(output: Any) -> _Form:
+    name, datatype, shape = output.name, output.datatype, tuple(output.shape)
+    problem = None
+    if name in _DATATYPES and datatype != _DATATYPES[name]:
+        problem = f"{name} has the datatype {datatype}"
+    elif not shape or min(shape) < 0:
+        problem = f"{name} has the shape {list(shape)}"
+    elements = math.prod(shape)
+    length = _SIZES[datatype] * elements if datatype in _SIZES else None
+    if len(_known) >= _MOST_KNOWN:  # cumulative outputs have another form in each response
+        _known.clear()
+    form = _Form(name, shape, elements, math.prod(shape[:-1]), length, problem)
+    _known[output.SerializeToString()] = form
+    return form
+
+
+def _check_beams(forms: Mapping[str, _Form], most: int) -> None:
+    """Compare the outputs that have a part for each beam."""
+    ids, length = forms.get("output_ids"), forms.get("sequence_length")
+    if ids is None or length is None:
+        if ids is not None or length is not None:
+            raise MalformedOutputError("of output_ids and sequence_length there is only one")
+        return
+    if not 1 <= ids.beams <= most or length.elements != ids.beams:
+        raise MalformedOutputError(f"output_ids {ids.shape} and sequence_length {length.shape} of {most} beams")
+    values = forms.get("output_log_probs")
+    if values is not None and values.beams != ids.beams:
+        raise MalformedOutputError(f"output_log_probs {values.shape} beside output_ids {ids.shape}")
+
+
+_TYPES: dict[str, Any] = {"FP32": np.dtype("<f4"), "FP16": np.dtype("<f2")}
+
+Alternatives = list[tuple[int, float]]
+
+
+def read_rows(response: service_pb2.ModelInferResponse, name: str) -> NDArray[Any] | None:
+    """The logits of an output as rows, [positions, vocabulary]; None when the response does not hold it.
+
+    The dimensions before the last hold one beam's positions, in whatever order the engine puts the beam.
+
+    Raises:
+        MalformedOutputError: they are of another type, or not as many as their shape says.
+    """
+    for output, raw in zip(response.outputs, response.raw_output_contents, strict=False):
+        if output.name == name:
+            if output.datatype not in _TYPES or not output.shape:
+                raise _broken(f"{name} has type {output.datatype} and shape {list(output.shape)}")
+            size, width = _TYPES[output.datatype].itemsize, int(output.shape[-1])
+            if min(output.shape) < 0 or math.prod(output.shape) * size != len(raw):
+                raise _broken(f"{name} has shape {list(output.shape)} and {len(raw)} bytes")
+            return np.frombuffer(raw, _TYPES[output.datatype]).reshape(-1, width) if raw else None
+    return None
+
+
+def log_probs(
+    rows: NDArray[Any], chosen: Sequence[int], alternatives: int, vocab_size: int | None
+) -> tuple[list[float], list[Alternatives]]:
+    """Natural-log probabilities of one chosen token per row, and the best alternatives.
+
+    Args:
+        rows: [at least len(chosen), vocabulary], padding at the end of the vocabulary allowed.
+        chosen: a token id for each row.
+        alternatives: how many per row.
+        vocab_size: width of the vocabulary without padding; None takes all.
+
+    Raises:
+        MalformedOutputError: the rows do not fit.
+    """
+    width = vocab_size or rows.shape[1]
+    if rows.shape[0] < len(chosen) or rows.shape[1] < width or any(not 0 <= token < width for token in chosen):
+        raise _broken(f"logits {rows.shape} for {len(chosen)} tokens of a vocabulary of {vocab_size}")
+    values: list[float] = []
+    best: list[Alternatives] = []
+    for row, token in zip(rows, chosen, strict=False):
+        scores = row[:width].astype(np.float64)
+        peak = scores.max()
+        with np.errstate(invalid="ignore"):  # what is no number is refused by whoever makes an entry of it
+            scores -= peak + np.log(np.exp(scores - peak).sum())
+        values.append(float(scores[token]))
+        best.append(_best(scores, alternatives))
+    return values, best
+
+
+def ranks(rows: NDArray[Any], chosen: Sequence[int], vocab_size: int | None) -> list[int]:
+    """The place of each chosen token among all of its row, from 1; arguments as of ``log_probs``, which checks them."""
+    width = min(rows.shape[1], vocab_size or rows.shape[1])
+    return [
+        1 + int(np.count_nonzero(row[:width] > row[token])) + int(np.count_nonzero(row[:token] == row[token]))
+        for row, token in zip(rows, chosen, strict=False)
+    ]
+
+
+def _best(scores: NDArray[np.float64], count: int) -> Alternatives:
+    if not count:
+        return []
+    candidates = np.sort(np.argpartition(-scores, count)[:count]) if count < len(scores) else np.arange(len(scores))
+    order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    return [(int(index), float(scores[index])) for index in order]
+
+
+def _broken(detail: str) -> MalformedOutputError:
+    return MalformedOutputError(detail, "The engine returned logits that do not fit its tokens.")

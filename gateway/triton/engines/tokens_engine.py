@@ -1,0 +1,155 @@
+"""Token ids straight to the engine model (wire contract 1.3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from tritonclient.grpc import service_pb2
+
+from gateway.contract import TENSORRT_LLM
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.request import GenerationRequest
+from gateway.relay.interface import Began, Take
+from gateway.relay.response_template import TemplateShelf
+from gateway.triton.abilities import Abilities
+from gateway.triton.connection import Connection
+from gateway.triton.engines.answer_readers import TokenReader, read_token
+from gateway.triton.engines.request_cache import RequestCache
+from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors, pack_words
+from gateway.triton.engines.request_tensors import (
+    put_beams,
+    put_cache_salt,
+    put_draft,
+    put_draft_model,
+    put_end_id,
+    put_guide,
+    put_logit_bias,
+    put_lora,
+    put_prompt_table,
+    put_returns,
+    put_sampling,
+)
+from gateway.triton.error_mapping import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.response_stream import ResponseStream
+
+# Naming output_ids without sequence_length makes the engine fail (wire contract 1.3).
+_OUTPUTS = ("output_ids", "sequence_length")
+
+
+class TokensEngine:
+    """An Engine that calls the engine model with token ids. A gRPC cancel frees its slot.
+
+    Args:
+        connection: the way to Triton.
+        model: the engine model.
+        features: what was discovered of it.
+        abilities: which of its tensors give what.
+    """
+
+    def __init__(
+        self, connection: Connection, model: ModelView, features: EngineFeatures, abilities: Abilities
+    ) -> None:
+        self._connection = connection
+        self._encoder = RequestEncoder(model, TENSORRT_LLM)
+        self._features = features
+        self._abilities = abilities
+        self._usual = RequestCache(self._common)
+        self._shelf = TemplateShelf(read_token)
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What this engine can do."""
+        return self._features
+
+    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
+        return describe_tensors(self.encode(request))
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.generation.engine.Engine``."""
+        return self.generate_relayed(request, None, None)
+
+    async def generate_relayed(
+        self, request: GenerationRequest, take: Take | None, began: Began | None
+    ) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``."""
+        reader = TokenReader(request, self._abilities, self._shelf)
+        call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
+        stream = ResponseStream(call)
+        read = stream.read_message
+        match = None if take is None else reader.template.match  # without a relay each response is parsed
+        if take is not None:
+            call.tap = reader.template.tap(take)
+        if began is not None:
+            began(call.cancel)
+        try:
+            while not stream.final:
+                message = await read()
+                token = None if match is None else match(message)
+                if token is not None:
+                    reader.answered = True
+                    yield EngineChunk((token,))
+                    continue
+                response = await stream.parse(message)
+                chunk = reader.read(response, final=stream.final, message=message)
+                if chunk.ids or chunk.final or chunk.failure or chunk.finish_reason:
+                    yield chunk
+        except EngineError as error:
+            self._connection.report(error)
+            raise
+        finally:
+            stream.close()
+
+    def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """Turn a request into tensors.
+
+        Raises:
+            EngineError: it asks for what the model does not have.
+        """
+        if not request.prompt.ids:
+            raise EngineError(ErrorKind.INVALID_REQUEST, "The prompt is empty.", param="prompt")
+        encoder = self._encoder
+        wire = service_pb2.ModelInferRequest(id=request.id)
+        ids = put_prompt_table(encoder, wire, request, self._abilities) + request.prompt.ids
+        encoder.put(wire, "input_ids", *ids)
+        encoder.put(wire, "input_lengths", len(ids))
+        encoder.put(wire, "request_output_len", request.max_tokens)
+        encoder.put(wire, "seed", request.seed)
+        wire.MergeFrom(self._usual.common(request))
+        return wire
+
+    def _common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """All of a request but its id, prompt, length and seed."""
+        encoder = self._encoder
+        wire = encoder.request("", _OUTPUTS)
+        encoder.put(wire, "streaming", request.params.beam_width == 1)
+        encoder.put(wire, "exclude_input_in_output", True)
+        put_end_id(encoder, wire, request.end_ids)
+        self._put_words(wire, request)
+        put_sampling(encoder, wire, request.params)
+        put_guide(encoder, wire, request, self._abilities)
+        put_logit_bias(encoder, wire, request, self._abilities)
+        put_lora(encoder, wire, request)
+        put_cache_salt(encoder, wire, request)
+        put_draft(encoder, wire, request)
+        put_draft_model(encoder, wire, request)
+        put_beams(encoder, wire, request, self._abilities)
+        for name in put_returns(encoder, wire, request, self._abilities):
+            wire.outputs.add(name=name)
+        return wire
+
+    def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
+        # With min_tokens the engine holds back end_id only: the others would end the answer too early, so that it is
+        # left to the gateway to end it by them.
+        stops = (
+            () if request.params.min_tokens else dict.fromkeys((*request.end_ids[1:], *request.params.stop_token_ids))
+        )
+        if stops:
+            words, shape = pack_words([(token,) for token in stops])
+            self._encoder.put(wire, "stop_words_list", *words, shape=shape)
+        if request.bad_word_ids:
+            words, shape = pack_words(request.bad_word_ids)
+            if not self._encoder.put(wire, "bad_words_list", *words, shape=shape):
+                raise unsupported("bad_words", self._encoder.model.name)

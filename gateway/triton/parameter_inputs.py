@@ -1,0 +1,72 @@
+"""Request parameters and the input tensors that they become: one table for writing them and for telling what is served.
+
+What else there is to a parameter, such as the traps of sampling (wire contract 2.1), stands where it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_COUNTS_PROMPT = "the engine counts the tokens of the prompt too, which OpenAI does not"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The tensor of a request parameter.
+
+    Attributes:
+        tensors: its names: a model has one of them, the engine's or the ensemble's; or others do in its place.
+        off: the value that is not sent; None where more than the value decides.
+        note: how the engine takes it, for the capability map.
+        limit: the largest value that it takes.
+        missing: what to say of a model without it, in place of the tensor's name.
+    """
+
+    tensors: tuple[str, ...]
+    off: float | None = None
+    note: str = ""
+    limit: int | None = None
+    missing: str = ""
+
+
+INPUTS: Mapping[str, Input] = {
+    "temperature": Input(("temperature",), note="0 is greedy, by top_k 1"),
+    "top_p": Input(("runtime_top_p", "top_p")),
+    "top_k": Input(("runtime_top_k", "top_k"), limit=1024),
+    "presence_penalty": Input(("presence_penalty",), 0.0, _COUNTS_PROMPT),
+    "frequency_penalty": Input(("frequency_penalty",), 0.0, _COUNTS_PROMPT),
+    "repetition_penalty": Input(("repetition_penalty",), 1.0, _COUNTS_PROMPT),
+    "min_p": Input(
+        ("min_p",),
+        0.0,
+        missing="TensorRT-LLM's models in Triton have no input min_p; use `top_p` or `top_k`.",
+    ),
+    "min_tokens": Input(
+        ("min_tokens",),
+        0,
+        "it holds back the first end id only; before it no other end or stop id and no stop string ends the answer",
+    ),
+    "length_penalty": Input(("len_penalty", "length_penalty"), note="only with beam search"),
+    "bad_words": Input(
+        ("bad_words_list", "bad_words"),
+        note="each word is banned as its usual token sequences, at the start of a text and after a space; the same "
+        "letters in unusual tokens are not",
+    ),
+    "stop": Input(("stop_words_list",)),
+    "logit_bias": Input(("embedding_bias",)),
+    "logprobs": Input(("return_log_probs", "return_generation_logits")),
+    "top_logprobs": Input(("num_top_log_probs",)),
+    "prompt_logprobs": Input(("num_prompt_log_probs", "return_context_logits")),
+    "prompt_table": Input(("prompt_embedding_table",)),
+    "prediction": Input(("draft_input_ids",)),
+    "num_draft_tokens": Input(("num_draft_tokens",)),
+}
+"""By request parameter. Those with a value that is not sent are sent as they are whenever they have another one."""
+
+_PARAMETERS = {tensor: name for name, each in INPUTS.items() for tensor in each.tensors}
+
+
+def parameter_of(tensor: str) -> str | None:
+    """The request parameter that becomes a tensor of this name; None for what no request asks for."""
+    return _PARAMETERS.get(tensor)

@@ -1,0 +1,91 @@
+"""The responses of one request: errors mapped, the end recognised (wire contract 3.4 and 3.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from gateway.triton.error_mapping import engine_error, no_final_response
+from gateway.triton.transport import InferCall, TransportError
+
+_FINAL = "triton_final_response"
+_TRAILER_TIMEOUT_S = 1.0
+_parse = service_pb2.ModelStreamInferResponse.FromString
+
+
+class ResponseStream:
+    """Reads one request's responses up to the final one.
+
+    Attributes:
+        final: whether the last response read was marked as the last of the request, with data or without.
+    """
+
+    __slots__ = ("_call", "_ended", "final")
+
+    def __init__(self, call: InferCall) -> None:
+        self._call = call
+        self._ended = False
+        self.final = False
+
+    async def read(self) -> service_pb2.ModelInferResponse:
+        """Read the next response. Must not be called after the final one.
+
+        Raises:
+            EngineError: the request failed, or the stream ended without a final response.
+        """
+        return await self.parse(await self.read_message())
+
+    async def read_message(self) -> bytes:
+        """Read the next response as it was sent, for ``parse`` or for who knows what it says.
+
+        Raises:
+            EngineError: as ``read``.
+        """
+        try:
+            message = await self._call.read()
+        except TransportError as error:
+            self._ended = True
+            raise engine_error(error.status, error.text) from None
+        if message is None:
+            self._ended = True
+            raise no_final_response()
+        return message
+
+    async def parse(self, data: bytes) -> service_pb2.ModelInferResponse:
+        """Parse a response that ``read_message`` returned, and take note when it is the final one.
+
+        Raises:
+            EngineError: as ``read``.
+        """
+        try:
+            message = _parse(data)
+        except DecodeError:
+            raise engine_error("INTERNAL", "a response that cannot be parsed") from None
+        if message.error_message:
+            raise engine_error(None, message.error_message)
+        response = message.infer_response
+        # Asking a protobuf map for an absent key would add it.
+        if _FINAL in response.parameters and response.parameters[_FINAL].bool_param:
+            self.final = True
+            self._call.tap = None
+            await self._read_status()
+        return response
+
+    async def _read_status(self) -> None:
+        # The status follows at once. A call dropped before it is cancelled, and Triton would count a cancelled ensemble
+        # request as in flight until it is shut down (wire contract 9.1, row 5).
+        timer = asyncio.get_running_loop().call_later(_TRAILER_TIMEOUT_S, self._call.cancel)
+        with contextlib.suppress(TransportError):
+            await self._call.read()
+        timer.cancel()
+        self._ended = True
+
+    def close(self) -> None:
+        """Cancel the request unless it has ended."""
+        self._call.tap = None
+        if not self._ended:
+            self._ended = True
+            self._call.cancel()

@@ -1,0 +1,53 @@
+"""Triton's small calls: health and configuration, each with a deadline."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import grpc
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+
+from gateway.triton.error_mapping import engine_error
+
+DEADLINE_S = 2.0
+
+
+class TritonClient:
+    """Health and metadata of one Triton (wire contract 3.7) over a channel that someone else owns.
+
+    Every method raises ``EngineError`` when Triton does not answer within ``DEADLINE_S`` or answers with a status.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+    async def server_live(self) -> bool:
+        """Whether the server process answers."""
+        response = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest())
+        return bool(response.live)
+
+    async def server_ready(self) -> bool:
+        """Whether every model of the server is loaded, as far as its readiness policy goes."""
+        response = await self._call(self._stub.ServerReady, service_pb2.ServerReadyRequest())
+        return bool(response.ready)
+
+    async def model_ready(self, model: str) -> bool:
+        """Whether the model is loaded; False also for one that Triton does not know."""
+        response = await self._call(self._stub.ModelReady, service_pb2.ModelReadyRequest(name=model))
+        return bool(response.ready)
+
+    async def model_config(self, model: str) -> model_config_pb2.ModelConfig:
+        """The configuration of a loaded model."""
+        response = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model))
+        return cast("model_config_pb2.ModelConfig", response.config)
+
+    async def model_metadata(self, model: str) -> service_pb2.ModelMetadataResponse:
+        """Tensor names, types and shapes of a loaded model, as on the wire."""
+        response = await self._call(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model))
+        return cast("service_pb2.ModelMetadataResponse", response)
+
+    async def _call(self, method: Any, request: Any) -> Any:
+        try:
+            return await method(request, timeout=DEADLINE_S)
+        except grpc.aio.AioRpcError as error:
+            raise engine_error(error.code().name, error.details() or "") from None

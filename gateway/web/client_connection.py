@@ -1,0 +1,96 @@
+"""A client's connection: the transport that uvicorn writes to, with services for its requests that ASGI lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from starlette.types import Scope
+
+from gateway.relay.interface import Write
+
+EXTENSION = "gateway.connection"
+"""The key of a request's connection in the extensions of its ASGI scope."""
+
+
+class ClientConnection:
+    """A connection that can join two writes to one, end after an answer, and tell that it was lost.
+
+    uvicorn writes the head of a response by itself, and its body after it. It goes on writing until it is told that the
+    connection is lost, which uvloop's transport takes for an error once a write has failed: those bytes are dropped.
+
+    Attributes:
+        transport: of the event loop.
+        lost: whether the connection has ended.
+        on_lost: called when it ends.
+        write_chunk: writes a piece of an answer past the application's layers and without a message. Only for an answer
+            that has begun, has no ``content-length`` and does not end with the piece, to a client that knows chunks.
+        close_soon: closes the connection soon after the answer. A client that has the whole answer may send its next
+            request before it sees the connection end, and would lose it: what comes within a second is answered, with
+            ``connection: close``.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.lost = False
+        self.on_lost: list[Callable[[], None]] = []
+        self.write_chunk: Write | None = None
+        self.close_soon: Callable[[], None] = _nothing
+        self.is_closing = transport.is_closing
+        self._write = transport.write
+        self._joins = False
+        self._held = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Give information about the transport, by the shortest way.
+
+        uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
+        Ours is asked for only where a request has no Host, and ASGI lets servers leave it out.
+        """
+        if name in {"socket", "sockname"}:
+            return default
+        info = self.transport.get_extra_info(name, default)
+        return info[:2] if name == "peername" and info else info  # of IPv6 there are four parts
+
+    def join_next_writes(self) -> None:
+        """Send the next write together with the one after it, which must follow at once: a system call less."""
+        self._joins = True
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or hold them back for the next write."""
+        if self.is_closing():
+            self._held = b""
+        elif self._joins:
+            self._joins, self._held = False, data
+        elif self._held:
+            data, self._held = self._held + data, b""
+            self._write(data)
+        else:
+            self._write(data)
+
+    def close(self) -> None:
+        """Close the connection after all bytes that were written or held back."""
+        if self._held:
+            self._write(self._held)
+            self._held = b""
+        self.transport.close()
+
+    def end(self) -> None:
+        """Call all of ``on_lost``, and drop the references to the protocol, which holds this."""
+        self.lost = True
+        self.write_chunk, self.close_soon = None, _nothing
+        for tell in self.on_lost:
+            tell()
+
+
+def connection_of(scope: Scope) -> ClientConnection | None:
+    """The connection that a request came by; None under another server than ours."""
+    return (scope.get("extensions") or {}).get(EXTENSION)
+
+
+def _nothing() -> None:
+    """Do nothing: the connection has ended."""

@@ -1,0 +1,69 @@
+"""Routes without FastAPI's injection, and paths as clients write them: HEAD, a slash too many, a wrong base URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
+
+_PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
+
+
+class DirectRoute(APIRoute):
+    """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
+
+    The endpoint's only parameter is the request, and it returns a response.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint itself."""
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """The first header of a request with a name in lower case; empty where there is none."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def widen(routes: Iterable[BaseRoute]) -> None:
+    """Have routes take HEAD where they take GET, and one slash behind their path.
+
+    No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
+    answer to HEAD.
+    """
+    for route in routes:
+        if isinstance(route, Route):
+            if route.methods and "GET" in route.methods:
+                route.methods.add("HEAD")
+            if "{" not in route.path and route.include_in_schema:  # a parameter takes it; links of pages are relative
+                route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + "/?$")
+
+
+def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
+    """The served path that a client with a wrong base URL meant by ``path``; None where there is none.
+
+    A base URL may lack ``/v1``, have it twice, have an end point or a slash too many, or a folder before it.
+
+    Args:
+        path: that is not served.
+        routes: that are.
+    """
+    path = re.sub("//+", "/", path).rstrip("/")
+    found, suggested = "", None
+    for route in routes:
+        if isinstance(route, Route) and route.include_in_schema:
+            base, stem, parameter = _PARTS.findall(route.path)[0]
+            end = re.search(re.escape(stem) + (".+" if parameter else "$"), path)
+            if end and len(stem) > len(found):
+                found, suggested = stem, base + end[0]
+    return suggested

@@ -1,0 +1,52 @@
+"""Chunks that go straight to the socket are, byte by byte, those that go the long way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.generation import Piece, TokenLogprob
+from gateway.openai.chat.chunks import ChunkWriter as ChatWriter
+from gateway.openai.completions.chunks import ChunkWriter as CompletionsWriter
+from gateway.relay.text_events import one_line
+
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4)
+MODEL = "a model\u2028of two lines"
+
+
+@given(TEXTS, st.booleans())
+def test_of_a_chat(texts: list[str], usage: bool) -> None:
+    writer = ChatWriter("chatcmpl-1", 1, MODEL, include_usage=usage)
+    pieces = [Piece(text) for text in texts]
+    written: list[bytes] = []
+    writer.forward(written.append)(pieces)
+    assert written == [one_line(b"".join(writer.piece(0, piece) for piece in pieces))]
+
+
+@given(TEXTS, st.booleans())
+def test_of_a_completion(texts: list[str], usage: bool) -> None:
+    writer = CompletionsWriter("cmpl-1", 1, MODEL, include_usage=usage)
+    written: list[bytes] = []
+    writer.forward(written.append)([Piece(text) for text in texts])
+    assert written == [one_line(b"".join(writer.choice(0, text) for text in texts))]
+
+
+def test_log_probs_of_a_chat_go_with_their_text() -> None:
+    writer = ChatWriter("chatcmpl-1", 1, "m", include_usage=False)
+    piece = Piece("a", [TokenLogprob(index=1, token="a", bytes=b"a", logprob=-0.5, top=())])
+    written: list[bytes] = []
+    writer.forward(written.append)([piece])
+    assert written == [writer.piece(0, piece)]
+    assert b'"logprob":-0.5' in written[0]
+
+
+@pytest.mark.parametrize("text", ["\u2028", "\u2029", "\u0085"])
+def test_no_event_has_what_some_clients_take_for_the_end_of_a_line(text: str) -> None:
+    written: list[Any] = []
+    ChatWriter("chatcmpl-1", 1, MODEL, include_usage=False).forward(written.append)([Piece(text)])
+    CompletionsWriter("cmpl-1", 1, MODEL).forward(written.append)([Piece(text)])
+    for event in written:
+        assert event.decode().splitlines() == [event.decode().rstrip("\n"), ""]

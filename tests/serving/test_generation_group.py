@@ -1,0 +1,206 @@
+"""Several generations as one answer: who speaks when, who fails, who is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, SequenceAssembler
+from gateway.serving.deadlines import Deadlines
+from gateway.serving.generation import Generation
+from gateway.serving.generation_group import GenerationGroup
+from gateway.telemetry.metrics import Metrics
+from gateway.tokens import Tokenizer
+from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
+from tests.engine_requests import generation_request
+
+PROMPT = Prompt("p", (1, 2, 3))
+
+
+class Setup:
+    """Generations by one engine that does for each request, by its place, what a script says."""
+
+    def __init__(
+        self,
+        folder: Path,
+        scripts: Sequence[list[Step]],
+        *,
+        keep_ids: bool = False,
+        max_parallel: int = 16,
+        deadlines: Deadlines = Deadlines(60, 60),  # noqa: B008 - frozen
+        arrived: float | None = None,
+    ) -> None:
+        self.engine = ScriptedEngine(lambda request: list(scripts[int(request.id)]), TOKENS)
+        self._tokenizer = Tokenizer.from_folder(folder)
+        self._max_parallel = max_parallel
+        self._deadlines = deadlines
+        self._arrived = time.perf_counter() if arrived is None else arrived
+        self.metrics = Metrics()
+        self.choices = GenerationGroup([self._generation(index, keep_ids=keep_ids) for index in range(len(scripts))])
+
+    def _generation(self, index: int, *, keep_ids: bool) -> Generation:
+        request = generation_request(
+            request_id=str(index), prompt=PROMPT, return_token_ids=keep_ids, cached_tokens=True
+        )
+        return Generation(
+            self.engine,
+            request,
+            SequenceAssembler(request, self._tokenizer),
+            deadlines=self._deadlines,
+            metrics=self.metrics.for_model("m"),
+            arrived=self._arrived,
+            max_parallel=self._max_parallel,
+        )
+
+
+async def texts_of(choices: GenerationGroup, count: int) -> tuple[list[str], list[int]]:
+    """The text of each choice, and the order in which they ended."""
+    texts, ended = [""] * count, []
+    while (ready := await choices.ready()) is not None:
+        for index, pieces, complete in ready:
+            texts[index] += "".join(piece.text for piece in pieces)
+            ended += [index] * complete
+    return texts, ended
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+async def test_each_choice_has_its_own_text_and_end(folder: Path, count: int) -> None:
+    ids = ByteIds(folder)
+    words = ["alpha", "b", "gamma", "", "eps"][:count]
+    setup = Setup(folder, [chunks(ids.of(word), cached_tokens=2) for word in words])
+    async with setup.choices as choices:
+        assert await choices.wait_for_response()
+        texts, ended = await texts_of(choices, count)
+        assert choices.done
+        assert await choices.ready() is None
+    assert texts == words
+    assert sorted(ended) == list(range(count))
+    usage = choices.usage()
+    assert (usage.prompt_tokens, usage.completion_tokens) == (3, sum(map(len, words)))
+    assert usage.cached_tokens == 2
+    assert [each.assembler.finish_reason for each in choices.generations] == ["stop"] * count
+
+
+async def test_pieces_come_as_they_are_ready(folder: Path) -> None:
+    gate, ids = asyncio.Event(), ByteIds(folder)
+    (a,), (b,) = ids.of("a"), ids.of("b")
+    slow: list[Step] = [gate, *chunks([a])]
+    setup = Setup(folder, [slow, [EngineChunk(ids=[b]), gate, EngineChunk(final=True)]])
+    async with setup.choices as choices:
+        assert await choices.wait_for_response()
+        ready = await choices.ready()
+        assert ready is not None
+        assert [(index, [piece.text for piece in pieces]) for index, pieces, _ in ready] == [(1, ["b"])]
+        assert await choices.ready(timeout=0.01) == []
+        gate.set()
+        assert (await texts_of(choices, 2))[0] == ["a", ""]
+
+
+async def test_one_failure_ends_all(folder: Path) -> None:
+    never, ids = asyncio.Event(), ByteIds(folder).of("a")
+    failing: list[Step] = [EngineChunk(ids=ids), EngineError(ErrorKind.INTERNAL, "It failed.")]
+    setup = Setup(folder, [[EngineChunk(ids=ids), never], failing, [never]])
+    async with setup.choices as choices:
+        assert await choices.wait_for_response()
+        with pytest.raises(EngineError, match="It failed"):
+            await texts_of(choices, 3)
+    assert setup.engine.running == 0
+    assert sorted(setup.engine.closed_early) == ["0", "2"]
+
+
+async def test_a_failure_before_any_response_is_raised_at_once(folder: Path) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, [[never], [EngineError(ErrorKind.QUEUE_FULL, "Full.")]])
+    async with setup.choices as choices:
+        with pytest.raises(EngineError, match="Full"):
+            await choices.wait_for_response()
+    assert setup.engine.running == 0
+
+
+async def test_silence_is_told(folder: Path) -> None:
+    never = asyncio.Event()
+    async with Setup(folder, [[never], [never]]).choices as choices:
+        assert not await choices.wait_for_response(timeout=0.01)
+
+
+async def test_ids_come_with_their_text(folder: Path) -> None:
+    ids = ByteIds(folder).of("aé")
+    setup = Setup(folder, [chunks(ids)], keep_ids=True)
+    found: list[tuple[str, list[int]]] = []
+    async with setup.choices as choices:
+        while (ready := await choices.ready()) is not None:
+            for _, pieces, _ in ready:
+                for piece in pieces:
+                    assert piece.ids is not None
+                    found.append((piece.text, list(piece.ids)))
+    assert found[:2] == [("a", ids[:1]), ("é", ids[1:])]
+    assert [index for _, some in found for index in some] == ids
+
+
+async def test_only_some_run_together(folder: Path) -> None:
+    ids = ByteIds(folder)
+    words = [f"answer {index}" for index in range(10)]
+    gates = [asyncio.Event() for _ in words]
+    scripts: list[list[Step]] = [[gate, *chunks(ids.of(word))] for gate, word in zip(gates, words, strict=True)]
+    setup = Setup(folder, scripts, max_parallel=3)
+    async with setup.choices as choices:
+        for index, gate in enumerate(gates):
+            assert await choices.ready(timeout=0.001) == []
+            assert setup.engine.running == min(3, len(words) - index)
+            gate.set()
+            ended: list[int] = []
+            text = ""
+            while not ended:
+                for at, pieces, complete in await choices.ready() or []:
+                    assert at == index
+                    text += "".join(piece.text for piece in pieces)
+                    ended += [at] * complete
+            assert text == words[index]
+        assert await choices.ready() is None
+    assert choices.usage().completion_tokens == sum(map(len, words))
+
+
+async def test_leaving_early_never_begins_those_that_wait(folder: Path) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, [[never]] * 5, max_parallel=2)
+    async with setup.choices as choices:
+        assert not await choices.wait_for_response(timeout=0.001)
+    assert sorted(setup.engine.closed_early) == ["0", "1"]
+    assert setup.engine.running == 0
+
+
+async def test_waiting_for_others_is_no_delay_of_the_engine(folder: Path) -> None:
+    gate, ids = asyncio.Event(), ByteIds(folder)
+    first: list[Step] = [EngineChunk(ids=ids.of("a")), gate, EngineChunk(final=True)]
+    never = asyncio.Event()
+    setup = Setup(folder, [first, [never]], max_parallel=1, deadlines=Deadlines(0.2, 60))
+    async with setup.choices as choices:
+        assert await choices.wait_for_response()
+        # The first answers for longer than a first token may take: the second waits, and has no deadline yet.
+        found = [await choices.ready(timeout=0.15) for _ in range(3)]
+        assert [len(each or []) for each in found] == [1, 0, 0]
+        gate.set()
+        with pytest.raises(EngineError, match=r"did not answer within 0.2 seconds"):
+            await texts_of(choices, 2)
+
+
+async def test_all_are_cancelled_where_whoever_leaves_is_cancelled_himself(folder: Path) -> None:
+    never = asyncio.Event()
+    setup = Setup(folder, [[never]] * 3)
+
+    async def leaving() -> None:
+        async with setup.choices as choices:
+            assert not await choices.wait_for_response(timeout=0.001)
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(leaving())
+    for _ in range(100):  # turns of the loop, in which what was cancelled cleans up
+        await asyncio.sleep(0)
+    assert sorted(setup.engine.closed_early) == ["0", "1", "2"]
