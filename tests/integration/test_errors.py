@@ -137,7 +137,7 @@ async def test_an_id_that_is_in_flight(bench: Bench, path: str) -> None:
     first = bench.ask(1500)
     async with aclosing(bench.engine(path).generate(first)) as chunks:
         await anext(chunks)
-        error = await failure(bench.engine(path), bench.ask(id=first.id))
+        error = await failure(bench.engine(path), bench.ask(request_id=first.id))
         assert error.kind is K.INTERNAL
         assert (await anext(chunks)).ids
 
