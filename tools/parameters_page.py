@@ -6,6 +6,7 @@ Run ``python -m tools.parameters_page [FILE]`` in the root of the repository.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,8 @@ _HEAD = """\
 
 <!-- Written by `python -m tools.parameters_page`: change the fields of the requests in gateway/openai/ instead. -->
 
-Every parameter of `POST /v1/chat/completions` and `POST /v1/completions` that this gateway knows, OpenAI's own and
-extensions that other servers of open models have too. Each is of one of these classes:
+For developers of clients: every parameter of `POST /v1/chat/completions` and `POST /v1/completions` that this gateway
+knows, OpenAI's own and extensions that other servers of open models have too. Each is of one of these classes:
 
 - **engine**: it shapes the answer, *native* by the engine or *emulated* exactly by the gateway. Where it depends on the
   engine, `GET /v1/models/{id}` tells under `capabilities` how the model at hand serves it, or why it cannot; so does
@@ -38,7 +39,8 @@ extensions that other servers of open models have too. Each is of one of these c
 - **impossible**: nothing here can serve it.
 
 A **neutral value** changes nothing and is accepted always, whatever the class; null is neutral everywhere and means
-absent.
+absent. An entry has the name, the type, the neutral values, what the parameter does, how it is served, and where that
+differs from OpenAI's own server.
 
 What becomes of the rest is the operator's choice for each model (`policies`, see [configuration.md](configuration.md)):
 
@@ -122,7 +124,7 @@ def render(repository: Path) -> str:
     """
     parts = [_HEAD]
     for title, rows in _sections():
-        parts += [f"## {title}\n", *_table(rows, _types())]
+        parts += [f"## {title}\n", *_entries(rows, _types())]
     return "\n".join([*parts, _ENGINES + "\n".join(_by_engine(repository)) + "\n", _TAIL])
 
 
@@ -179,14 +181,16 @@ def _types() -> dict[tuple[Endpoint, str], str]:
     return found
 
 
-def _table(rows: list[Parameter], types: Mapping[tuple[Endpoint, str], str]) -> Iterator[str]:
-    yield "| parameter | type | neutral | what it does | how | notes, and where OpenAI differs |"
-    yield "|---|---|---|---|---|---|"
+def _entries(rows: list[Parameter], types: Mapping[tuple[Endpoint, str], str]) -> Iterator[str]:
+    """An item of a list for each parameter: its notes are too long for a table."""
     for row in rows:
-        neutral = f"`{row.neutral_text}`" if row.neutral_text else ""
-        name = f"`{row.name}`" + _where(row.endpoints)
+        neutral = f"; neutral `{row.neutral_text}`" if row.neutral_text else ""
         form = row.type or types[row.endpoints[0], row.name]
-        yield f"| {name} | {form} | {neutral} | {row.does} | {_how(row)} | {row.note} |"
+        text = f"**`{row.name}`**{_where(row.endpoints)}, {form}{neutral}: {row.does}. *{_how(row)}.* {row.note}"
+        yield textwrap.fill(
+            text.strip(), 120, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+            break_on_hyphens=False,
+        )  # fmt: skip
     yield ""
 
 
@@ -197,14 +201,14 @@ def _where(endpoints: tuple[Endpoint, ...]) -> str:
 def _how(row: Parameter) -> str:
     hint = " (a hint)" if row.hint else ""
     if row.kind == "impossible":
-        return f"not{hint}: {row.how.note.rstrip('.')}"
+        return f"Not served{hint}: {row.how.note.rstrip('.')}"
     if row.kind == "annotation":
-        return row.how.note
+        return row.how.note.rstrip(".").capitalize()
     if row.asks_engine:
-        return "depends on the engine, see below"
+        return "Depends on the engine, see below"
     if row.how.how == "impossible":
-        return f"depends on the model; where it cannot be{hint}: {row.how.note.rstrip('.')}"
-    return f"{row.how.how}: {row.how.note.rstrip('.')}"
+        return f"Depends on the model; where it cannot be{hint}: {row.how.note.rstrip('.')}"
+    return f"{row.how.how.capitalize()}: {row.how.note.rstrip('.')}"
 
 
 def main() -> None:

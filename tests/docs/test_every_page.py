@@ -10,12 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 OTHERS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "benchmarks/README")]
-NARROW = [page for page in DOCS + OTHERS if page.stem != "parameters"]
 # Written by the benchmarks, with whatever columns they measure.
 _RESULTS = re.compile(r"<!-- results: (\w+) -->.*?<!-- end: \1 -->", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in DOCS if page.stem != "parameters"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.stem)
 def test_a_page_opens_with_its_readers(page: Path) -> None:
     title, *lines = page.read_text(encoding="utf-8").splitlines()
     first = next(line for line in lines if line and not line.startswith("<!--"))
@@ -23,7 +22,7 @@ def test_a_page_opens_with_its_readers(page: Path) -> None:
     assert first.startswith("For ")
 
 
-@pytest.mark.parametrize("page", NARROW, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", DOCS + OTHERS, ids=lambda page: page.stem)
 def test_rows_are_short(page: Path) -> None:
     text = _RESULTS.sub("", page.read_text(encoding="utf-8"))
     rows = [line for line in text.splitlines() if line.startswith("|")]
