@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
 from gateway.generation import Capability
-from gateway.openai.parameters.row import Endpoint, Parameter
+from gateway.openai.parameters.row import EndpointName, Parameter
 from gateway.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.engine_capabilities import capabilities
@@ -169,9 +169,9 @@ def _sections() -> Iterator[tuple[str, list[Parameter]]]:
     yield "Others' parameters that are not served", pick("impossible", "extension")
 
 
-def _types() -> dict[tuple[Endpoint, str], str]:
+def _types() -> dict[tuple[EndpointName, str], str]:
     """Types of all fields of requests, by endpoint and name."""
-    found: dict[tuple[Endpoint, str], str] = {}
+    found: dict[tuple[EndpointName, str], str] = {}
     for endpoint, model in REQUESTS.items():
         schema = model.model_json_schema()
         classes = schema["$defs"]
@@ -181,7 +181,7 @@ def _types() -> dict[tuple[Endpoint, str], str]:
     return found
 
 
-def _entries(rows: list[Parameter], types: Mapping[tuple[Endpoint, str], str]) -> Iterator[str]:
+def _entries(rows: list[Parameter], types: Mapping[tuple[EndpointName, str], str]) -> Iterator[str]:
     """An item of a list for each parameter: its notes are too long for a table."""
     for row in rows:
         neutral = f"; neutral `{row.neutral_text}`" if row.neutral_text else ""
@@ -194,7 +194,7 @@ def _entries(rows: list[Parameter], types: Mapping[tuple[Endpoint, str], str]) -
     yield ""
 
 
-def _where(endpoints: tuple[Endpoint, ...]) -> str:
+def _where(endpoints: tuple[EndpointName, ...]) -> str:
     return "" if len(endpoints) > 1 else f" ({endpoints[0]})"
 
 

@@ -86,6 +86,26 @@ def test_the_page_and_the_example_have_every_key() -> None:
     assert {key.rpartition(".")[2] for key in rows} <= example
 
 
+def test_the_page_has_the_defaults() -> None:
+    """As far as they are values: others, such as "from Triton", are words."""
+    wrong = {}
+    for section, fields in (("server", ServerSettings), ("limits", LimitSettings), ("timeouts", TimeoutSettings)):
+        rows = re.findall(rf"^\| `{section}\.(\w+)` \| [^|]*\| ([^|]*) \|", PAGE.read_text(), re.MULTILINE)
+        for key, shown in rows:
+            default = fields.model_fields[key].default
+            if isinstance(default, bool | int | float | str):
+                value = (
+                    str(default).lower()
+                    if isinstance(default, bool)
+                    else f"{default:g}"
+                    if isinstance(default, float)
+                    else str(default)
+                )
+                wrong |= {} if shown.strip() == value else {f"{section}.{key}": (shown.strip(), value)}
+        assert len(rows) > 2
+    assert wrong == {}
+
+
 def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     text = EXAMPLE.read_text()
     models = re.sub(r"^( +)# ( *(?:- )?\w+:)", r"\1\2", text[text.index("models:") :], flags=re.MULTILINE)

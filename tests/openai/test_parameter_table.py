@@ -16,7 +16,7 @@ from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.parameters.check import Ignored, Policy, check_parameters, serves_all
-from gateway.openai.parameters.row import Endpoint
+from gateway.openai.parameters.row import EndpointName
 from gateway.openai.parameters.table import PARAMETERS, find
 from gateway.serving.capabilities import Capabilities
 from tests.openai import peer_parameters as peers
@@ -41,7 +41,7 @@ class Policies:
         ("completions", completion_create_params.CompletionCreateParamsStreaming),
     ],
 )
-def test_every_parameter_of_openai_s_has_a_row(endpoint: Endpoint, schema: Any) -> None:
+def test_every_parameter_of_openai_s_has_a_row(endpoint: EndpointName, schema: Any) -> None:
     missing = [name for name in schema.__annotations__ if find(endpoint, name) is None]
     assert missing == []
     assert all(row.source == "OpenAI" for name in schema.__annotations__ if (row := find(endpoint, name)))
@@ -55,12 +55,12 @@ def test_every_stream_option_has_a_row() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "request_type"), [("chat", ChatCompletionRequest), ("completions", CompletionRequest)]
 )
-def test_every_field_of_a_request_has_a_row(endpoint: Endpoint, request_type: Any) -> None:
+def test_every_field_of_a_request_has_a_row(endpoint: EndpointName, request_type: Any) -> None:
     assert [name for name in request_type.model_fields if find(endpoint, name) is None] == []
 
 
 @pytest.mark.parametrize(("endpoint", "names"), [("chat", peers.CHAT), ("completions", peers.COMPLETIONS)])
-def test_every_parameter_of_other_servers_has_a_row(endpoint: Endpoint, names: frozenset[str]) -> None:
+def test_every_parameter_of_other_servers_has_a_row(endpoint: EndpointName, names: frozenset[str]) -> None:
     assert sorted(name for name in names if find(endpoint, name) is None) == []
 
 

@@ -5,45 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
+from gateway.openai.completions.plan import CompletionPlan
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.guidance import Structure, structure
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
 
 _MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of bytes until the last answer ends
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionPlan:
-    """The answer that a request wants.
-
-    Attributes:
-        names: the request's names of parameters that errors of the engine call otherwise.
-        structure: of the text.
-        warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
-    """
-
-    names: Mapping[str, str]
-    structure: Structure
-    warnings: Sequence[str] = ()
-
-
-def completion_plan(request: CompletionRequest, model: ServedModel) -> CompletionPlan:
-    """Decide how the answer to a request is made.
-
-    Raises:
-        BadRequestError: with the path of what cannot be enforced.
-        EngineError: UNAVAILABLE while the engine is away.
-    """
-    wanted = request.forms[0] if request.forms else None
-    form = structure(wanted, model.backend.engine.features, validate=False)
-    return CompletionPlan(request.names(wanted.path if wanted else None), form, wanted.deviations() if wanted else ())
 
 
 async def prepare(

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from gateway.config import TimeoutSettings
 from gateway.openai.completions.check import check_completion
 from gateway.openai.completions.objects import Completion, CompletionChunk
-from gateway.openai.completions.prepare import completion_plan, prepare
+from gateway.openai.completions.plan import completion_plan
+from gateway.openai.completions.prepare import prepare
 from gateway.openai.completions.protocol import CompletionRequest, parse_completion_request
 from gateway.openai.completions.stream import CompletionEvents
 from gateway.openai.endpoint import Endpoint, serve

@@ -11,7 +11,7 @@ from gateway.bad_request import BadRequestError
 from gateway.generation.engine import Capability
 from gateway.openai.formats import capability_of
 from gateway.openai.generation_fields import GenerationFields
-from gateway.openai.parameters.row import Endpoint
+from gateway.openai.parameters.row import EndpointName
 from gateway.openai.parameters.table import ROWS, find, served
 from gateway.serving.capabilities import Capabilities
 
@@ -61,7 +61,7 @@ class Ignored:
 NOTHING_IGNORED = Ignored()
 
 
-def serves_all(endpoint: Endpoint, request: GenerationFields, capabilities: Capabilities) -> bool:
+def serves_all(endpoint: EndpointName, request: GenerationFields, capabilities: Capabilities) -> bool:
     """Whether the model serves each field of a request whatever its value, as is usual: nothing is left to check.
 
     Args:
@@ -78,7 +78,7 @@ def serves_all(endpoint: Endpoint, request: GenerationFields, capabilities: Capa
 
 
 @functools.lru_cache(maxsize=256)
-def _served_with_any_value(endpoint: Endpoint, capabilities: Capabilities) -> frozenset[str]:
+def _served_with_any_value(endpoint: EndpointName, capabilities: Capabilities) -> frozenset[str]:
     return frozenset(
         name
         for name, row in ROWS[endpoint].items()
@@ -87,7 +87,7 @@ def _served_with_any_value(endpoint: Endpoint, capabilities: Capabilities) -> fr
 
 
 def check_parameters(
-    endpoint: Endpoint,
+    endpoint: EndpointName,
     fields: Mapping[str, Any],
     capabilities: Mapping[str, Capability],
     policies: Policies,

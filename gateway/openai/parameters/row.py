@@ -12,11 +12,11 @@ from pydantic_core import CoreSchema
 
 from gateway.generation.engine import Capability
 
-Endpoint = Literal["chat", "completions"]
+EndpointName = Literal["chat", "completions"]
 Class = Literal["engine", "annotation", "impossible"]
 Source = Literal["OpenAI", "extension"]
 
-BOTH: tuple[Endpoint, ...] = ("chat", "completions")
+BOTH: tuple[EndpointName, ...] = ("chat", "completions")
 
 BY_GATEWAY = Capability("emulated", "by the gateway")
 COUNTED = Capability("emulated", "counted from token ids")
@@ -61,7 +61,7 @@ class Parameter:
     hint: bool = False
     source: Source = "OpenAI"
     name: str = ""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[EndpointName, ...] = ()
     type: str = ""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

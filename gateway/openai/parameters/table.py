@@ -13,20 +13,22 @@ from pydantic_core import PydanticUndefined
 from gateway.generation.engine import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.parameters.row import BOTH, Endpoint, Parameter
+from gateway.openai.parameters.row import EndpointName, Parameter
 from gateway.openai.parameters.unserved import UNSERVED
 
-REQUESTS: Mapping[Endpoint, type[BaseModel]] = {"chat": ChatCompletionRequest, "completions": CompletionRequest}
+REQUESTS: Mapping[EndpointName, type[BaseModel]] = {"chat": ChatCompletionRequest, "completions": CompletionRequest}
 
 
 def _served() -> Iterator[Parameter]:
-    """The rows of fields: one for both endpoints where it says the same of both."""
-    chat, completions = ({row.name: row for row in _rows(model)} for model in REQUESTS.values())
-    for name, row in chat.items():
-        yield replace(row, endpoints=BOTH if completions.get(name) == row else ("chat",))
-    for name, row in completions.items():
-        if chat.get(name) != row:
-            yield replace(row, endpoints=("completions",))
+    """The rows of fields: one for all endpoints of which it says the same."""
+    tables = {endpoint: {row.name: row for row in _rows(model)} for endpoint, model in REQUESTS.items()}
+    seen: list[Parameter] = []
+    for rows in tables.values():
+        for row in rows.values():
+            if row not in seen:
+                seen.append(row)
+                alike = tuple(endpoint for endpoint, others in tables.items() if others.get(row.name) == row)
+                yield replace(row, endpoints=alike)
 
 
 def _rows(model: type[BaseModel], path: str = "") -> Iterator[Parameter]:
@@ -45,13 +47,13 @@ def _rows(model: type[BaseModel], path: str = "") -> Iterator[Parameter]:
 PARAMETERS: tuple[Parameter, ...] = (*_served(), *UNSERVED)
 """Every parameter that is known, each at most once for an endpoint."""
 
-ROWS: Mapping[Endpoint, Mapping[str, Parameter]] = {
+ROWS: Mapping[EndpointName, Mapping[str, Parameter]] = {
     endpoint: {row.name: row for row in PARAMETERS if endpoint in row.endpoints} for endpoint in REQUESTS
 }
 """Rows by endpoint and name."""
 
 
-def find(endpoint: Endpoint, name: str) -> Parameter | None:
+def find(endpoint: EndpointName, name: str) -> Parameter | None:
     """The row of a parameter; None for a name that nobody defined."""
     return ROWS[endpoint].get(name)
 

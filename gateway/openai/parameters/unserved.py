@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.generation.engine import Capability
-from gateway.openai.parameters.row import BOTH, Endpoint, Parameter, Source
+from gateway.openai.parameters.row import BOTH, EndpointName, Parameter, Source
 
 
 def _row(
@@ -14,7 +14,7 @@ def _row(
     does: str,
     why: str,
     *neutral: Any,
-    endpoints: tuple[Endpoint, ...] = ("chat",),
+    endpoints: tuple[EndpointName, ...] = ("chat",),
     source: Source = "OpenAI",
     hint: bool = False,
 ) -> Parameter:
