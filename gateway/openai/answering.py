@@ -162,7 +162,11 @@ async def stream(
         except (EngineError, OpenAIError) as error:
             failure = from_engine(error, answer.names) if isinstance(error, EngineError) else error
             if not begun:
-                raise failure from None
+                error.__traceback__ = None
+                try:
+                    raise failure from None
+                finally:
+                    del failure  # or it would hold this frame, and this frame it
             record.error = failure.code or failure.type
             if not ended:
                 answer.note(record, group, ended=False)

@@ -13,6 +13,9 @@ from gateway.openai.objects import Error
 IGNORED: Final = {"x-ignored-parameters": "Fields that the request was served without."}
 """The header of answers to requests that may have unknown fields."""
 
+DEVIATIONS: Final = {"x-strict-schema-deviations": "Where strict schemas leave OpenAI's subset."}
+"""The header of answers to requests that may have strict schemas."""
+
 _JSON: Final = "application/json"
 _REASONS: Final[Mapping[int, str]] = {
     400: "The request is wrong; `param` names what.",

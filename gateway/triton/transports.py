@@ -11,6 +11,7 @@ from typing import Literal
 import grpc
 from tritonclient.grpc import service_pb2
 
+from gateway.generation.engine import EngineError
 from gateway.triton.grpcio import GrpcioTransport
 from gateway.triton.h2 import H2Transport
 from gateway.triton.transport import InferCall, Transport
@@ -56,8 +57,9 @@ class AutoTransport:
         self._client = TritonClient(channel)
         self._grpcio = GrpcioTransport(channel)
         self._h2 = H2Transport(url)
-        self._h2.refuse = self._fall_back
+        self._h2.refuse = self._refuse
         self._chosen: GrpcioTransport | H2Transport = self._h2
+        self._refused = False  # what the server did in answers, a probe does not show
 
     @property
     def name(self) -> str:
@@ -70,7 +72,13 @@ class AutoTransport:
 
     async def prepare(self) -> None:
         """Choose; see ``Transport``."""
-        await self._client.server_live()
+        try:
+            await self._client.server_live()
+        except EngineError:
+            self._refused = False  # another server may come
+            raise
+        if self._refused:
+            return
         reason = await self._h2.probe(DEADLINE_S)
         if reason is not None:
             await self._client.server_live()  # the server may have gone in between
@@ -84,6 +92,10 @@ class AutoTransport:
     async def close(self) -> None:
         """Close h2's connection; see ``Transport``."""
         await self._h2.close()
+
+    def _refuse(self, reason: str) -> None:
+        self._refused = True
+        self._fall_back(reason)
 
     def _fall_back(self, reason: str) -> None:
         if self._chosen is not self._grpcio:

@@ -115,6 +115,7 @@ class TritonBackend:
         self._connection_lost = False
         self._ready = asyncio.Event()
         self._check_now = asyncio.Event()
+        self._doubted = False
         self._channel: grpc.aio.Channel | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -133,7 +134,7 @@ class TritonBackend:
             return
         self._channel = open_channel(self.url)
         self._transport = make_transport(self._transport_name, self.url, self._channel)
-        connection = Connection(self._transport, self._background, self._request_timeout, self._check_now.set)
+        connection = Connection(self._transport, self._background, self._request_timeout, self._doubt)
         self._tasks = [
             asyncio.create_task(self._supervise(TritonClient(self._channel), connection)),
             asyncio.create_task(self._watch_connection(self._channel)),
@@ -204,7 +205,7 @@ class TritonBackend:
                 continue
             delay = _FIRST_RETRY_S
             self._gain(discovered.engine, connection.transport.name)
-            self._lose(await self._until_lost(client, discovered.models))
+            self._lose(await self._until_lost(client, connection, discovered.models))
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
@@ -222,7 +223,7 @@ class TritonBackend:
                 raise _NotReadyError(str(error)) from None
         return discovered
 
-    async def _until_lost(self, client: TritonClient, models: tuple[str, ...]) -> str:
+    async def _until_lost(self, client: TritonClient, connection: Connection, models: tuple[str, ...]) -> str:
         """Watch until requests can no longer be served; says why.
 
         A lost or refused connection and a model that is said to be gone are certain. A check that fails otherwise, late
@@ -236,6 +237,9 @@ class TritonBackend:
                 return f"the connection to Triton at {self.url} was lost"
             try:
                 missing = await self._first_unready(client, models)
+                if missing is None and self._doubted:  # a request found Triton gone that answers these checks
+                    self._doubted = False
+                    await connection.transport.prepare()
             except EngineError as error:
                 failures = 0 if self._generates(since) else failures + 1
                 if error.kind is ErrorKind.UNAVAILABLE or failures >= self._health.failures:
@@ -246,6 +250,10 @@ class TritonBackend:
             failures = 0
             if missing is not None:
                 return f"model {missing!r} is no longer ready in Triton at {self.url}"
+
+    def _doubt(self) -> None:
+        self._doubted = True
+        self._check_now.set()
 
     def _generates(self, since: float) -> bool:
         return self.last_token is not None and self.last_token() > since

@@ -80,6 +80,8 @@ class Relay:
         self._port = port
         self._tunnel = tunnel
         self._frozen: list[asyncio.Event] = []
+        self._writers: list[asyncio.StreamWriter] = []
+        self._full = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self.asked: list[bytes] = []
 
@@ -102,12 +104,22 @@ class Relay:
         for each in self._frozen:
             each.set()
 
+    def keep_the_first(self) -> None:
+        """Cut all connections but the first, and take no more."""
+        self._full = True
+        for writer in self._writers[1:]:
+            writer.close()
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         frozen = asyncio.Event()
         self._frozen.append(frozen)
+        self._writers.append(writer)
+        if self._full:
+            writer.close()
+            return
         if self._tunnel:
             self.asked.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -256,6 +268,24 @@ async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: 
         assert relay.connections == 2
         await transport.close()
     assert log() == []
+
+
+async def test_requests_that_find_no_way_by_h2_go_where_the_checks_go(log: Log) -> None:
+    """A proxy that allows one connection for each client, or that cut the newer one: grpcio's checks still pass."""
+    async with (
+        ScriptedTriton() as server,
+        Relay(server.port) as relay,
+        TritonBackend(relay.url, "ensemble", transport="auto") as backend,
+    ):
+        await backend.wait_ready(20)
+        assert log() == []
+        relay.keep_the_first()
+        while not log():
+            with suppress(EngineError):
+                assert [chunk.ids async for chunk in backend.engine.generate(ask())]
+            await asyncio.sleep(0.02)  # a refusal leaves the loop no time
+        assert [chunk.ids async for chunk in backend.engine.generate(ask())] == [(7,)]
+    assert [line.partition(":")[0] for line in log()] == ["requests travel by grpcio"]
 
 
 async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(log: Log, unused_port: int) -> None:

@@ -14,7 +14,7 @@ from gateway.openai.chat.prepare import prepare
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
 from gateway.openai.chat.stream import ChatEvents
 from gateway.openai.endpoint import Endpoint, serve
-from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
+from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.routing import DirectRoute
@@ -24,7 +24,7 @@ _ANSWERS = answers(
     ChatCompletion,
     GENERATING,
     event=ChatCompletionChunk,
-    headers={**IGNORED, "x-strict-schema-deviations": "Where strict schemas leave OpenAI's subset."},
+    headers=IGNORED | DEVIATIONS,
 )
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 
 from gateway.bad_request import BadRequestError
+from gateway.generation import engine_seed
 from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
 from gateway.openai.completions.plan import CompletionPlan
@@ -33,7 +34,9 @@ async def prepare(
         EngineError: when the model is not ready, or a prompt is too long.
     """
     parts = model.parts
-    params = dataclasses.replace(request.sampling_params(parts.defaults), guide=plan.structure.guide)
+    params = request.sampling_params(parts.defaults)
+    # One seed for all prompts, drawn where the request has none.
+    params = dataclasses.replace(params, guide=plan.structure.guide, seed=engine_seed(params.seed))
     truncation = request.truncation(params)
     shown = Shown.of(request, parts.end_ids)
     choices: list[CompletionChoice] = []

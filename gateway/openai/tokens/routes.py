@@ -15,7 +15,7 @@ from gateway.openai.chat.routes import CHAT
 from gateway.openai.endpoint import begin as begin_request
 from gateway.openai.endpoint import name_header, prepared
 from gateway.openai.request_body import Body, read_request
-from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
+from gateway.openai.router import DEVIATIONS, IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.tokens.answer import detokenize, model_or_only, render, tokenize, tokenizer_info
 from gateway.openai.tokens.objects import Detokenized, RenderedChat, Tokenized, TokenizerInfo
 from gateway.openai.tokens.protocol import (
@@ -37,7 +37,7 @@ _ERRORS = (400, 404, 415, 429, 503)
 _TOKENIZE = answers(Tokenized, _ERRORS, headers=IGNORED)
 _DETOKENIZE = answers(Detokenized, _ERRORS, headers=IGNORED)
 _DESCRIBE = answers(TokenizerInfo, (400, 404, 503))
-_RENDER = answers(RenderedChat, _ERRORS, headers=IGNORED)
+_RENDER = answers(RenderedChat, _ERRORS, headers=IGNORED | DEVIATIONS)
 _MODEL = {"parameters": [parameter("model", "query", "Id of a served model.")]}
 
 

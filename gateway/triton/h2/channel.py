@@ -118,7 +118,7 @@ class H2Transport:
             protocol = await asyncio.wait_for(self._open(), self._timing.connect)
         except asyncio.TimeoutError:
             pass
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError, OverflowError) as error:  # the latter two: no host name, no port
             reason = getattr(error, "strerror", None) or str(error)
         finally:
             self._connecting = None  # before calls start, which may have to connect again
