@@ -111,7 +111,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         self.metadata: list[dict[str, str]] = []
         self.cancelled: list[str] = []
         self.checks = self.slow_checks = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._server: Any = None
         self._settings: dict[str, Any] = server
         self.port = port
@@ -140,13 +140,14 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something about the received requests holds."""
-        async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(holds), 10)
+        while not holds():
+            self._changed.clear()
+            await asyncio.wait_for(self._changed.wait(), 10)
 
-    async def _note(self, notes: list[Any], note: Any) -> None:
-        async with self._changed:
-            notes.append(note)
-            self._changed.notify_all()
+    def _note(self, notes: list[Any], note: Any) -> None:
+        """Note without waiting for anything: a cancelled handler may be cancelled again."""
+        notes.append(note)
+        self._changed.set()
 
     async def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
         return service_pb2.ServerLiveResponse(live=True)
@@ -174,10 +175,10 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
     async def ModelStreamInfer(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         async for request in request_iterator:
             self.metadata.append({key: str(value) for key, value in context.invocation_metadata()})
-            await self._note(self.requests, request)
+            self._note(self.requests, request)
             try:
                 async for message in self.script(request, context):
                     yield message
             except asyncio.CancelledError:
-                await asyncio.shield(self._note(self.cancelled, request.id))
+                self._note(self.cancelled, request.id)
                 raise
