@@ -10,8 +10,8 @@ CHECK := gateway_ops/local_stack/platform_check.py
 ARGS ?=
 # What make bench measures: relay, requests, features, memory, lag, hostile, workers or triton.
 MODE ?= relay
-# Processes that run the tests; each starts servers of its own.
-JOBS ?= 2
+# Processes that run the tests; each starts servers of its own, and waits for them often: more than two cores are not needed.
+JOBS ?= 3
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What make up needs is part of what make test needs, so the larger installation serves both once it is there.
