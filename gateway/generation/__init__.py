@@ -11,7 +11,10 @@ from gateway.generation.engine import (
     EngineChunk,
     EngineError,
     EngineFeatures,
+    EngineForm,
     ErrorKind,
+    Estimate,
+    StreamForm,
 )
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams, engine_seed
@@ -26,7 +29,9 @@ __all__ = [
     "EngineChunk",
     "EngineError",
     "EngineFeatures",
+    "EngineForm",
     "ErrorKind",
+    "Estimate",
     "GenerationRequest",
     "Guide",
     "GuideKind",
@@ -37,6 +42,7 @@ __all__ = [
     "SamplingParams",
     "SequenceAssembler",
     "StopMatcher",
+    "StreamForm",
     "TokenLogprob",
     "Usage",
     "engine_seed",

@@ -14,6 +14,17 @@ EngineFinish = Literal["stop", "length"]
 """Reasons for which an engine may call an answer whole; any other is a failure."""
 
 
+EngineForm = Literal["tokens", "ensemble", "llmapi"]
+"""Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API."""
+
+StreamForm = Literal["pieces", "whole", "damaged", "refused"]
+"""Forms in which an engine's answer can be streamed: exactly as it grows; as one piece at its end; with characters or
+spaces lost; not at all."""
+
+Estimate = Literal["prompt_tokens", "completion_tokens", "finish_reason"]
+"""Facts of an answer that may be inexact where nothing tells them."""
+
+
 @dataclass(slots=True)
 class EngineChunk:
     """One response of an engine: the tokens of one iteration, usually one, at times none or several.
@@ -70,7 +81,8 @@ class EngineFeatures:
     """Facts that were discovered of an engine.
 
     Attributes:
-        path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble.
+        path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble or
+            a BLS model, "llmapi" when text goes to the stock model of the LLM API.
         reason: one sentence on why this path, for the log and ``/v1/models/{id}``.
         model: the Triton model that is called.
         token_ids: whether answers carry token ids (exact usage, UTF-8 and log-probs depend on it).
@@ -87,9 +99,13 @@ class EngineFeatures:
         max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
+        streams: the form in which a streamed answer comes.
+        estimates: what of an answer may be inexact here, and is said to be so in the answer.
+        losses: one sentence each on what is lost of an answer here; in the log, in ``/v1/models/{id}`` and in
+            ``gateway check``.
     """
 
-    path: Literal["tokens", "ensemble"]
+    path: EngineForm
     reason: str
     model: str
     token_ids: bool
@@ -105,6 +121,9 @@ class EngineFeatures:
     guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_room: int = 0
+    streams: StreamForm = "pieces"
+    estimates: frozenset[Estimate] = frozenset()
+    losses: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

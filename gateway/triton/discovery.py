@@ -12,11 +12,12 @@ from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import EnginePath, Models, check, ensemble_engine, tokens_engine
+from gateway.triton.engine_factory import ensemble_engine, tokens_engine
 from gateway.triton.error_mapping import NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import is_bls, is_engine, read_bls, read_pipeline
+from gateway.triton.pipeline import Models, assemble, called_models
+from gateway.triton.servable import EnginePath, check
 from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
@@ -87,34 +88,9 @@ def _single(models: Models) -> tuple[_Make, str]:
 
 
 async def read_models(client: TritonClient, model: str) -> Models:
-    """Read the configuration of a model and of its steps."""
+    """Read the configuration of a model and of those that it calls."""
     entry = await _read_model(client, model)
-    if is_bls(entry):
-        return await _read_bls(client, entry)
-    if not entry.steps:
-        return Models(entry, entry if is_engine(entry) else None, None, None, (model,))
-    pipeline = read_pipeline(entry)
-    steps = sorted({step.model for step in entry.steps})
-    views = {name: await _read_model(client, name) for name in steps}
-    engine = views[pipeline.engine.model] if pipeline.engine else None
-    preprocessing = views[pipeline.text.model] if pipeline.text else None
-    return Models(entry, engine, preprocessing, pipeline, (model, *steps))
-
-
-async def _read_bls(client: TritonClient, entry: ModelView) -> Models:
-    steps = read_bls(entry)
-    names = dict.fromkeys(filter(None, (steps.text, steps.engine, steps.detokenize, steps.draft)))
-    views = {name: await _read_model(client, name) for name in names}
-    engine = views[steps.engine]
-    return Models(
-        entry,
-        engine if is_engine(engine) else None,
-        views[steps.text],
-        None,
-        (entry.name, *names),
-        draft=views[steps.draft] if steps.draft else None,
-        bls=True,
-    )
+    return assemble(entry, {name: await _read_model(client, name) for name in called_models(entry)})
 
 
 async def _read_model(client: TritonClient, model: str) -> ModelView:

@@ -13,9 +13,9 @@ from gateway.generation.engine import EngineFeatures
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import discover
-from gateway.triton.engine_factory import DiscoveryError, EnginePath
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
+from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway.triton.triton_client import TritonClient
 
 __all__ = ["DiscoveryError", "EngineOptions", "inspect_model"]

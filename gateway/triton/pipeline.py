@@ -1,8 +1,11 @@
-"""The steps of an ensemble, by their tensor maps (wire contract 1.2)."""
+"""The models behind a configured one (wire contract 1.2 and 1.6).
+
+The steps of an ensemble are known by their tensor maps, those of a BLS model by its parameters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.triton import hints
@@ -115,3 +118,65 @@ def _deviation(ensemble: ModelView, text: Step | None, engine: Step | None, deto
 def _single(ensemble: ModelView, matches: Callable[[Step], bool]) -> Step | None:
     found = [step for step in ensemble.steps if matches(step)]
     return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models behind a configured one.
+
+    Attributes:
+        entry: the configured model.
+        engine: the one that generates, None when an ensemble has no such step.
+        preprocessing: the ensemble's tokenizing step, if it has one.
+        pipeline: the ensemble's steps; None when the entry is an engine model itself.
+        names: every model that must be ready.
+        guided: False once the engine has said that it has no guided decoder.
+        draft: the draft model of a BLS model.
+        bls: whether the entry is a BLS model.
+        drafted: False once the engine has refused a draft.
+    """
+
+    entry: ModelView
+    engine: ModelView | None
+    preprocessing: ModelView | None
+    pipeline: Pipeline | None
+    names: tuple[str, ...]
+    guided: bool = True
+    draft: ModelView | None = None
+    bls: bool = False
+    drafted: bool = True
+
+
+def called_models(entry: ModelView) -> tuple[str, ...]:
+    """Names of the models that a model calls, in the order in which they are looked for; none of an engine model."""
+    if is_bls(entry):
+        steps = read_bls(entry)
+        return tuple(dict.fromkeys(filter(None, (steps.text, steps.engine, steps.detokenize, steps.draft))))
+    return tuple(sorted({step.model for step in entry.steps}))
+
+
+def assemble(entry: ModelView, called: Mapping[str, ModelView]) -> Models:
+    """Tell what each model behind a configured one does.
+
+    Args:
+        entry: the configured model.
+        called: the models of ``called_models``, by name.
+    """
+    names = (entry.name, *called)
+    if is_bls(entry):
+        steps = read_bls(entry)
+        engine = called[steps.engine]
+        draft = called[steps.draft] if steps.draft else None
+        return Models(
+            entry, engine if is_engine(engine) else None, called[steps.text], None, names, draft=draft, bls=True
+        )
+    if not entry.steps:
+        return Models(entry, entry if is_engine(entry) else None, None, None, names)
+    pipeline = read_pipeline(entry)
+    return Models(
+        entry,
+        called[pipeline.engine.model] if pipeline.engine else None,
+        called[pipeline.text.model] if pipeline.text else None,
+        pipeline,
+        names,
+    )

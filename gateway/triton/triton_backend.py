@@ -16,8 +16,8 @@ from gateway.generation.engine import Engine, EngineError, EngineFeatures, Error
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import Discovered, discover
-from gateway.triton.engine_factory import DiscoveryError, EnginePath
 from gateway.triton.grpcio import open_channel
+from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
 from gateway.triton.triton_client import TritonClient

@@ -15,8 +15,8 @@ from gateway.generation.engine import EngineChunk, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.tokens import Tokenizer, word_sequences
 from gateway.triton import EngineOptions
-from gateway.triton.engine_factory import Models
 from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models
 from gateway_ops.local_stack.tritonserver import TritonServer
 
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])

@@ -11,9 +11,9 @@ from scripted_triton import stock_config, stock_configs
 from gateway.generation.engine import Capability
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import Models, ensemble_engine, tokens_engine
+from gateway.triton.engine_factory import ensemble_engine, tokens_engine
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import read_pipeline
+from gateway.triton.pipeline import Models, read_pipeline
 
 
 class NoTransport:

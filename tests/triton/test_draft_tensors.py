@@ -13,8 +13,8 @@ from gateway.generation.engine import Engine, EngineChunk, EngineError
 from gateway.generation.request import GenerationRequest
 from gateway.triton import EngineOptions, discovery
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import DiscoveryError
 from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.servable import DiscoveryError
 from gateway.triton.triton_client import TritonClient
 
 BLS = "tensorrt_llm_bls"

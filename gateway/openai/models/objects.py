@@ -6,6 +6,8 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from gateway.generation import EngineForm, Estimate, StreamForm
+
 
 class ModelService(TypedDict):
     """How a model is served; what is not known yet is null."""
@@ -14,7 +16,7 @@ class ModelService(TypedDict):
     aliases: list[str]
     ready: bool
     reason: str | None
-    path: Literal["tokens", "ensemble"] | None
+    path: EngineForm | None
     path_reason: str | None
     triton_model: str
     max_seq_len: int | None
@@ -26,6 +28,9 @@ class ModelService(TypedDict):
     family: str | None
     escape_special_tokens: bool
     max_stops: int
+    streams: StreamForm | None
+    estimates: list[Estimate] | None
+    losses: list[str] | None
 
 
 class Model(TypedDict):

@@ -101,5 +101,8 @@ def model_object(model: ServedModel, name: str) -> Model:
             "family": model.family,
             "escape_special_tokens": model.settings.escape_special_tokens,
             "max_stops": model.settings.max_stops,
+            "streams": features.streams if features else None,
+            "estimates": sorted(features.estimates) if features else None,
+            "losses": list(features.losses) if features else None,
         },
     }

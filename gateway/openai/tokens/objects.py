@@ -7,6 +7,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
+from gateway.generation import EngineForm
+
 
 class Tokenized(TypedDict):
     """Token ids of a text or a conversation."""
@@ -64,6 +66,6 @@ class RenderedChat(TypedDict):
     max_model_len: int
     max_tokens: int
     seeds: list[int]
-    path: Literal["tokens", "ensemble"]
+    path: EngineForm
     triton_model: str
     tensors: list[RenderedTensor]
