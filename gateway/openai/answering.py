@@ -47,6 +47,10 @@ class Events(Protocol):
         """The events that end the stream."""
         ...
 
+    def error(self, error: OpenAIError) -> bytes:
+        """The event that ends a stream which has already begun and breaks off."""
+        ...
+
 
 class Answer(ABC):
     """An answer that is about to be generated.
@@ -172,7 +176,7 @@ async def stream(
                 answer.note(record, group, ended=False)
                 ended = True
             error.__traceback__ = None  # its frames lead to the generation, which keeps the error
-            yield error_event(failure)
+            yield events.error(failure)
         finally:
             if not ended:
                 answer.note(record, group, ended=False)

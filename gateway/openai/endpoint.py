@@ -14,7 +14,6 @@ from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
 from gateway.openai.answering import Answer, Events, stream, whole
 from gateway.openai.errors import CLIENT_GONE, from_engine
-from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, read_request
@@ -28,6 +27,22 @@ from gateway.web.sse import EventStream
 
 _MOST_NAMES = 32
 _LONGEST = 100
+
+
+class Asked(Protocol):
+    """A request as every endpoint has it.
+
+    Attributes:
+        model: the name under which the client asks for it, then that of the served model.
+        stream: whether the answer is wanted as a stream.
+    """
+
+    model: str
+    stream: bool
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        ...
 
 
 class Plan(Protocol):
@@ -44,7 +59,7 @@ class Plan(Protocol):
         ...
 
 
-Fields = TypeVar("Fields", bound=GenerationFields)
+Fields = TypeVar("Fields", bound=Asked)
 Planned = TypeVar("Planned", bound=Plan)
 Answered = TypeVar("Answered", bound=Answer)
 

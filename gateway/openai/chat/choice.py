@@ -39,13 +39,22 @@ class Style:
 
 
 @dataclass(slots=True)
-class _Call:
+class ParsedCall:
+    """A call that the model has begun.
+
+    Attributes:
+        id: its own, or a new one where the model gave it none.
+        name: of the function.
+        arguments: the pieces of its arguments, which are JSON text.
+    """
+
     id: str
     name: str
     arguments: list[str] = field(default_factory=list)
 
     @property
     def function(self) -> dict[str, str]:
+        """Name and arguments so far."""
         return {"name": self.name, "arguments": "".join(self.arguments)}
 
 
@@ -55,6 +64,7 @@ class ParsedChoice:
     Attributes:
         reader: of the choice.
         waiting: log-prob entries and ids that no chunk had yet.
+        made: the calls so far; a ``CallStart`` of index i is that of ``made[i]``.
     """
 
     def __init__(self, reader: AnswerReader, style: Style, *, ids: bool) -> None:
@@ -71,11 +81,18 @@ class ParsedChoice:
         self._ids = ids
         self._content: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: list[_Call] = []
+        self.made: list[ParsedCall] = []
+
+    def events(self) -> list[Event]:
+        """What the reader has said since the last time; it is collected here too."""
+        events = self.reader.take()
+        for event in events:
+            self._collect(event)
+        return events
 
     def take(self) -> list[dict[str, Any]]:
         """The deltas of what the reader has said since the last time."""
-        return [self._delta(event) for event in self.reader.take()]
+        return [self._delta(event) for event in self.events()]
 
     def extras(self) -> Extras:
         """What was waiting."""
@@ -85,12 +102,17 @@ class ParsedChoice:
     @property
     def content(self) -> str | None:
         """The content so far; None when there are calls in its place."""
-        return "".join(self._content) if self._content or not self._calls else None
+        return "".join(self._content) if self._content or not self.made else None
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return "".join(self._reasoning)
 
     @property
     def calls(self) -> list[tuple[str, str]]:
         """Name and arguments of each call so far."""
-        return [(call.name, "".join(call.arguments)) for call in self._calls]
+        return [(call.name, "".join(call.arguments)) for call in self.made]
 
     @property
     def reasoning_tokens(self) -> int | None:
@@ -104,41 +126,46 @@ class ParsedChoice:
         Args:
             reason: why its generation ended.
         """
-        if reason != "stop" or not self._calls or self._style.named:
+        if reason != "stop" or not self.made or self._style.named:
             return reason
         return "function_call" if self._style.old else "tool_calls"
 
     def message(self) -> dict[str, Any]:
         """The fields of the whole message besides its content."""
-        fields: dict[str, Any] = dict.fromkeys(self._style.reasoning, "".join(self._reasoning) or None)
-        if self._calls and self._style.old:
-            fields["function_call"] = self._calls[0].function
-        elif self._calls:
+        fields: dict[str, Any] = dict.fromkeys(self._style.reasoning, self.reasoning or None)
+        if self.made and self._style.old:
+            fields["function_call"] = self.made[0].function
+        elif self.made:
             fields["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": call.function} for call in self._calls
+                {"id": call.id, "type": "function", "function": call.function} for call in self.made
             ]
         return fields
 
-    def _delta(self, event: Event) -> dict[str, Any]:
+    def _collect(self, event: Event) -> None:
         if isinstance(event, Content):
             self._content.append(event.text)
+        elif isinstance(event, Reasoning):
+            self._reasoning.append(event.text)
+        elif isinstance(event, CallArguments):
+            self.made[event.index].arguments.append(event.text)
+        else:
+            self.made.append(ParsedCall(event.id or self._style.new_id(), event.name))
+
+    def _delta(self, event: Event) -> dict[str, Any]:
+        if isinstance(event, Content):
             return {"content": event.text}
         if isinstance(event, Reasoning):
-            self._reasoning.append(event.text)
             return dict.fromkeys(self._style.reasoning, event.text)
         if isinstance(event, CallArguments):
-            self._calls[event.index].arguments.append(event.text)
             function = {"arguments": event.text}
             return {"function_call": function} if self._style.old else _tool_call(event.index, function)
         return self._start(event)
 
     def _start(self, event: CallStart) -> dict[str, Any]:
-        call = _Call(event.id or self._style.new_id(), event.name)
-        self._calls.append(call)
         function = {"name": event.name, "arguments": ""}
         if self._style.old:
             return {"function_call": function}
-        return _tool_call(event.index, function, id=call.id, type="function")
+        return _tool_call(event.index, function, id=self.made[event.index].id, type="function")
 
 
 def _tool_call(index: int, function: dict[str, str], **fields: str) -> dict[str, Any]:

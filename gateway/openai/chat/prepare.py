@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gateway.bad_request import BadRequestError
 from gateway.families import Preparation
@@ -12,6 +13,7 @@ from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.plan import ChatPlan, Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.serving.generation import Generation
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
 
@@ -22,9 +24,39 @@ _FIELDS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A conversation that is ready to be continued.
+
+    Attributes:
+        generations: one for each candidate; nothing was sent yet.
+        parsed: one for each generation where calls or reasoning may be in it, else none.
+        expectations: conditions that are checked at the end.
+    """
+
+    generations: Sequence[Generation]
+    parsed: Sequence[ParsedChoice]
+    expectations: Expectations | None
+
+
 async def prepare(
     request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord
 ) -> ChatAnswer:
+    """Prepare the answer to a chat request; see ``prepare_generations``."""
+    prepared = await prepare_generations(request, plan, model, record)
+    return ChatAnswer(
+        request,
+        prepared.generations,
+        plan.names,
+        parsed=prepared.parsed,
+        calls=plan.turn is not None and plan.turn.calls,
+        expectations=prepared.expectations,
+    )
+
+
+async def prepare_generations(
+    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord
+) -> Prepared:
     """Build the prompt and prepare the generations; nothing is sent yet.
 
     Args:
@@ -44,14 +76,7 @@ async def prepare(
     generations = await model.generate(
         prompt, params, record.request_id, record.started, [choice.reader for choice in parsed]
     )
-    return ChatAnswer(
-        request,
-        generations,
-        plan.names,
-        parsed=parsed,
-        calls=plan.turn is not None and plan.turn.calls,
-        expectations=expectations,
-    )
+    return Prepared(generations, parsed, expectations)
 
 
 def _prepare(

@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 
 from gateway.generation import Piece, Usage
+from gateway.openai.answering import error_event
 from gateway.openai.chat.answer import ChatAnswer, completion_id
 from gateway.openai.chat.chunks import ChunkWriter
+from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import at_beginning
 from gateway.relay.interface import Forward, Write
 from gateway.serving.generation_group import GenerationGroup, Ready
@@ -80,6 +82,10 @@ class ChatEvents:
     def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
         return self._writer.close(usage)
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in OpenAI's shape."""
+        return error_event(error)
 
     def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:
         """The chunks of a choice that is parsed; log-prob entries and ids ride with the next of them."""

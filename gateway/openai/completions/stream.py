@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 
 from gateway.generation import Piece, Usage
+from gateway.openai.answering import error_event
 from gateway.openai.completions.answer import CompletionAnswer, completion_id
 from gateway.openai.completions.chunks import ChunkWriter
+from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import at_beginning
 from gateway.relay.interface import Forward, Write
 from gateway.serving.generation_group import GenerationGroup, Ready
@@ -52,6 +54,10 @@ class CompletionEvents:
     def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
         return self._writer.end(usage)
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in OpenAI's shape."""
+        return error_event(error)
 
     def _take(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> bytes:
         """The chunks of what one choice has ready."""

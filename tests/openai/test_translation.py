@@ -1,0 +1,51 @@
+"""Paths in errors of requests that were translated."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.translation import Translation
+
+ORIGINS = Translation(
+    messages=["instructions", "input[0]", "input[2]"],
+    tools=["tools[1]"],
+    fields={"messages": "input", "response_format": "text.format", "response_format.json_schema": "text.format"},
+)
+
+
+@pytest.mark.parametrize(
+    ("param", "own"),
+    [
+        ("messages[2].content", "input[2].content"),
+        ("messages[0]", "instructions"),
+        ("messages[7].role", "input[7].role"),
+        ("messages", "input"),
+        ("tools[0].function.name", "tools[1].function.name"),
+        ("response_format.json_schema.schema.properties.a", "text.format.schema.properties.a"),
+        ("response_format.type", "text.format.type"),
+        ("response_formats", "response_formats"),
+        ("temperature", "temperature"),
+    ],
+)
+def test_a_path_is_the_client_s_own(param: str, own: str) -> None:
+    assert ORIGINS.path(param) == own
+    with pytest.raises(BadRequestError) as refused, ORIGINS.renaming():
+        raise BadRequestError("No.", param, "invalid_value")
+    assert (refused.value.param, refused.value.message, refused.value.code) == (own, "No.", "invalid_value")
+
+
+def test_a_refusal_of_no_parameter_stays_one() -> None:
+    with pytest.raises(BadRequestError) as refused, ORIGINS.renaming():
+        raise BadRequestError("No.")
+    assert refused.value.param is None
+
+
+def test_engine_errors_use_the_same_names() -> None:
+    assert ORIGINS.names({"prompt": "messages", "guide": "response_format.json_schema"}) | {} == {
+        "messages": "input",
+        "response_format": "text.format",
+        "response_format.json_schema": "text.format",
+        "prompt": "input",
+        "guide": "text.format",
+    }
