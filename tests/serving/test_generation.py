@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
+from gateway.generation.progress import ProgressWatch, WatchedEngine
 from gateway.relay.interface import Began, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
@@ -36,7 +37,7 @@ class Setup:
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> Generation:
         request = generation_request("r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft))
         return Generation(
-            engine or self.engine,
+            WatchedEngine(engine or self.engine, ProgressWatch()),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,
