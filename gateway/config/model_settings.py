@@ -40,7 +40,7 @@ class TritonSettings(Section):
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
     transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
-    stall_s: Seconds = Field(default=10.0, ge=0)
+    stall_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
 
     @field_validator("url")
     @classmethod
