@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.section import Section, split_commas
+from gateway.config.section import Seconds, Section, split_commas
 
 Policy = Literal["strict", "warn", "ignore"]
 
@@ -29,7 +29,10 @@ class TritonSettings(Section):
         transport: the carrier of requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
             reaches the server as well as grpcio does.
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
-            and a model that is gone do it at once.
+            and a model that is gone do it at once. As many requests in a row without any response make the engine
+            suspect.
+        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest: it
+            takes no requests until it has given one token; 0: never.
     """
 
     url: str = Field(min_length=1)
@@ -37,6 +40,7 @@ class TritonSettings(Section):
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
     transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
+    stall_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
 
     @field_validator("url")
     @classmethod

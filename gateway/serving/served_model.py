@@ -26,6 +26,7 @@ from gateway.generation import (
     SamplingParams,
     SequenceAssembler,
 )
+from gateway.generation.progress import State, WatchedEngine
 from gateway.generation.stop import Reader
 from gateway.serving import prompts
 from gateway.serving.answer_reader import PreparedTurn, prepare
@@ -160,7 +161,8 @@ class ServedModel:
         """
         self._loop = asyncio.get_running_loop()
         self.backend.on_discovered = self._discovered
-        self.backend.last_token = lambda: max((each.last_token for each in self._generations), default=0.0)
+        self.backend.progress.responses = self.metrics.inter_token.count
+        self.backend.progress.listen(self._count_stalls)
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
         await self.backend.start()
@@ -238,9 +240,10 @@ class ServedModel:
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
+        watched = WatchedEngine(engine, self.backend.progress)
         generations = [
             Generation(
-                engine,
+                watched,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._deadlines,
@@ -273,6 +276,10 @@ class ServedModel:
         if self._adapter is None or self._adapter.adapter is not adapter:
             self._adapter = LoraState(adapter, self.name)
         return LoraEngine(engine, self._adapter)
+
+    def _count_stalls(self, state: State) -> None:
+        for name, gauge in self.metrics.stalls.items():
+            gauge.set(name == state)
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""

@@ -18,6 +18,7 @@ from gateway.triton.guides import smallest_guide
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import EnginePath, check
+from gateway.triton.stall_guard import Probe
 from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
@@ -32,10 +33,12 @@ class Discovered:
     Attributes:
         engine: what to generate with.
         models: every model that must be ready for it.
+        probe: asks the engine for one token; see ``gateway.triton.stall_guard.Probe``.
     """
 
     engine: Engine
     models: tuple[str, ...]
+    probe: Probe
 
 
 _NO_OPTIONS = EngineOptions()
@@ -53,12 +56,18 @@ async def discover(
     models = await read_models(client, model)
     check(models, path)
     make, reason = await _choose(connection, models, path)
-    asked = make(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe", options)
+    own = replace(connection, timeout=PROBE_TIMEOUT_S)
+    asked = make(own, models, "probe", options)
     if asked.features.guide_types and not await has_guided_decoder(asked):
         models = replace(models, guided=False)
     if (models.draft or asked.features.max_draft_tokens != 0) and not await takes_drafts(asked, models):
         models = replace(models, drafted=False)
-    return Discovered(make(connection, models, reason, options), models.names)
+
+    async def again(timeout: float) -> EngineError | None:
+        own.timeout = timeout
+        return await _ask(asked)
+
+    return Discovered(make(connection, models, reason, options), models.names, again)
 
 
 async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str]:

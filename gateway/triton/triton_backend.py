@@ -13,11 +13,13 @@ from types import TracebackType
 import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.progress import ProgressWatch
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import Discovered, discover
 from gateway.triton.grpcio import open_channel
 from gateway.triton.servable import DiscoveryError, EnginePath
+from gateway.triton.stall_guard import StallGuard
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
 from gateway.triton.triton_client import TritonClient
@@ -59,10 +61,12 @@ class HealthChecks:
     Attributes:
         poll_s: seconds between health checks.
         failures: checks in a row that must fail before requests are refused; until then they are tried.
+        stall_s: seconds of silence after which its engine is asked for a token at the earliest; 0: never.
     """
 
     poll_s: float = POLL_S
     failures: int = 3
+    stall_s: float = 10.0
 
 
 _HEALTH = HealthChecks()
@@ -83,8 +87,8 @@ class TritonBackend:
         health: how it is watched while it is ready.
 
     Attributes:
-        last_token: tells ``time.perf_counter()`` when tokens last came from the engine; None where nobody knows. An
-            engine that generates lives, however slow its health checks are.
+        progress: watches the engine, and is to be told of all requests. An engine that generates lives, however slow
+            its health checks are; one that has fallen silent may be dead, whatever these say.
     """
 
     def __init__(
@@ -107,7 +111,7 @@ class TritonBackend:
         self._options = options or EngineOptions()
         self._transport_name = transport
         self._health = health
-        self.last_token: Callable[[], float] | None = None
+        self.progress = ProgressWatch(health.stall_s, health.failures)
         self._transport: Transport | None = None
         self._background = BackgroundTasks()
         self._engine: Engine | None = None
@@ -166,17 +170,20 @@ class TritonBackend:
         """The engine to generate with. Ask for it per request: it is another one after Triton was away.
 
         Raises:
-            EngineError: UNAVAILABLE, while there is none.
+            EngineError: UNAVAILABLE, while there is none, or it has fallen silent.
         """
-        if self._engine is None:
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", self._reason)
+        if self._engine is None or self.progress.state != "well":
+            reason = self._reason if self._engine is None else self.progress.reason
+            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", reason)
         return self._engine
 
     @property
     def status(self) -> BackendStatus:
-        """Whether requests can be served now, and why not."""
+        """Whether requests can be served now, and why not; an engine that is only suspect is still ready."""
         if self._engine is None:
             return BackendStatus(ready=False, reason=self._reason)
+        if self.progress.state == "stalled":
+            return BackendStatus(ready=False, reason=self.progress.reason)
         features = self._engine.features
         return BackendStatus(ready=True, reason=features.reason, features=features)
 
@@ -205,7 +212,9 @@ class TritonBackend:
                 continue
             delay = _FIRST_RETRY_S
             self._gain(discovered.engine, connection.transport.name)
-            self._lose(await self._until_lost(client, connection, discovered.models))
+            async with StallGuard(self.progress, discovered.probe, self._whose()):
+                reason = await self._until_lost(client, connection, discovered.models)
+            self._lose(reason)
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
@@ -241,7 +250,7 @@ class TritonBackend:
                     self._doubted = False
                     await connection.transport.prepare()
             except EngineError as error:
-                failures = 0 if self._generates(since) else failures + 1
+                failures = 0 if self.progress.latest() > since else failures + 1
                 if error.kind is ErrorKind.UNAVAILABLE or failures >= self._health.failures:
                     return f"{error.message.rstrip('.')} ({self.url})"
                 if failures:
@@ -254,9 +263,6 @@ class TritonBackend:
     def _doubt(self) -> None:
         self._doubted = True
         self._check_now.set()
-
-    def _generates(self, since: float) -> bool:
-        return self.last_token is not None and self.last_token() > since
 
     def _whose(self) -> dict[str, str]:
         return {"triton": self.url, "model": self.model}

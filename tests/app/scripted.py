@@ -14,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
+from gateway.generation.progress import ProgressWatch
 from gateway.relay.interface import Began, Take
 
 MODEL = "scripted"
@@ -143,7 +144,7 @@ class ScriptedBackend:
 
     def __init__(self, engine: Engine | None) -> None:
         self.on_discovered: Callable[[EngineFeatures], None] | None = None
-        self.last_token: Callable[[], float] | None = None
+        self.progress = ProgressWatch()
         self.closed = False
         self._initial = engine
         self._engine: Engine | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from scripted_triton import ScriptedTriton, ask, play, stock_configs
@@ -22,6 +23,13 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
     await asyncio.wait_for(poll(), 10)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A request in flight, as the backend's watch asks it."""
+
+    heard: Callable[[], float | None]
 
 
 async def generate(backend: TritonBackend) -> list[int]:
@@ -123,11 +131,12 @@ async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(mon
         TritonBackend(server.url, "ensemble", health=HealthChecks(0.1, 2)) as backend,
     ):
         await backend.wait_ready(10)
-        backend.last_token = time.perf_counter
+        running = Running(time.perf_counter)
+        backend.progress.began(running)
         server.slow_checks = 100
         await until(lambda: server.slow_checks <= 94)
         assert backend.status.ready
-        backend.last_token = lambda: 0.0
+        backend.progress.ended(running)
         await until(lambda: not backend.status.ready)
 
 
