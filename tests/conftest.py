@@ -13,6 +13,7 @@ from hypothesis import settings
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT
 
@@ -112,3 +113,14 @@ def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script
         yield server
     finally:
         server.triton.stop()
+
+
+@pytest.fixture(scope="session")
+def stock_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+    """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
+    server = StockServer(tmp_path_factory.mktemp("triton-stock"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
