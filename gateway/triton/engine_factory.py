@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import EngineFeatures
 from gateway.triton import hints
@@ -10,7 +12,8 @@ from gateway.triton.connection import Connection
 from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.engines.ensemble_engine import EnsembleEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
-from gateway.triton.pipeline import Models, is_own_bls
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models, ignored_inputs, is_own_bls
 from gateway.triton.servable import ALWAYS_ENSEMBLE, ALWAYS_TOKENS, check_required, check_text, losses
 from gateway.triton.text_path import is_decoupled, read_text_path
 
@@ -63,11 +66,16 @@ def _text_warnings(models: Models, *, stoppable: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+def _as_read(model: ModelView) -> ModelView:
+    """The model as if it did not declare what it does not read: a request that needs it is refused."""
+    return replace(model, inputs=model.inputs - ignored_inputs(model))
+
+
 def ensemble_engine(
     connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
 ) -> EnsembleEngine:
     """Make the engine that calls the ensemble, or a BLS model, with text."""
-    entry, engine = models.entry, models.engine
+    entry, engine = _as_read(models.entry), models.engine
     check_required(entry, BLS, ALWAYS_ENSEMBLE)
     path = read_text_path(models, options)
     tokens = path.token_ids
@@ -75,6 +83,8 @@ def ensemble_engine(
     abilities = read_abilities(
         entry, engine, options, token_ids=tokens, guided=models.guided, draft=models.draft, drafted=models.drafted
     )
+    if path.cumulative:
+        abilities = replace(abilities, beams=1)  # it puts the tokens of one sequence together
     stoppable = engine is not None and "stop" in engine.inputs and not models.bls
     features = EngineFeatures(
         path="ensemble",

@@ -96,6 +96,9 @@ def write_stock(
     configs = renamed({name: fill(name, facts[name], values[name]) for name in models}, models)
     for stock_name in models if only is None else only:
         name = models[stock_name]
+        if stock_name == BLS:  # upstream's own has no such parameters: it calls the two by their stock names
+            for step in ("preprocessing", "postprocessing"):
+                configs[name].parameters[f"{step}_model_name"].string_value = models[step]
         target = folder / name
         (target / "1").mkdir(parents=True)
         (target / "config.pbtxt").write_text(text_format.MessageToString(configs[name]), encoding="utf-8")
