@@ -202,7 +202,7 @@ class ServedModel:
             prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            return then(prompt)
+            return then(parts.prompts.framed(prompt) if features.adds_special_tokens else prompt)
 
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)

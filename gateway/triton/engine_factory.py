@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from gateway.contract import BLS, TENSORRT_LLM
+from gateway.contract import BLS, LLMAPI, TENSORRT_LLM
 from gateway.generation.engine import EngineFeatures
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, EngineOptions, read_abilities
 from gateway.triton.connection import Connection
 from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.llmapi_engine import LlmApiEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
+from gateway.triton.llmapi_capabilities import llmapi_capabilities
+from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.pipeline import Models, is_own_bls
-from gateway.triton.servable import ALWAYS_ENSEMBLE, ALWAYS_TOKENS, DiscoveryError, check_required
+from gateway.triton.servable import ALWAYS_ENSEMBLE, ALWAYS_LLMAPI, ALWAYS_TOKENS, DiscoveryError, check_required
 
 _NO_OPTIONS = EngineOptions()
 
@@ -60,6 +63,34 @@ def _text_warnings(models: Models, *, stoppable: bool, tokens: bool) -> tuple[st
     if not tokens:
         warnings.append("the ensemble answers text only: usage is the server's where given, and there are no log-probs")
     return tuple(warnings)
+
+
+def llmapi_engine(
+    connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
+) -> LlmApiEngine:
+    """Make the engine that calls the stock model of the LLM API with text."""
+    entry = models.entry
+    check_required(entry, LLMAPI, ALWAYS_LLMAPI)
+    dialect = read_dialect(entry, options)
+    features = EngineFeatures(
+        path="llmapi",
+        reason=reason,
+        model=entry.name,
+        token_ids=False,
+        prompt_ids=False,
+        logprobs=False,
+        max_seq_len=hints.number(entry, "max_seq_len"),
+        tokenizer_dir=hints.parameter(entry, "tokenizer_dir"),
+        vocab_size=options.vocab_size,
+        capabilities=llmapi_capabilities(entry, dialect),
+        adds_special_tokens=dialect.adds_special_tokens,
+        hides_special_tokens=True,
+        ends_at_eos=dialect.ends_at_eos,
+        streams="pieces" if dialect.streams else "whole",
+        estimates=frozenset({"completion_tokens"}),
+        losses=dialect.losses(),
+    )
+    return LlmApiEngine(connection, entry, features, dialect)
 
 
 def ensemble_engine(

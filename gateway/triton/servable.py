@@ -11,13 +11,23 @@ from gateway.contract import ModelSpec
 from gateway.triton import hints
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, is_llmapi
+from gateway.triton.pipeline import Models
 
-EnginePath = Literal["auto", "tokens", "ensemble"]
+EnginePath = Literal["auto", "tokens", "ensemble", "llmapi"]
 
 _ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
 ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
 ALWAYS_ENSEMBLE = frozenset(_ALWAYS | {"text_input", "max_tokens", "stream"})
+ALWAYS_LLMAPI = frozenset(
+    {
+        "text_input",
+        "streaming",
+        "sampling_param_max_tokens",
+        "sampling_param_exclude_input_from_output",
+        "return_finish_reason",
+    }
+)
+"""Without any of these the LLM API's model gives another answer than was asked for, or does not say why it ended."""
 
 
 class DiscoveryError(ValueError):
@@ -32,11 +42,13 @@ def check(models: Models, path: EnginePath) -> None:
     """
     entry, engine = models.entry, models.engine
     name = entry.name
-    if models.bls:
+    if models.llmapi:
+        _check_llmapi(entry, path)
+    elif path == "llmapi":
+        raise DiscoveryError(f"path: llmapi is configured, but model {name!r} has no inputs sampling_param_*")
+    elif models.bls:
         _check_bls(entry, path)
     elif models.pipeline is None:
-        if is_llmapi(entry):
-            raise DiscoveryError(f"model {name!r} takes LLM API tensors (sampling_param_*), which is not supported yet")
         if engine is None:
             raise DiscoveryError(
                 f"model {name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM"
@@ -60,6 +72,18 @@ def _check_bls(model: ModelView, path: EnginePath) -> None:
     if accumulates and "output_ids" not in model.outputs:
         raise DiscoveryError(
             f"the BLS model {model.name!r} streams the text so far, not what is new; set accumulate_tokens to false"
+        )
+
+
+def _check_llmapi(model: ModelView, path: EnginePath) -> None:
+    if path not in ("auto", "llmapi"):
+        raise DiscoveryError(f"path: {path} is configured, but {model.name!r} is a model of the LLM API (path: llmapi)")
+    lacks = sorted((ALWAYS_LLMAPI - model.inputs) | ({"text_output", "finish_reason"} - model.outputs))
+    if lacks:
+        raise DiscoveryError(f"model {model.name!r} of the LLM API lacks tensors of the stock one: {', '.join(lacks)}")
+    if model.batched:
+        raise DiscoveryError(
+            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set it to 0"
         )
 
 
