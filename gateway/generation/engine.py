@@ -104,6 +104,7 @@ class EngineFeatures:
         hides_special_tokens: whether special tokens never leave their text in an answer that comes as text.
         ends_at_eos: whether the tokenizer's own end token is the only one that ends an answer in the engine.
         streams: the form in which a streamed answer comes.
+        whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
         losses: one sentence each on what is lost of an answer here; in the log, in ``/v1/models/{id}`` and in
             ``gateway check``.
@@ -129,8 +130,13 @@ class EngineFeatures:
     hides_special_tokens: bool = False
     ends_at_eos: bool = False
     streams: StreamForm = "pieces"
+    whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
     losses: tuple[str, ...] = ()
+
+    def one_response(self, *, stream: bool) -> bool:
+        """Whether an answer comes in one response, at its end: there is nothing of it before."""
+        return self.streams == "whole" or (self.whole and not stream)
 
 
 class Engine(Protocol):

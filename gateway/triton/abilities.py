@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.config import ModelSettings
+from gateway.config import ModelSettings, TextStreaming
 from gateway.generation.sampling_params import GuideBackend
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_backend, declared_guide_types
@@ -31,6 +31,7 @@ class EngineOptions:
         max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
         version: of TensorRT-LLM, its numbers; None where nobody says.
         llmapi_text: the text of a response in a stream of the LLM API's model; ``auto`` goes by its inputs.
+        text_streaming: what becomes of streams of models that answer with the text of each response by itself.
     """
 
     vocab_size: int | None = None
@@ -40,6 +41,7 @@ class EngineOptions:
     max_draft_tokens: int | None = None
     version: tuple[int, ...] | None = None
     llmapi_text: Literal["auto", "cumulative", "delta"] = "auto"
+    text_streaming: TextStreaming = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +195,5 @@ def engine_options(settings: ModelSettings) -> EngineOptions:
         max_draft_tokens=settings.speculative.max_draft_tokens,
         version=tuple(map(int, settings.engine_version.split("."))) if settings.engine_version else None,
         llmapi_text=settings.llmapi.text,
+        text_streaming=settings.text_streaming,
     )

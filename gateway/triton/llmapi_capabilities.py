@@ -61,7 +61,9 @@ def llmapi_capabilities(model: ModelView, dialect: LlmApiDialect) -> dict[str, C
     taken = {name: encoder.tensor(name) for name in INPUTS if encoder.tensor(name) in names}
     length = by("sampling_param_max_tokens")
     found = {name: Capability("impossible", _MISSING.get(name, _NO_INPUT)) for name in (*INPUTS, *_MISSING)}
-    found |= {name: by(tensor, _NOTES.get(name, INPUTS[name].note), INPUTS[name].limit) for name, tensor in taken.items()}
+    found |= {
+        name: by(tensor, _NOTES.get(name, INPUTS[name].note), INPUTS[name].limit) for name, tensor in taken.items()
+    }
     found |= {
         "max_tokens": length,
         "max_completion_tokens": length,
