@@ -81,7 +81,7 @@ def _check_llmapi(model: ModelView, path: EnginePath) -> None:
         raise DiscoveryError(f"model {model.name!r} of the LLM API lacks tensors of the stock one: {', '.join(lacks)}")
     if model.batched:
         raise DiscoveryError(
-            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set it to 0"
+            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set 0"
         )
 
 
