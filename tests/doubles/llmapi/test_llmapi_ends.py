@@ -47,7 +47,7 @@ def unary(client: Kserve, model: str, timeout: float = 10, **inputs: Any) -> str
 async def test_a_cancelled_call_frees_the_engine_from_1_0(
     llmapi_triton: LlmapiServer, client: Kserve, version: str, streaming: bool
 ) -> None:
-    llmapi_triton.play(turn(text="abcdef", hold_after=2))
+    llmapi_triton.play(turn(text="abcdef", stall_after=2))
     call = client.call(llmapi_request(llmapi_triton.model(version), streaming=streaming))
     await request_of(llmapi_triton, "prompt_ids")
     call.cancel()
@@ -57,7 +57,7 @@ async def test_a_cancelled_call_frees_the_engine_from_1_0(
 
 async def test_the_engine_of_0_19_runs_on(llmapi_triton: LlmapiServer, client: Kserve) -> None:
     journal = llmapi_triton.requests
-    llmapi_triton.play(turn(text="abcdef", hold_after=2))
+    llmapi_triton.play(turn(text="abcdef", stall_after=2))
     for version in ("0.19", "1.0"):
         call = client.call(llmapi_request(llmapi_triton.model(version), streaming=True))
         await until(lambda: bool(journal()) and journal()[-1]["version"] == version and "prompt_ids" in journal()[-1])  # noqa: B023
@@ -69,7 +69,7 @@ async def test_the_engine_of_0_19_runs_on(llmapi_triton: LlmapiServer, client: K
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
 async def test_a_stop_ends_a_stream_as_cancelled(llmapi_triton: LlmapiServer, client: Kserve, version: str) -> None:
-    llmapi_triton.play(turn("held", text="abcdef", hold_after=2))
+    llmapi_triton.play(turn("held", text="abcdef", stall_after=2))
     model = llmapi_triton.model(version)
     stream = answers(
         client.call(llmapi_request(model, "held", "mine", streaming=True, return_finish_reason=True), timeout=20)
@@ -84,7 +84,7 @@ async def test_a_stop_ends_a_stream_as_cancelled(llmapi_triton: LlmapiServer, cl
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
 async def test_a_stopped_whole_answer_is_never_given(llmapi_triton: LlmapiServer, client: Kserve, version: str) -> None:
-    llmapi_triton.play(turn("held", text="abcdef", hold_after=2))
+    llmapi_triton.play(turn("held", text="abcdef", stall_after=2))
     model = llmapi_triton.model(version)
     call = client.call(llmapi_request(model, "held", "mine"), timeout=UNANSWERED_S)
     await request_of(llmapi_triton, "prompt_ids")

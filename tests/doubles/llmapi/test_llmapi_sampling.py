@@ -43,7 +43,7 @@ def draw(server: LlmapiServer, client: Kserve, version: str, **parameters: Any) 
 def test_what_is_greedy(
     llmapi_triton: LlmapiServer, client: Kserve, version: str, parameters: dict[str, Any], greedy_in: tuple[str, ...]
 ) -> None:
-    llmapi_triton.play(turn(sample={"end": 0.0}))
+    llmapi_triton.play(turn(sampled={"end": 0.0}))
     texts = {draw(llmapi_triton, client, version, **parameters).text for _ in range(4)}
     assert (len(texts) == 1) == (version in greedy_in)
     assert {request["effective"]["greedy"] for request in llmapi_triton.requests()} == {version in greedy_in}
@@ -71,7 +71,7 @@ def test_ranges_are_checked_from_1_2(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_seed_counts_from_1_3(llmapi_triton: LlmapiServer, client: Kserve, version: str) -> None:
-    llmapi_triton.play(turn(sample={"end": 0.0}))
+    llmapi_triton.play(turn(sampled={"end": 0.0}))
     texts = {draw(llmapi_triton, client, version, seed=2**63, **RANDOM).text for _ in range(4)}
     assert (len(texts) == 1) == (version == "1.3")
     request = llmapi_triton.requests()[0]
@@ -103,7 +103,7 @@ def test_a_wider_search_changes_nothing(llmapi_triton: LlmapiServer, client: Kse
 def test_sampled_answers_end_by_the_end_of_text_or_at_the_limit(
     llmapi_triton: LlmapiServer, client: Kserve, version: str
 ) -> None:
-    llmapi_triton.play(turn(sample={"pieces": ["ab", "世", " t"], "end": 0.1}))
+    llmapi_triton.play(turn(sampled={"pieces": ["ab", "世", " t"], "end": 0.1}))
     reasons = [draw(llmapi_triton, client, version, max_tokens=16, **RANDOM).finish_reason for _ in range(DRAWS)]
     requests = llmapi_triton.requests()
     [end] = llmapi_triton.ids("<|im_end|>")
