@@ -14,6 +14,7 @@ from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
+from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT
 
@@ -137,3 +138,14 @@ def misconfigured_llmapi_triton(
     """The same with settings that harm; see `misconfigured`."""
     with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def stock_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+    """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
+    server = StockServer(tmp_path_factory.mktemp("triton-stock"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
