@@ -11,8 +11,7 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
 from gateway.triton.text_path import text_path
 
-# Which kinds of guide each parameter needs, one of which is enough.
-_GUIDES: dict[str, tuple[str, ...]] = {
+GUIDED: dict[str, tuple[str, ...]] = {
     "response_format": ("json_schema", "json"),
     "structured_outputs": ("json_schema", "json", "regex", "ebnf_grammar", "structural_tag"),
     "guided_json": ("json_schema",),
@@ -26,6 +25,8 @@ _GUIDES: dict[str, tuple[str, ...]] = {
     "tool_choice": ("json_schema",),
     "function_call": ("json_schema",),
 }
+"""The kinds of guide that each parameter needs, one of which is enough."""
+
 _NO_DRAFTS = "The engine takes no draft tokens."
 _DAMAGE = "Triton decodes each response by itself, which breaks characters of several tokens and drops spaces"
 _STREAMS: dict[StreamForm, Capability] = {
@@ -224,7 +225,7 @@ class _Table:
         else:
             nothing = f"The engine takes guides of other kinds only: {', '.join(sorted(types))}."
         found = {}
-        for name, needed in _GUIDES.items():
+        for name, needed in GUIDED.items():
             taken = [kind for kind in needed if kind in types]
             found[name] = (
                 _native(f"By the engine's guided decoding: {', '.join(taken)}.") if taken else _impossible(nothing)
