@@ -150,6 +150,7 @@ def ensemble_engine(
         entry,
         features,
         abilities,
+        path,
         engine=engine if stoppable else None,
         adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
     )

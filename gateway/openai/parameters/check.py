@@ -20,6 +20,8 @@ Policy = Literal["strict", "warn", "ignore"]
 Request = TypeVar("Request", bound=GenerationFields)
 
 _LOOKED_INTO = frozenset({"stream_options", "nvext"})
+# Refused whatever the policy: who waits for events cannot read a whole answer.
+_NEVER_DROPPED = frozenset({"stream"})
 # Parameters whose values decide how they are served, beyond what the table and the capabilities say.
 _BY_VALUE = frozenset({"response_format", "chat_template_kwargs"})
 
@@ -116,6 +118,7 @@ def check_parameters(
             if how.how == "impossible":
                 message = f"The parameter {name!r} is not supported with this value: {how.note}"
                 policy = policies.hints if row.hint else policies.impossible
+                policy = "strict" if name in _NEVER_DROPPED else policy
                 found.append((name, _apply(policy, message, name)))
                 dropped.add(name)
             else:
