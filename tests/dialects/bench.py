@@ -46,7 +46,7 @@ class Bench:
         self.gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file))
 
     def __enter__(self) -> Bench:
-        self.gateway.start(ready=False)
+        self.gateway.start()
         # One for all calls, without certificates: to load those takes more than a call.
         self.http = httpx.Client(base_url=self.gateway.url, timeout=60, verify=False)
         self.openai = OpenAI(
