@@ -24,6 +24,7 @@ if sys.byteorder != "little":
 
 _DEFAULT = Abilities()
 _ONE = b"\x01\0\0\0"
+_ZERO = bytes(4)  # versions before 0.13 fill log-probs that they do not have with one zero (wire contract 9.2)
 _OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
 _OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
 _OF_PROMPT = ("prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids", "prompt_top_log_probs")
@@ -286,7 +287,7 @@ class TextReader:
     def _new_tokens(self, outputs: dict[str, bytes], text: bytes) -> int | None:
         """The tokens of a response, None where it does not tell them."""
         counted = self._outputs.number(outputs, "num_output_tokens")
-        if self._by_logprobs and "output_log_probs" in outputs:
+        if self._by_logprobs and outputs.get("output_log_probs", _ZERO) != _ZERO:
             before, self._counted = self._counted, self._outputs.forms["output_log_probs"].shape[-1]
             if counted is None:
                 counted = self._counted - before  # the list is cumulative in a stream (wire contract 3.3)
