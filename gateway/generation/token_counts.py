@@ -61,7 +61,7 @@ class Counted(NamedTuple):
 class TextCounter:
     """Counts generated tokens by the engine's own word, or by tokenizing the text again where it says nothing."""
 
-    __slots__ = ("_counted", "_end_texts", "_known", "_last", "_length", "_parts", "_told", "_tokenizer")
+    __slots__ = ("_counted", "_end_texts", "_known", "_last", "_length", "_parts", "_tokenizer", "_told")
 
     def __init__(self, tokenizer: Tokenizer, end_texts: tuple[str, ...]) -> None:
         """Start at zero.

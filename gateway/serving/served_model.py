@@ -334,6 +334,6 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
             return f"{key}.{where}: {how.note}"
     if settings.lora is not None and (settings.lora.path is not None) != (features.path == "llmapi"):
         if features.path == "llmapi":
-            return f"{key}.lora: the LLM API loads an adapter by itself; give its name, and its path on Triton's machine."
+            return f"{key}.lora: the LLM API loads an adapter itself; give its name, and its path on Triton's machine."
         return f"{key}.lora.path: only the LLM API loads an adapter by a path; give its folder."
     return None

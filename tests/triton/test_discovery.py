@@ -257,7 +257,7 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("configs", "model", "path", "words"),
     [
-        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "not supported yet"),
+        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
         ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
