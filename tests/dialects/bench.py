@@ -69,13 +69,10 @@ class Bench:
         server = self._llmapi if dialect.kind == "llmapi" else self._stock
         return [entry for entry in server.requests() if prompt in entry.get("prompt", "")]
 
-    def truth(self, dialect: Dialect, prompt: str) -> Truth:
-        """What the engine had to say to the one request with a prompt."""
-        [entry] = self.requests(dialect, prompt)
-        if dialect.kind == "llmapi":
-            return Truth(entry["generated"], entry["finish"])
-        said = entry["answer"]
-        return Truth(len(said["ids"]), "length" if said["end"] == "length" else "stop")
+    def truths(self, dialect: Dialect, prompts: Sequence[str]) -> list[Truth]:
+        """What the engine had to say to the one request with each of the prompts."""
+        entries = self.requests(dialect)
+        return [_truth(entry) for prompt in prompts for entry in entries if prompt in entry["prompt"]]
 
     def _settings(self, dialect: Dialect) -> dict[str, Any]:
         if dialect.kind == "llmapi":
@@ -94,3 +91,10 @@ class Bench:
             model=make(dialect.version, **dialect.options),
             tokenizer=str(folder),
         )
+
+
+def _truth(entry: dict[str, Any]) -> Truth:
+    if "generated" in entry:
+        return Truth(entry["generated"], entry["finish"])
+    said = entry["answer"]
+    return Truth(len(said["ids"]), "length" if said["end"] == "length" else "stop")
