@@ -91,11 +91,6 @@ def _text_warnings(models: Models, *, stoppable: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _as_read(model: ModelView) -> ModelView:
-    """The model as if it did not declare what it does not read: a request that needs it is refused."""
-    return replace(model, inputs=model.inputs - ignored_inputs(model))
-
-
 def llmapi_engine(
     connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
 ) -> LlmApiEngine:
@@ -122,6 +117,11 @@ def llmapi_engine(
         losses=losses(models, options),
     )
     return LlmApiEngine(connection, entry, features, dialect)
+
+
+def _as_read(model: ModelView) -> ModelView:
+    """The model as if it did not declare what it does not read: a request that needs it is refused."""
+    return replace(model, inputs=model.inputs - ignored_inputs(model))
 
 
 def ensemble_engine(
