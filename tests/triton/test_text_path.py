@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bls_exchange import BLS, exchange, upstream_configs
 from google.protobuf import text_format
 from scripted_triton import ask, floats, ints, response, string, text
-from test_draft_tensors import BLS, exchange, upstream_configs
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
