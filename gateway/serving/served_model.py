@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 import threading
@@ -16,6 +17,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
+from gateway.config.model_settings import AdapterSettings
 from gateway.families import ToolPlan
 from gateway.generation import (
     Engine,
@@ -38,6 +40,7 @@ from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation
+from gateway.serving.text_losses import text_losses
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -82,9 +85,11 @@ class ServedModel:
         self._timeouts = timeouts
         self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
+        self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
+        self._losses: tuple[str, ...] = ()
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
@@ -119,6 +124,11 @@ class ServedModel:
     def capabilities(self) -> Capabilities:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What is lost of its answers as of the last discovery, a sentence each."""
+        return self._losses
 
     def known_capabilities(self) -> Capabilities:
         """How each request parameter is served now.
@@ -204,7 +214,7 @@ class ServedModel:
             prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            return then(prompt)
+            return then(parts.prompts.framed(prompt) if features.adds_special_tokens else prompt)
 
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
@@ -241,12 +251,13 @@ class ServedModel:
             predicted=predicted,
         )  # fmt: skip
         watched = WatchedEngine(engine, self.backend.progress)
+        one_response = engine.features.one_response(stream=params.stream)
         generations = [
             Generation(
                 watched,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
-                deadlines=self._deadlines,
+                deadlines=self._of_one_response if one_response else self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
                 max_parallel=self.settings.max_parallel_generations,
@@ -306,6 +317,10 @@ class ServedModel:
         self._problem = None
         self._features = features
         self._capabilities = capabilities(features, self._parts, self.settings)
+        own = text_losses(self._parts, features)
+        self._losses = (*features.losses, *own)
+        for loss in own:  # the engine's are logged where it was found
+            _log.warning("model %s: %s", self.name, loss)
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
@@ -325,4 +340,14 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
         how = features.capabilities.get(name)
         if given and how is not None and how.how == "impossible":
             return f"{key}.{where}: {how.note}"
+    if settings.lora is not None:
+        return _unserved_adapter(settings.lora, features, f"{key}.lora")
+    return None
+
+
+def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
+    if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
+        return f"{key}: the LLM API loads an adapter itself; give its name and path on Triton's machine, and no folder"
+    if features.path != "llmapi" and adapter.path is not None:
+        return f"{key}.path: only the LLM API loads an adapter by a path; give its folder"
     return None
