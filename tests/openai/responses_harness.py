@@ -113,7 +113,7 @@ def _item(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
     assert all(event["item_id"] == ended["id"] for event in events[1:-1])
     deltas = [event for event in events if event["type"].endswith(".delta")]
     text = "".join(event["delta"] for event in deltas)
-    (whole,) = (event for event in events if event["type"].endswith((".done")) and "part" not in event["type"]
+    (whole,) = (event for event in events if event["type"].endswith(".done") and "part" not in event["type"]
                 and "output_item" not in event["type"])  # fmt: skip
     if ended["type"] in {"message", "reasoning"}:
         (part,) = ended["content"]

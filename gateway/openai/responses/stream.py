@@ -29,10 +29,9 @@ class ResponsesEvents:
 
     def opening(self) -> bytes:
         """The beginning of the response, and of its message where it can have nothing else."""
-        self._opened = True
-        begun = orjson.Fragment(self._answer.response("in_progress"))
-        events = [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
-        self._unsent = self._written(events if self._answer.parsed else events + self._answer.items.message())
+        self._open()
+        if not self._answer.parsed:
+            self._unsent += self._written(self._answer.items.message())
         return self._unsent
 
     def take(self, ready: Ready, group: GenerationGroup) -> bytes:
@@ -72,10 +71,16 @@ class ResponsesEvents:
 
     def error(self, error: OpenAIError) -> bytes:
         """The event of a response that has failed, behind all that was not sent before."""
-        if not self._opened:
-            self.opening()
+        if not self._opened:  # the engine has not answered
+            self._open()
         failed = {"type": "response.failed", "response": orjson.Fragment(self._answer.failed(error))}
         return self._unsent + self._written([failed])
+
+    def _open(self) -> None:
+        self._opened = True
+        begun = orjson.Fragment(self._answer.response("in_progress"))
+        events = [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
+        self._unsent = self._written(events)
 
     def _piece(self, piece: Piece) -> bytes:
         return self._written(self._answer.items.content(piece.text, piece.logprobs))
