@@ -214,7 +214,8 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
     ),
     "items of other types": (
         [USER, {"type": "web_search_call", "id": "ws_1", "action": {}},
-         {"type": "compaction", "encrypted_content": "x"}, {"type": "mcp_call", "id": 7}, {"type": "local_shell_call_output", "call_id": "z", "output": "x"}, USER],
+         {"type": "compaction", "encrypted_content": "x"}, {"type": "mcp_call", "id": 7},
+         {"type": "local_shell_call_output", "call_id": "z", "output": "x"}, USER],
         [USER, USER],
         "input.web_search_call, input.compaction, input.mcp_call, input.local_shell_call_output",
     ),

@@ -60,8 +60,8 @@ TOOLS = [function("weather", description="Looks out of the window."), function("
 HOSTED = [
     {"type": kind}
     for kind in (
-        "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation", "computer_use_preview",
-        "mcp", "tool_search", "local_shell", "shell", "apply_patch", "not_invented_yet",
+        "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
+        "computer_use_preview", "mcp", "tool_search", "local_shell", "shell", "apply_patch", "not_invented_yet",
     )
 ]  # fmt: skip
 
@@ -292,6 +292,7 @@ async def test_every_form_of_the_choice(
 @pytest.mark.parametrize(
     ("body", "param", "code"),
     [
+        ({"tools": [{"type": 7}]}, "tools[0].type", "invalid_type"),
         ({"tools": [{}]}, "tools[0].type", "missing_required_parameter"),
         ({"tools": ["x"]}, "tools[0]", "invalid_type"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
@@ -301,7 +302,7 @@ async def test_every_form_of_the_choice(
         ({"tools": [function("a", parameters={"type": "array"})]}, "tools[0].parameters.type",
          "invalid_function_parameters"),
         ({"tools": [namespace("n", function("a", parameters={"type": 7}))]}, "tools[0].tools[0].parameters.type",
-         "invalid_value"),
+         "invalid_json_schema"),
         ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools", "missing_required_parameter"),
         ({"tools": [{"type": "custom", "name": ""}]}, "tools[0].name", "invalid_value"),
         ({"tools": [function(f"f{n}") for n in range(129)]}, "tools", "array_above_max_length"),
@@ -331,7 +332,8 @@ async def test_many_tools_with_deep_schemas(shows: Path) -> None:
         deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
     tools = [function(f"f{n}", parameters={"$schema": "http://json-schema.org/draft-07/schema#", **deep})
              for n in range(128)]  # fmt: skip
-    async with gateway(shows, says(shows, "x"), features=GUIDED, max_seq_len=200_000) as running:
+    features = dataclasses.replace(GUIDED, max_seq_len=200_000)
+    async with gateway(shows, says(shows, "x"), features=features, max_seq_len=200_000) as running:
         for answer in await both(running, tools=tools):
             assert answer.status == "completed"
 

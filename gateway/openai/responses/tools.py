@@ -69,7 +69,7 @@ class OtherTool(_Part):
 
 def _branch(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return BRANCH + (kind if kind in _KINDS else "other") if isinstance(kind, str) else None
+    return BRANCH + (kind if kind in _KINDS else "other") if isinstance(value, dict | BaseModel) else None
 
 
 Tool = Annotated[
@@ -77,7 +77,7 @@ Tool = Annotated[
     | Annotated[CustomTool, Tag(BRANCH + "custom")]
     | Annotated[NamespaceTool, Tag(BRANCH + "namespace")]
     | Annotated[OtherTool, Tag(BRANCH + "other")],
-    Discriminator(_branch, custom_error_type="tool", custom_error_message="An object with a type is expected"),
+    Discriminator(_branch, custom_error_type="choice", custom_error_message="An object is expected"),
 ]
 _tool: TypeAdapter[FunctionTool | CustomTool | NamespaceTool | OtherTool] = TypeAdapter(Tool)
 
