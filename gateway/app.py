@@ -38,6 +38,7 @@ from gateway.openai.errors import (
     handle_openai,
 )
 from gateway.openai.models.routes import models_router
+from gateway.openai.responses.routes import responses_router
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
 from gateway.serving import long_work
@@ -145,6 +146,7 @@ def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: M
     app.router.routes[:0] = [
         *chat_router(registry, settings.timeouts, metrics).routes,
         *completions_router(registry, settings.timeouts, metrics).routes,
+        *responses_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,
         *models_router(registry).routes,
         *operations_router(readiness, rendered, relayed, __version__, show_reasons=show_reasons).routes,

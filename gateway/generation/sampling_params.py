@@ -41,6 +41,7 @@ class SamplingParams:
         n: generations to start, from 1.
         max_tokens: tokens at most; None is the rest of the context.
         max_tokens_name: the request parameter that ``max_tokens`` came from, for refusals.
+        clamp_max_tokens: whether more than the context leaves is clamped, whatever the operator's policy.
         min_tokens: tokens before which no end id is drawn, 0 is off.
         stop: stop strings, matched on text in the gateway.
         stop_token_ids: further ids that end an answer.
@@ -76,6 +77,7 @@ class SamplingParams:
     n: int = 1
     max_tokens: int | None = None
     max_tokens_name: str = "max_tokens"
+    clamp_max_tokens: bool = False
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()

@@ -34,11 +34,14 @@ class Asked(Protocol):
 
     Attributes:
         model: the name under which the client asks for it, then that of the served model.
-        stream: whether the answer is wanted as a stream.
     """
 
     model: str
-    stream: bool
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is wanted as a stream."""
+        ...
 
     def annotations(self) -> dict[str, Any]:
         """What the request says of itself; for the access log."""

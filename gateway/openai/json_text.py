@@ -23,6 +23,7 @@ MOST_PROMPTS = 2048  # strings, or arrays of ids
 MOST_CHARACTERS = 2**23  # of one string; no context is so long
 _MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _PIECE = 2**20
+_NOUNS = {"messages": "messages", "input": "items"}
 # Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
 _SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
@@ -167,19 +168,27 @@ def _check_lengths(value: dict[str, Any]) -> None:
     prompt = value.get("prompt")
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
         _check_length(prompt, MOST_PROMPTS, "prompt")
-    messages = value.get("messages")
-    _check_length(messages, MOST_MESSAGES, "messages")
-    parts = 0
-    for index, message in enumerate(messages if isinstance(messages, list) else ()):
-        if isinstance(message, dict):
-            _check_length(message.get("tool_calls"), MOST_CALLS, f"messages[{index}].tool_calls")
-            parts += _check_length(message.get("content"), MOST_PARTS_OF_ONE, f"messages[{index}].content")
-    if parts > MOST_PARTS:
-        message = f"The messages of one request may have {MOST_PARTS} content parts in all, but these have {parts}."
-        raise JsonTextError(message, "messages", "array_above_max_length")
+    for name in ("messages", "input"):
+        _check_conversation(value.get(name), name)
     prediction = value.get("prediction")
     if isinstance(prediction, dict):
         _check_length(prediction.get("content"), MOST_PARTS_OF_ONE, "prediction.content")
+
+
+def _check_conversation(messages: Any, path: str) -> None:
+    """Refuse too many messages or items, calls and content parts."""
+    _check_length(messages, MOST_MESSAGES, path)
+    parts = 0
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict):
+            _check_length(message.get("tool_calls"), MOST_CALLS, f"{path}[{index}].tool_calls")
+            for name in ("content", "output"):
+                parts += _check_length(message.get(name), MOST_PARTS_OF_ONE, f"{path}[{index}].{name}")
+    if parts > MOST_PARTS:
+        message = (
+            f"The {_NOUNS[path]} of one request may have {MOST_PARTS} content parts in all, but these have {parts}."
+        )
+        raise JsonTextError(message, path, "array_above_max_length")
 
 
 def _check_length(value: Any, most: int, path: str) -> int:

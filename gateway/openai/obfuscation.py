@@ -6,6 +6,7 @@ fills every chunk up to a multiple of ``STEP`` bytes. Its characters are random,
 
 from __future__ import annotations
 
+import re
 import secrets
 
 from gateway.relay.text_events import one_line
@@ -14,12 +15,13 @@ STEP = 64
 """Bytes; more than most tokens have, so that their chunks are all of one length."""
 
 _END = b"}\n\n"
+_NAMED_DELTA = re.compile(rb"event: [\w.]+\.delta\n")  # of a response, whose other events have no text of one token
 _FIELD = b',"obfuscation":"'
 _LEAST = len(_FIELD) + 1  # with its closing quote
 
 
 def obfuscated(events: bytes) -> bytes:
-    """Pad every chunk among the events of a stream; comments and ``[DONE]`` stay as they are.
+    """Pad every chunk or delta among the events of a stream; comments and other events stay as they are.
 
     Args:
         events: complete events, ready to send.
@@ -28,7 +30,7 @@ def obfuscated(events: bytes) -> bytes:
 
 
 def _padded(event: bytes) -> bytes:
-    if not event.startswith(b"data: {"):
+    if not event.startswith(b"data: {") and not _NAMED_DELTA.match(event):
         return event
     wanted = -(len(event) + _LEAST) % STEP
     padding = secrets.token_urlsafe(STEP)[:wanted].encode()

@@ -53,7 +53,12 @@ def api_router(tag: str, route_class: type[APIRoute] = APIRoute) -> APIRouter:
 
 
 def answers(
-    body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
+    body: Any,
+    errors: Sequence[int] = (),
+    *,
+    event: Any = None,
+    done: bool = True,
+    headers: Mapping[str, str] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
     """Describe the answers of a route, for its ``responses``; ``openapi_document`` turns the types into schemas.
 
@@ -61,11 +66,12 @@ def answers(
         body: type of the JSON body of 200.
         errors: statuses with a body of type ``Error``.
         event: type of the data of an event, where the answer may be a stream.
+        done: whether a whole stream ends with ``[DONE]`` and a broken one with an error; else with an event.
         headers: response headers of 200 with their descriptions.
     """
     content: dict[str, Any] = {_JSON: {"schema": body}}
     if event is not None:
-        content["text/event-stream"] = {"schema": _event(event)}
+        content["text/event-stream"] = {"schema": _chunk(event) if done else _event(event)}
     success = {"description": "The answer.", "content": content, "headers": _described(headers or {})}
     return {200: success, **{status: failure(status) for status in errors}}
 
@@ -98,16 +104,26 @@ def _described(headers: Mapping[str, str]) -> dict[str, Any]:
     return {name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()}
 
 
-def _event(data: Any) -> dict[str, Any]:
+def _chunk(data: Any) -> dict[str, Any]:
     """Make the schema of one event of a stream in the form of OpenAPI before 3.2: JSON text, or ``[DONE]``."""
-    texts = [
-        {"type": "string", "contentMediaType": _JSON, "contentSchema": data},
-        {"type": "string", "contentMediaType": _JSON, "contentSchema": Error},
-        {"const": "[DONE]"},
-    ]
+    texts = [_json_text(data), _json_text(Error), {"const": "[DONE]"}]
     return {
         "description": "One event. A whole stream ends with `[DONE]`, a broken one with an error.",
         "type": "object",
         "required": ["data"],
         "properties": {"data": {"anyOf": texts}},
     }
+
+
+def _event(data: Any) -> dict[str, Any]:
+    """Make the schema of one event with a name, which is the type of its data."""
+    return {
+        "description": "One event. The last one has the whole response, as it was completed, cut or broken off.",
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {"event": {"type": "string"}, "data": _json_text(data)},
+    }
+
+
+def _json_text(data: Any) -> dict[str, Any]:
+    return {"type": "string", "contentMediaType": _JSON, "contentSchema": data}

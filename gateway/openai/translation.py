@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gateway.bad_request import BadRequestError
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
+_STEP = re.compile(r"[.\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +21,20 @@ class Translation:
         messages: for each message the path of the part that it was made of, such as ``input[3]``.
         tools: for each tool likewise.
         fields: other paths, the longest beginning that is here is replaced: ``response_format`` by ``text.format``.
+        parts: paths within messages and tools that have an origin of their own: ``messages[2].tool_calls[1].function``
+            is ``input[5]``, ``tools[0].function.parameters`` is ``tools[0].input_schema``.
     """
 
     messages: Sequence[str] = ()
     tools: Sequence[str] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, param: str) -> str:
         """The client's path for one of the chat request; the same where nothing was renamed."""
+        for end in sorted((len(param), *(found.start() for found in _STEP.finditer(param))), reverse=True):
+            if param[:end] in self.parts:
+                return self.parts[param[:end]] + param[end:]
         if found := _INDEXED.match(param):
             origins, place = (self.messages if found[1] == "messages" else self.tools), int(found[2])
             if place < len(origins):
@@ -45,10 +52,12 @@ class Translation:
 
     @contextlib.contextmanager
     def renaming(self) -> Iterator[None]:
-        """Let a refusal within name the client's own parameter."""
+        """Let a refusal within name the client's own parameter, in its sentence too."""
         try:
             yield
         except BadRequestError as error:
             if error.param is not None:
-                error.param = self.path(error.param)
+                own = self.path(error.param)
+                error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
+                error.param = own
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import orjson
 
@@ -45,6 +45,42 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
         if len(pieces) == 1 and isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
             said = dumps(text)
             return write(before + (said if said.isascii() else one_line(said)) + after)
+        return write(b"".join(map(event, pieces)))
+
+    return forward
+
+
+def numbered_text_events(
+    before: bytes,
+    after: bytes,
+    numbers: Iterator[int],
+    write: Write,
+    show: Callable[[str], object],
+    other: Callable[[Piece], bytes],
+) -> Forward:
+    """Make a function that writes pieces at once, as ``text_events`` does, each event with a number of its own.
+
+    Args:
+        before: what an event has before its text.
+        after: what it has after its text and before ``sequence_number``, its last field.
+        numbers: the next ones of the stream.
+        write: takes events on one line each (``one_line``).
+        show: takes each text that is written here.
+        other: makes the event of a piece that has more than its text, its number too.
+    """
+    before, dumps = one_line(before), orjson.dumps
+    after = one_line(after) + b',"sequence_number":%d}\n\n'
+
+    def event(piece: Piece | str) -> bytes:
+        if not isinstance(piece, str):
+            if piece.logprobs or piece.ids is not None:
+                return one_line(other(piece))
+            piece = piece.text
+        show(piece)
+        said = dumps(piece)
+        return before + (said if said.isascii() else one_line(said)) + after % next(numbers)
+
+    def forward(pieces: Sequence[Piece | str]) -> Drain | None:
         return write(b"".join(map(event, pieces)))
 
     return forward

@@ -124,7 +124,8 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
             " answer needs at least one more; shorten the prompt.",
         )
     wanted = params.max_tokens
-    if wanted is not None and wanted > room and settings.max_tokens_policy == "refuse":
+    refused = settings.max_tokens_policy == "refuse" and not params.clamp_max_tokens
+    if wanted is not None and wanted > room and refused:
         raise BadRequestError(
             f"This model's maximum context length is {max_seq_len} tokens, but {length + wanted} are asked for:"
             f" {length} of the prompt and {wanted} of the answer; ask for at most {room}.",

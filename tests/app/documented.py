@@ -63,12 +63,15 @@ class Document:
         schema = described["content"][media_type]["schema"]
         if media_type == "text/event-stream":
             for data in re.findall(r"^data: (.*)$", answer.text, re.MULTILINE):
-                self._check_event(schema["properties"]["data"]["anyOf"], data)
+                self._check_event(schema["properties"]["data"], data)
         else:
             self.validate(answer.json() if media_type == "application/json" else answer.text, schema)
 
-    def _check_event(self, texts: list[dict[str, Any]], data: str) -> None:
-        chunk, error, done = texts
+    def _check_event(self, schema: dict[str, Any], data: str) -> None:
+        if "anyOf" not in schema:
+            self.validate(json.loads(data), schema["contentSchema"])
+            return
+        chunk, error, done = schema["anyOf"]
         if data != done["const"]:
             value = json.loads(data)
             self.validate(value, (error if "error" in value else chunk)["contentSchema"])

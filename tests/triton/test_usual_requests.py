@@ -61,6 +61,7 @@ PARAMS: dict[str, list[Any]] = {
     "stream": [False, True],
     "include_stop_str_in_output": [False, True],
     "max_tokens": [None, 1],
+    "clamp_max_tokens": [False, True],
     "max_tokens_name": ["max_tokens", "max_completion_tokens"],
     "n": [1, 2],
     "num_draft_tokens": [None, 1],

@@ -169,20 +169,25 @@ Message = Annotated[
 # However short they are: each one is checked, rendered and tokenized before anybody can tell that they do not fit.
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
 
-_group: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+_messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
-def in_groups(messages: Any) -> Any:
-    """Check many messages some at a time, so that others' work runs between; from a wrong one on they stay raw."""
-    if not isinstance(messages, list) or len(messages) <= _GROUP:
-        return messages
+def in_groups(values: Any, adapter: TypeAdapter[Any] = _messages) -> Any:
+    """Check many messages some at a time, so that others' work runs between; from a wrong one on they stay raw.
+
+    Args:
+        values: as they came, whatever they are.
+        adapter: of an array of them.
+    """
+    if not isinstance(values, list) or len(values) <= _GROUP:
+        return values
     checked: list[Any] = []
-    for start in range(0, len(messages), _GROUP):
+    for start in range(0, len(values), _GROUP):
         try:
-            checked += _group.validate_python(messages[start : start + _GROUP])
+            checked += adapter.validate_python(values[start : start + _GROUP])
         except ValidationError:  # noqa: PERF203 - once for each group
             break
-    return checked + messages[len(checked) :]
+    return checked + values[len(checked) :]
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:

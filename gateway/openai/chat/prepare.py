@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ async def prepare(
 
 
 async def prepare_generations(
-    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord
+    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord, *, clamp: bool = False
 ) -> Prepared:
     """Build the prompt and prepare the generations; nothing is sent yet.
 
@@ -64,6 +65,7 @@ async def prepare_generations(
         plan: of its answer.
         model: that is asked.
         record: of the HTTP request.
+        clamp: whether a limit of tokens beyond the context is clamped, whatever the operator's policy.
 
     Raises:
         BadRequestError: when the engine cannot give what is asked, or calls cannot be read from its answers.
@@ -71,6 +73,8 @@ async def prepare_generations(
         TemplateError: when the chat template refuses the messages.
     """
     params = request.sampling_params(model.parts.defaults)
+    if clamp:
+        params = dataclasses.replace(params, clamp_max_tokens=True)
     then = functools.partial(_prepare, request, plan, model, params)
     prompt, params, expectations, parsed = await model.build_prompt(plan.source, then, request.truncation(params))
     generations = await model.generate(

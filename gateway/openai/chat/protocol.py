@@ -334,6 +334,15 @@ def parse_chat_request(body: Body) -> ChatCompletionRequest:
     """
     data = _without_nulls(parse_object(body))
     data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
+    return chat_request(data)
+
+
+def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
+    """Validate the fields of a request, none of which is null.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+    """
     try:
         request = ChatCompletionRequest.model_validate(data)
     except ValidationError as error:

@@ -15,9 +15,10 @@ _MOST = 64
 # What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
 _OWN = {
     "id", "prompt", "max_tokens", "seed", "end_texts", "params",
-    "params.bad_words", "params.end_ids", "params.ignore_eos", "params.include_stop_str_in_output", "params.max_tokens",
-    "params.max_tokens_name", "params.n", "params.num_draft_tokens", "params.prediction", "params.prompt_table",
-    "params.return_token_ids", "params.seed", "params.skip_special_tokens", "params.stop", "params.stream",
+    "params.bad_words", "params.clamp_max_tokens", "params.end_ids", "params.ignore_eos",
+    "params.include_stop_str_in_output", "params.max_tokens", "params.max_tokens_name", "params.n",
+    "params.num_draft_tokens", "params.prediction", "params.prompt_table", "params.return_token_ids", "params.seed",
+    "params.skip_special_tokens", "params.stop", "params.stream",
     "params.visible_ids",
 }  # fmt: skip
 _UNUSUAL = {

@@ -1,0 +1,43 @@
+"""What a response repeats of its request: what was asked for as it came, and what was served where that differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.config.model_settings import SamplingDefaults
+from gateway.openai.responses.translate import Turn
+
+
+def echoed(turn: Turn, defaults: SamplingDefaults) -> dict[str, Any]:
+    """The fields of a response that are known before its answer is.
+
+    Args:
+        turn: as the policies of the model let it pass.
+        defaults: of the model, for fields that the request leaves out.
+    """
+    request, chat = turn.request, turn.chat
+    drawn = {
+        name: getattr(chat, name) if name in chat.model_fields_set else defaults.given.get(name, getattr(chat, name))
+        for name in ("temperature", "top_p")
+    }
+    return {
+        "model": chat.model,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "metadata": request.metadata,
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "previous_response_id": None,
+        "prompt_cache_key": request.prompt_cache_key,
+        "reasoning": {"effort": chat.reasoning_effort, "summary": None},
+        "safety_identifier": request.safety_identifier,
+        "service_tier": "default",
+        "store": False,
+        **drawn,
+        "text": {"format": request.text.format or {"type": "text"}},
+        "tool_choice": "auto" if request.tool_choice is None else request.tool_choice,
+        "tools": request.tools,
+        "top_logprobs": request.top_logprobs or 0,
+        "truncation": "disabled",
+        "user": request.user,
+    }

@@ -1,0 +1,294 @@
+"""Types of the answers of ``POST /v1/responses``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+from gateway.openai.chat.objects import ChatTokenLogprob
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class ResponseOutputText(TypedDict):
+    """A text of the model."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[ChatTokenLogprob]
+
+
+class ResponseReasoningText(TypedDict):
+    """A text of the model's reasoning."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class ResponseMessage(TypedDict):
+    """A message of the model."""
+
+    id: str
+    type: Literal["message"]
+    status: ItemStatus
+    role: Literal["assistant"]
+    content: list[ResponseOutputText]
+
+
+class ResponseReasoning(TypedDict):
+    """The model's reasoning; there are no summaries of it."""
+
+    id: str
+    type: Literal["reasoning"]
+    status: ItemStatus
+    summary: list[Any]
+    content: list[ResponseReasoningText]
+
+
+class ResponseFunctionCall(TypedDict):
+    """A call of a function; its arguments are JSON text."""
+
+    id: str
+    type: Literal["function_call"]
+    status: ItemStatus
+    call_id: str
+    name: str
+    namespace: NotRequired[str]
+    arguments: str
+
+
+class ResponseCustomToolCall(TypedDict):
+    """A call of a custom tool; its input is text."""
+
+    id: str
+    type: Literal["custom_tool_call"]
+    status: ItemStatus
+    call_id: str
+    name: str
+    namespace: NotRequired[str]
+    input: str
+
+
+ResponseItem = ResponseMessage | ResponseReasoning | ResponseFunctionCall | ResponseCustomToolCall
+
+
+class ResponseInputTokensDetails(TypedDict):
+    """Counts of the prompt's tokens: 0 where the engine does not tell them."""
+
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class ResponseOutputTokensDetails(TypedDict):
+    """Counts of the generated tokens: 0 where the engine does not tell them."""
+
+    reasoning_tokens: int
+
+
+class ResponseUsage(TypedDict):
+    """Token counts of a response."""
+
+    input_tokens: int
+    input_tokens_details: ResponseInputTokensDetails
+    output_tokens: int
+    output_tokens_details: ResponseOutputTokensDetails
+    total_tokens: int
+
+
+class ResponseError(TypedDict):
+    """Why a response failed."""
+
+    code: Literal["server_error", "rate_limit_exceeded"]
+    message: str
+
+
+class ResponseIncompleteDetails(TypedDict):
+    """Why a response is incomplete: its limit of tokens, or the context's."""
+
+    reason: Literal["max_output_tokens"]
+
+
+class ResponseReasoningConfig(TypedDict):
+    """How the model was told to reason."""
+
+    effort: str | None
+    summary: None
+
+
+class ResponseTextConfig(TypedDict):
+    """The form of the answer's text."""
+
+    format: dict[str, Any]
+
+
+class ResponseObject(TypedDict):
+    """A response."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    background: Literal[False]
+    completed_at: int | None
+    error: ResponseError | None
+    incomplete_details: ResponseIncompleteDetails | None
+    output: list[ResponseItem]
+    usage: ResponseUsage | None
+    model: str
+    instructions: str | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    metadata: dict[str, str]
+    parallel_tool_calls: bool
+    previous_response_id: None
+    prompt_cache_key: str | None
+    reasoning: ResponseReasoningConfig
+    safety_identifier: str | None
+    service_tier: Literal["default"]
+    store: Literal[False]
+    temperature: float
+    text: ResponseTextConfig
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
+    top_logprobs: int
+    top_p: float
+    truncation: Literal["disabled"]
+    user: str | None
+
+
+class ResponseEvent(TypedDict):
+    """The response begins, goes on or ends; what it has so far is in it."""
+
+    type: Literal[
+        "response.created",
+        "response.in_progress",
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+    ]
+    response: ResponseObject
+    sequence_number: int
+
+
+class ResponseItemEvent(TypedDict):
+    """An item begins or has ended."""
+
+    type: Literal["response.output_item.added", "response.output_item.done"]
+    output_index: int
+    item: ResponseItem
+    sequence_number: int
+
+
+class ResponsePartEvent(TypedDict):
+    """A part of an item's content begins or has ended."""
+
+    type: Literal["response.content_part.added", "response.content_part.done"]
+    item_id: str
+    output_index: int
+    content_index: int
+    part: ResponseOutputText | ResponseReasoningText
+    sequence_number: int
+
+
+class ResponseTextDelta(TypedDict):
+    """More text."""
+
+    type: Literal["response.output_text.delta"]
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+    logprobs: list[ChatTokenLogprob]
+    sequence_number: int
+    obfuscation: NotRequired[str]
+
+
+class ResponseTextDone(TypedDict):
+    """The whole text."""
+
+    type: Literal["response.output_text.done"]
+    item_id: str
+    output_index: int
+    content_index: int
+    text: str
+    logprobs: list[ChatTokenLogprob]
+    sequence_number: int
+
+
+class ResponseReasoningDelta(TypedDict):
+    """More reasoning."""
+
+    type: Literal["response.reasoning_text.delta"]
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+    sequence_number: int
+    obfuscation: NotRequired[str]
+
+
+class ResponseReasoningDone(TypedDict):
+    """The whole reasoning."""
+
+    type: Literal["response.reasoning_text.done"]
+    item_id: str
+    output_index: int
+    content_index: int
+    text: str
+    sequence_number: int
+
+
+class ResponseCallDelta(TypedDict):
+    """More of a call's arguments, or of a custom tool's input."""
+
+    type: Literal["response.function_call_arguments.delta", "response.custom_tool_call_input.delta"]
+    item_id: str
+    output_index: int
+    delta: str
+    sequence_number: int
+    obfuscation: NotRequired[str]
+
+
+class ResponseArgumentsDone(TypedDict):
+    """The whole arguments of a call."""
+
+    type: Literal["response.function_call_arguments.done"]
+    item_id: str
+    output_index: int
+    name: str
+    arguments: str
+    sequence_number: int
+
+
+class ResponseInputDone(TypedDict):
+    """The whole input of a custom tool."""
+
+    type: Literal["response.custom_tool_call_input.done"]
+    item_id: str
+    output_index: int
+    input: str
+    sequence_number: int
+
+
+EVENTS: tuple[type, ...] = (
+    ResponseEvent,
+    ResponseItemEvent,
+    ResponsePartEvent,
+    ResponseTextDelta,
+    ResponseTextDone,
+    ResponseReasoningDelta,
+    ResponseReasoningDone,
+    ResponseCallDelta,
+    ResponseArgumentsDone,
+    ResponseInputDone,
+)
+"""The data of one event of a stream is of one of these types."""
+
+
+class ResponseInputTokens(TypedDict):
+    """The number of tokens that a request's prompt has."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: int

@@ -1,0 +1,139 @@
+"""The request of ``POST /v1/responses``: its schema, and from bytes to a validated request with its chat request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.branches import BRANCH, text_or_list
+from gateway.openai.chat.messages import in_groups
+from gateway.openai.json_text import MOST_MESSAGES
+from gateway.openai.nulls import pruned
+from gateway.openai.request_body import Body, parse_object
+from gateway.openai.responses.items import ITEMS, InputItem
+from gateway.openai.sampling_fields import MOST_TOKENS
+from gateway.openai.validation import error_of
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class ReasoningOptions(_Part):
+    """How the model reasons: the effort is told to the chat template; there are no summaries."""
+
+    effort: str | None = None
+    summary: str | None = None
+
+
+class TextOptions(_Part):
+    """The form of the answer's text: any text, a JSON object, or JSON that follows a schema."""
+
+    format: dict[str, Any] | None = None
+    verbosity: str | None = None
+
+
+class ResponseStreamOptions(_Part):
+    """Options of a stream."""
+
+    include_obfuscation: bool = False
+
+
+class ResponsesRequest(BaseModel):
+    """A request for a response. Null means absent; unknown fields are served without, and named.
+
+    The extensions of chat completions that shape the answer, such as `seed`, `stop` and `top_k`, are taken too.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: Annotated[str, Field(min_length=1)]
+    input: Annotated[
+        Annotated[str, Tag(BRANCH + "text")]
+        | Annotated[list[InputItem], Field(max_length=MOST_MESSAGES, fail_fast=True), Tag(BRANCH + "parts")],
+        Discriminator(
+            text_or_list, custom_error_type="content", custom_error_message="A string or an array of items is expected"
+        ),
+    ] = Field(description="A text of the user's, or the conversation as items.")
+    instructions: str | None = Field(default=None, description="A system message before all others.")
+    max_output_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
+        default=None, description="Limits the answer; more than the context leaves is clamped."
+    )
+    temperature: float | None = Field(default=None, description="As in chat completions.")
+    top_p: float | None = Field(default=None, description="As in chat completions.")
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        default=None, description="Alternatives of each token; above 0 it asks for log-probs."
+    )
+    include: list[str] = Field(
+        default_factory=list, description="`message.output_text.logprobs` is served; others are served without."
+    )
+    tools: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Functions, custom tools and namespaces of them; tools of other types are left out.",
+    )
+    tool_choice: str | dict[str, Any] | None = Field(default=None, description="Forbids, allows or demands calls.")
+    parallel_tool_calls: bool = Field(default=True, description="Allows several calls in one answer.")
+    max_tool_calls: int | None = Field(default=None, description="Limits calls of built-in tools, of which none run.")
+    text: TextOptions = Field(default_factory=TextOptions)
+    reasoning: ReasoningOptions = Field(default_factory=ReasoningOptions)
+    stream: bool = Field(default=False, description="Sends the answer as Server-Sent Events.")
+    stream_options: ResponseStreamOptions = Field(default_factory=ResponseStreamOptions)
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Is in the response and in the access log.")
+    truncation: str | None = Field(default=None, description="A conversation that is too long is 400, also with auto.")
+    store: bool | None = Field(default=None, description="Nothing is kept: the response says false.")
+    background: bool | None = Field(default=None, description="Only false.")
+    previous_response_id: str | None = Field(default=None, description="Refused: nothing is kept.")
+    conversation: Any = Field(default=None, description="Refused: nothing is kept.")
+    prompt: Any = Field(default=None, description="Refused: there are no stored prompts.")
+    moderation: Any = Field(default=None, description="Refused: there is no moderation model here.")
+    service_tier: str | None = Field(default=None, description="There is one tier: the response says default.")
+    user: str | None = Field(default=None, description="Is in the access log.")
+    safety_identifier: str | None = Field(default=None, description="Is in the access log.")
+    prompt_cache_key: str | None = Field(default=None, description="Is in the access log.")
+    prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
+    prompt_cache_options: Any = Field(default=None, description="The engine decides.")
+    client_metadata: Any = Field(default=None, description="Is not read.")
+
+
+def parse_responses_request(body: Body) -> ResponsesRequest:
+    """Parse and validate a request body.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+    """
+    data = {key: value for key, value in parse_object(body).items() if value is not None}
+    _check_state(data)
+    for key in ("text", "reasoning", "stream_options"):
+        data |= {key: pruned(data[key])} if key in data else {}
+    if "input" in data:
+        data["input"] = in_groups(data["input"], ITEMS)
+    try:
+        return ResponsesRequest.model_validate(data)
+    except ValidationError as error:
+        raise error_of(error) from None
+
+
+_KEPT = "This gateway keeps no responses: send the whole conversation in 'input'."
+_REFUSED = {
+    "conversation": _KEPT,
+    "prompt": "This gateway keeps no prompts: send the text in 'instructions' or 'input'.",
+    "moderation": "There is no moderation model here.",
+}
+
+
+def _check_state(data: dict[str, Any]) -> None:
+    """Refuse what only a server can serve that keeps responses, or has other models beside this one."""
+    previous = data.get("previous_response_id")
+    if isinstance(previous, str):
+        shown = previous[:64].encode("ascii", "backslashreplace").decode()
+        message = f"Previous response with id {shown!r} not found. {_KEPT}"
+        raise BadRequestError(message, "previous_response_id", "previous_response_not_found")
+    for name, why in _REFUSED.items():
+        if name in data:
+            message = f"The parameter {name!r} is not supported: {why[0].lower()}{why[1:]}"
+            raise BadRequestError(message, name, "unsupported_parameter")
+    if data.get("background") is True:
+        message = "The parameter 'background' is not supported: this gateway keeps no responses; stream the answer."
+        raise BadRequestError(message, "background", "unsupported_parameter")

@@ -1,0 +1,96 @@
+"""The events of a streamed response, numbered from 0 without gaps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from gateway.generation import Piece, Usage
+from gateway.openai.errors import OpenAIError
+from gateway.openai.responses.answer import ResponsesAnswer
+from gateway.openai.responses.output import Event
+from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import numbered_text_events
+from gateway.serving.generation_group import GenerationGroup, Ready
+
+
+class ResponsesEvents:
+    """The events of one stream; see ``gateway.openai.answering.Events``."""
+
+    def __init__(self, answer: ResponsesAnswer) -> None:
+        """Begin before anything was generated."""
+        self._answer = answer
+        self._numbers = itertools.count()
+        self._unsent = b""  # what an error would overtake: the opening, and the end of an answer that does not fit
+        self._opened = False
+
+    def opening(self) -> bytes:
+        """The beginning of the response, and of its message where it can have nothing else."""
+        self._open()
+        if not self._answer.parsed:
+            self._unsent += self._written(self._answer.items.message())
+        return self._unsent
+
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+        """The events of all that became ready.
+
+        Raises:
+            OpenAIError: when an answer that has ended is not what was asked for.
+        """
+        del group
+        events: list[Event] = []
+        failure: OpenAIError | None = None
+        for _, pieces, complete in ready:
+            events += self._answer.feed(pieces, complete=complete)
+            failure = self._answer.unfit() if complete else None
+        written = self._written(events)
+        if failure is not None:
+            self._unsent += written
+            raise failure
+        self._unsent = b""
+        return written
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base."""
+        answer = self._answer
+        if answer.parsed or answer.padded:
+            return None
+        delta = {"type": "response.output_text.delta", **answer.items.place, "content_index": 0}
+        before = _head(delta["type"]) + orjson.dumps(delta)[:-1] + b',"delta":'
+        texts = answer.items.texts.append
+        return numbered_text_events(before, b',"logprobs":[]', self._numbers, write, texts, self._piece)
+
+    def end(self, usage: Usage) -> bytes:
+        """The event that ends the stream, with the whole response."""
+        cut = self._answer.finish_reason(0) == "length"
+        response = orjson.Fragment(self._answer.ended(usage))
+        return self._written([{"type": f"response.{'incomplete' if cut else 'completed'}", "response": response}])
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of a response that has failed, behind all that was not sent before."""
+        if not self._opened:  # the engine has not answered
+            self._open()
+        failed = {"type": "response.failed", "response": orjson.Fragment(self._answer.failed(error))}
+        return self._unsent + self._written([failed])
+
+    def _open(self) -> None:
+        self._opened = True
+        begun = orjson.Fragment(self._answer.response("in_progress"))
+        events = [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
+        self._unsent = self._written(events)
+
+    def _piece(self, piece: Piece) -> bytes:
+        return self._written(self._answer.items.content(piece.text, piece.logprobs))
+
+    def _written(self, events: Sequence[dict[str, Any]]) -> bytes:
+        return b"".join(
+            _head(event["type"]) + orjson.dumps({**event, "sequence_number": next(self._numbers)}) + b"\n\n"
+            for event in events
+        )
+
+
+def _head(kind: str) -> bytes:
+    return b"event: " + kind.encode() + b"\ndata: "

@@ -1,0 +1,339 @@
+"""Tools of a Responses request as functions of a chat request, and the way back from a called function's name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.branches import BRANCH
+from gateway.openai.schemas import check_schema
+from gateway.openai.validation import error_of
+
+_LONGEST = 64
+_KINDS = frozenset({"function", "custom", "namespace"})
+_INPUT = "input"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class FunctionTool(_Part):
+    """A function that the model may call."""
+
+    type: Literal["function"]
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class CustomFormat(_Part):
+    """The form of a custom tool's input: any text, or a grammar of the syntax ``lark`` or ``regex``."""
+
+    type: str
+    syntax: str | None = None
+    definition: str | None = None
+
+
+class CustomTool(_Part):
+    """A tool whose input is text."""
+
+    type: Literal["custom"]
+    name: str
+    description: str | None = None
+    format: CustomFormat | None = None
+
+
+class NamespaceTool(_Part):
+    """Functions and custom tools under one name."""
+
+    type: Literal["namespace"]
+    name: str = Field(min_length=1)
+    description: str | None = None
+    tools: list[Any]
+
+
+class OtherTool(_Part):
+    """A tool of another type: one that OpenAI's own servers run, or the client's own."""
+
+    type: str
+
+
+def _branch(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return BRANCH + (kind if kind in _KINDS else "other") if isinstance(value, dict | BaseModel) else None
+
+
+Tool = Annotated[
+    Annotated[FunctionTool, Tag(BRANCH + "function")]
+    | Annotated[CustomTool, Tag(BRANCH + "custom")]
+    | Annotated[NamespaceTool, Tag(BRANCH + "namespace")]
+    | Annotated[OtherTool, Tag(BRANCH + "other")],
+    Discriminator(_branch, custom_error_type="choice", custom_error_message="An object is expected"),
+]
+_tool: TypeAdapter[FunctionTool | CustomTool | NamespaceTool | OtherTool] = TypeAdapter(Tool)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A tool as the client knows it.
+
+    Attributes:
+        name: of the tool.
+        namespace: that it stands in, None outside of any.
+        custom: whether it is a custom tool.
+    """
+
+    name: str
+    namespace: str | None = None
+    custom: bool = False
+
+
+def joined_name(name: str, namespace: str | None) -> str:
+    """The name of a function under which the model sees a tool: that of its namespace before its own.
+
+    A joined name that no function can have, because it is too long or has other characters, is cut and told from others
+    by a digest, so that the same tool has the same name in every turn.
+    """
+    if not namespace:
+        return name
+    joined = f"{namespace}__{name}"
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", joined)
+    return joined if plain == joined and len(joined) <= _LONGEST else _digested(plain, joined)
+
+
+def _digested(plain: str, joined: str) -> str:
+    digest = hashlib.sha256(joined.encode()).hexdigest()[:8]
+    return f"{plain[: _LONGEST - len(digest) - 1]}_{digest}"
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """The tools of one request.
+
+    Attributes:
+        functions: the tools of the chat request.
+        paths: where each of them stands in the client's request.
+        origins: the client's tool by the name of its function.
+        renamed: paths within the chat request's tools that differ in the client's.
+        hosted: types of tools that are left out, because no client runs them.
+        left_out: what else of the tools is not read.
+        regexes: places of the functions whose input is to follow a regular expression.
+    """
+
+    functions: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    hosted: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    regexes: list[int] = field(default_factory=list)
+
+    def add(self, tools: Sequence[Any], path: str, *, once: bool = False) -> None:
+        """Take tools of the client's request.
+
+        Args:
+            tools: as they came.
+            path: of their array.
+            once: whether a tool that is there already is passed over.
+
+        Raises:
+            BadRequestError: with the path of the fault.
+        """
+        for index, given in enumerate(tools):
+            place = f"{path}[{index}]"
+            tool = _validated(given, place)
+            if isinstance(tool, NamespaceTool):
+                self._add_namespace(tool, place, once=once)
+            elif isinstance(tool, OtherTool):
+                self.hosted.append(tool.type)
+            else:
+                self._add(tool, place, None, once=once)
+
+    def function_of(self, name: str, namespace: str | None) -> str:
+        """The name of a tool's function, also of a tool that is not offered any more."""
+        wanted = (name, namespace or None)
+        for function, origin in self.origins.items():
+            if (origin.name, origin.namespace) == wanted:
+                return function
+        return joined_name(name, namespace)
+
+    def origin_of(self, function: str) -> Origin:
+        """The client's tool of a called function."""
+        return self.origins.get(function, Origin(function))
+
+    def _add_namespace(self, namespace: NamespaceTool, path: str, *, once: bool) -> None:
+        about = namespace.description
+        for index, given in enumerate(namespace.tools):
+            place = f"{path}.tools[{index}]"
+            tool = _validated(given, place)
+            if not isinstance(tool, FunctionTool | CustomTool):
+                self.hosted.append(tool.type)
+                continue
+            if about:  # which no function has a place for: the first tells it
+                tool.description = f"{about}\n\n{tool.description}" if tool.description else about
+                about = None
+            self._add(tool, place, namespace.name, once=once)
+
+    def _add(self, tool: FunctionTool | CustomTool, path: str, namespace: str | None, *, once: bool) -> None:
+        origin = Origin(tool.name, namespace, isinstance(tool, CustomTool))
+        name = joined_name(tool.name, namespace)
+        if once and self.origins.get(name) == origin:
+            return
+        if namespace and name in self.origins and self.origins[name] != origin:
+            name = _digested(name, f"{namespace}\0{tool.name}")
+        here = f"tools[{len(self.functions)}].function"
+        self.renamed[here] = path
+        if isinstance(tool, CustomTool):
+            function = self._custom(tool, name, path)
+        else:
+            given = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+            function = {"name": name} | {key: value for key, value in given.items() if value is not None}
+        extra = [key for key, value in (tool.model_extra or {}).items() if value is not None]
+        self.left_out += [f"{path}.{key}" for key in extra]
+        self.origins.setdefault(name, origin)
+        self.functions.append({"type": "function", "function": function})
+        self.paths.append(path)
+
+    def _custom(self, tool: CustomTool, name: str, path: str) -> dict[str, Any]:
+        """The function of a custom tool: its one argument is the tool's input."""
+        form = tool.format or CustomFormat(type="text")
+        described = [tool.description] if tool.description else []
+        text: dict[str, Any] = {"type": "string", "description": "The whole input of the tool, as plain text."}
+        if form.type == "grammar" and form.definition is not None:
+            described.append(f"The input follows this grammar ({form.syntax}):\n{form.definition}")
+            if form.syntax == "regex" and _is_pattern(form.definition):
+                text["pattern"] = f"^(?:{form.definition})$"
+                self.regexes.append(len(self.functions))
+            else:
+                self.left_out.append(f"{path}.format")
+        elif form.type != "text":
+            self.left_out.append(f"{path}.format")
+        schema = {"type": "object", "properties": {_INPUT: text}, "required": [_INPUT], "additionalProperties": False}
+        function: dict[str, Any] = {"name": name, "parameters": schema}
+        return function | {"description": "\n\n".join(described)} if described else function
+
+
+def _validated(given: Any, path: str) -> FunctionTool | CustomTool | NamespaceTool | OtherTool:
+    try:
+        return _tool.validate_python(given)
+    except ValidationError as error:
+        fault = error_of(error)
+        inside = f".{fault.param}" if fault.param else ""
+        fault.message = fault.message.replace(f"'{fault.param}'", f"'{path}{inside}'")
+        fault.param = path + inside
+        raise fault from None
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether an expression is one that a schema can have."""
+    try:
+        check_schema({"type": "string", "pattern": text}, "pattern")
+    except BadRequestError:
+        return False
+    return True
+
+
+def input_as_arguments(text: str) -> dict[str, str]:
+    """The arguments of a custom tool's function."""
+    return {_INPUT: text}
+
+
+def input_of(arguments: str) -> str:
+    """The input of a custom tool from its function's arguments, which may be cut or may have gone wrong.
+
+    Arguments that have one text only, under whatever name, are that text; else all of them are.
+    """
+    try:
+        value = from_json(arguments, allow_partial="trailing-strings")
+    except ValueError:
+        return arguments
+    if isinstance(value, dict):
+        only = value.get(_INPUT, *value.values()) if len(value) == 1 else value.get(_INPUT)
+        if isinstance(only, str):
+            return only
+    return arguments
+
+
+Choice = Literal["none", "auto", "required"]
+_MODES = frozenset({"none", "auto", "required"})
+_INVALID = "invalid_value"
+
+
+def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
+    """The ``tool_choice`` of the chat request.
+
+    Args:
+        choice: of the client's request; None: absent.
+        tools: of the request.
+
+    Raises:
+        BadRequestError: when the choice demands a tool that cannot be called here.
+    """
+    if choice is None or (isinstance(choice, str) and choice in _MODES):
+        if choice == "required" and not tools.functions and tools.hosted:
+            raise _not_run(tools.hosted[0])
+        return choice if tools.functions or choice == "required" else None
+    kind = choice.get("type") if isinstance(choice, Mapping) else None
+    if not isinstance(kind, str):
+        message = "Invalid value for 'tool_choice': none, auto, required or an object with a type is expected."
+        raise BadRequestError(message, "tool_choice", _INVALID)
+    if kind == "allowed_tools":
+        return _allowed(choice, tools)
+    if kind not in {"function", "custom"}:
+        raise _not_run(kind)
+    return {"type": "function", "function": {"name": _named(choice, tools, "tool_choice")}}
+
+
+def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
+    given, mode = choice.get("tools"), choice.get("mode", "auto")
+    if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
+        message = "Invalid value for 'tool_choice.tools': an array of tools is expected."
+        raise BadRequestError(message, "tool_choice.tools", _INVALID)
+    if mode not in {"auto", "required"}:
+        message = "Invalid value for 'tool_choice.mode': auto or required is expected."
+        raise BadRequestError(message, "tool_choice.mode", _INVALID)
+    names = list(_callable(given, tools))
+    if not names and mode == "required":
+        raise _not_run(str(given[0].get("type"))[:64])
+    if not names:
+        return "none"
+    allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
+
+
+def _callable(given: Sequence[Mapping[str, Any]], tools: Toolbox) -> Iterator[str]:
+    """The functions of those tools that are the client's own; a namespace stands for all that are in it."""
+    for index, each in enumerate(given):
+        if each.get("type") in {"function", "custom"}:
+            yield _named(each, tools, f"tool_choice.tools[{index}]")
+        elif each.get("type") == "namespace":
+            inside = {name for name, origin in tools.origins.items() if origin.namespace == each.get("name")}
+            yield from sorted(inside)
+
+
+def _named(choice: Mapping[str, Any], tools: Toolbox, path: str) -> str:
+    name, namespace = choice.get("name"), choice.get("namespace")
+    if not isinstance(name, str) or not isinstance(namespace, str | None):
+        raise BadRequestError(
+            f"Missing required parameter: '{path}.name'.", f"{path}.name", "missing_required_parameter"
+        )
+    function = tools.function_of(name, namespace)
+    if function not in tools.origins:
+        shown = name[:64].encode("ascii", "backslashreplace").decode()
+        raise BadRequestError(f"There is no tool {shown!r} among those given.", f"{path}.name", _INVALID)
+    return function
+
+
+def _not_run(kind: str) -> BadRequestError:
+    shown = kind[:64].encode("ascii", "backslashreplace").decode()
+    message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
+    return BadRequestError(message, "tool_choice", "unsupported_parameter")

@@ -1,0 +1,336 @@
+"""A Responses request as a chat request: items become messages, and each part of it remembers where it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.chat.messages import in_groups
+from gateway.openai.chat.protocol import ChatCompletionRequest, chat_request
+from gateway.openai.nulls import without_nulls
+from gateway.openai.request_body import Body
+from gateway.openai.responses.items import (
+    Content,
+    CustomCallItem,
+    FunctionCallItem,
+    InputItem,
+    MessageItem,
+    OtherItem,
+    OutputItem,
+    ReasoningItem,
+    ReferenceItem,
+    InputTextPart,
+    ToolsItem,
+)
+from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
+from gateway.openai.responses.tools import Toolbox, chosen, input_as_arguments
+from gateway.openai.translation import Translation
+
+LOGPROBS = "message.output_text.logprobs"
+"""What ``include`` asks log-probs by."""
+
+_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+_REASONING = ("rs_", "reasoning_")  # how ids of reasoning begin
+_IMAGES = frozenset({"input_image", "image", "image_url", "computer_screenshot"})
+
+_FIELDS = {
+    "messages": "input",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+    "response_format.json_schema": "text.format",
+    "response_format": "text.format",
+    "tool_choice.function.name": "tool_choice.name",
+    "tool_choice.allowed_tools": "tool_choice",
+}
+_SAME = ("model", "temperature", "top_p", "stream", "user", "safety_identifier", "prompt_cache_key")
+EXTENSIONS = frozenset(
+    {
+        "bad_words", "cache_salt", "chat_template", "chat_template_kwargs", "documents", "frequency_penalty",
+        "guided_choice", "guided_grammar", "guided_json", "guided_regex", "ignore_eos", "include_stop_str_in_output",
+        "logit_bias", "min_p", "min_tokens", "no_stop_trim", "num_draft_tokens", "presence_penalty", "prompt_table",
+        "repetition_penalty", "seed", "skip_special_tokens", "stop", "stop_token_ids", "structured_outputs", "top_k",
+        "truncate_prompt_tokens", "truncation_side",
+    }
+)  # fmt: skip
+"""Fields of chat completions that are taken as they are, though OpenAI's Responses do not have them."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """A Responses request and the chat request that it is served as.
+
+    Attributes:
+        request: of the client.
+        chat: as the policies of the model let it pass.
+        tools: of the request.
+        translation: of paths in errors.
+        left_out: what the request is served without, as it is named to the client.
+    """
+
+    request: ResponsesRequest
+    chat: ChatCompletionRequest
+    tools: Toolbox
+    translation: Translation
+    left_out: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """The name under which the client asks for the model, then that of the served model."""
+        return self.chat.model
+
+    @model.setter
+    def model(self, name: str) -> None:
+        self.chat.model = name
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is wanted as a stream."""
+        return self.chat.stream
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        return self.chat.annotations()
+
+
+def parse_turn(body: Body) -> Turn:
+    """Parse and translate a request body.
+
+    Raises:
+        BadRequestError: naming the client's parameter at fault.
+    """
+    request = parse_responses_request(body)
+    tools = Toolbox()
+    tools.add(request.tools, "tools")
+    conversation = _Conversation(tools)
+    if request.instructions is not None:
+        conversation.say("system", request.instructions, "instructions")
+    if isinstance(request.input, str):
+        conversation.say("user", request.input, "input")
+    else:
+        conversation.refer(request.input)
+        for index, item in enumerate(request.input):
+            conversation.add(item, f"input[{index}]")
+    if not conversation.messages:
+        message = "Invalid value for 'input': at least one message is expected."
+        raise BadRequestError(message, "input", "empty_array")
+    fields = {**_FIELDS, "logprobs": "include" if LOGPROBS in request.include else "top_logprobs"}
+    translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
+    data, left_out = _fields(request)
+    data |= {"messages": in_groups(conversation.messages)}
+    if tools.functions:
+        data |= {"tools": tools.functions, "parallel_tool_calls": request.parallel_tool_calls}
+    choice = chosen(request.tool_choice, tools)
+    if choice is not None:
+        data["tool_choice"] = choice
+    with translation.renaming():
+        chat = chat_request(without_nulls(data))
+    hosted = [f"tools.{kind}" for kind in tools.hosted]
+    named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
+    return Turn(request, chat, tools, translation, tuple(dict.fromkeys(named)))
+
+
+def _fields(request: ResponsesRequest) -> tuple[dict[str, Any], list[str]]:
+    """The fields of the chat request besides conversation and tools, and the names of what is left out."""
+    values = {name: getattr(request, name) for name in _SAME}
+    extra = request.model_extra or {}
+    data = {name: value for name, value in values.items() if value is not None}
+    data |= {name: value for name, value in extra.items() if name in EXTENSIONS}
+    left_out = [name for name in extra if name not in EXTENSIONS]
+    if request.max_output_tokens is not None:
+        data["max_completion_tokens"] = request.max_output_tokens
+    if request.metadata:
+        data["metadata"] = request.metadata
+    if request.service_tier in _TIERS:
+        data["service_tier"] = request.service_tier
+    if request.top_logprobs or LOGPROBS in request.include:
+        data |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    left_out += [f"include.{name}" for name in request.include if name != LOGPROBS]
+    if request.truncation not in (None, "disabled"):
+        left_out.append("truncation")
+    for name in ("text", "reasoning", "stream_options"):
+        left_out += [f"{name}.{key}" for key in getattr(request, name).model_extra or ()]
+    return data | _form(request) | _reasoning(request, left_out), left_out
+
+
+def _form(request: ResponsesRequest) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if request.text.verbosity is not None:
+        data["verbosity"] = request.text.verbosity
+    given = request.text.format
+    if given is not None and given.get("type") == "json_schema":
+        schema = {key: value for key, value in given.items() if key != "type" and value is not None}
+        data["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif given is not None:
+        data["response_format"] = given
+    return data
+
+
+def _reasoning(request: ResponsesRequest, left_out: list[str]) -> dict[str, Any]:
+    effort, summary = request.reasoning.effort, request.reasoning.summary
+    if summary not in (None, "auto"):  # auto is content with none
+        left_out.append("reasoning.summary")
+    if effort in _EFFORTS:
+        return {"reasoning_effort": effort}
+    left_out += ["reasoning.effort"] * (effort is not None)
+    return {}
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """The messages of a chat request as its items come; runs of reasoning, text and calls are one message.
+
+    Attributes:
+        tools: of the request; those that come among the items are added.
+        messages: of the chat request.
+        origins: the path of the item that began each message.
+        renamed: paths within messages that differ in the client's request.
+        left_out: types of items and content parts that are not read.
+    """
+
+    tools: Toolbox
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    _calls: set[str] = field(default_factory=set)
+    _given: set[str] = field(default_factory=set)
+    _reasoning: list[str] = field(default_factory=list)
+    _open: dict[str, Any] | None = None
+
+    def put(self, role: str, content: Any, path: str, **more: Any) -> dict[str, Any]:
+        """Add a message, which ends the assistant's before it."""
+        self._open = None
+        self._reasoning = []
+        message = {"role": role, "content": content, **more}
+        self.messages.append(message)
+        self.origins.append(path)
+        return message
+
+    def say(self, role: str, text: str, path: str) -> None:
+        """Add a message whose whole text stands at a path."""
+        self.renamed[f"messages[{len(self.messages)}].content"] = path
+        self.put(role, text, path)
+
+    def refer(self, items: Sequence[InputItem]) -> None:
+        """Note the ids of items that come whole: to refer to them says nothing new."""
+        self._given = {item.id for item in items if isinstance(item.id, str) and not isinstance(item, ReferenceItem)}
+
+    def add(self, item: InputItem, path: str) -> None:
+        """Take the next item.
+
+        Raises:
+            BadRequestError: for an output without its call, and for a reference to what nobody knows.
+        """
+        if isinstance(item, MessageItem):
+            self._message(item, path)
+        elif isinstance(item, FunctionCallItem):
+            self._call(item, _arguments(item.arguments), path)
+        elif isinstance(item, CustomCallItem):
+            self._call(item, json.dumps(input_as_arguments(item.input), ensure_ascii=False), path)
+        elif isinstance(item, ReasoningItem):
+            self._reasoning += [item.text] * bool(item.text)
+        elif isinstance(item, OutputItem):
+            if item.call_id not in self._calls:
+                message = f"No tool call found for the output of {path}: 'call_id' must be that of an earlier call."
+                raise BadRequestError(message, f"{path}.call_id", "invalid_value")
+            self._output(item.call_id, item.output, path)
+        elif isinstance(item, ToolsItem):
+            self.tools.add(item.tools, f"{path}.tools", once=True)
+        elif isinstance(item, ReferenceItem):
+            self._reference(item, path)
+        else:
+            self._other(item, path)
+
+    def _message(self, item: MessageItem, path: str) -> None:
+        parts = _parts(item.content)
+        if item.role != "assistant":
+            self.put(item.role, parts, path)
+            return
+        if self._open is not None and self._open["content"] is not None and "tool_calls" not in self._open:
+            self._open = None  # two messages in a row are two
+        message = self._assistant(path)
+        before = message["content"]
+        message["content"] = parts if before is None else [*_as_list(before), *_as_list(parts)]
+
+    def _assistant(self, path: str) -> dict[str, Any]:
+        """The assistant's message that goes on, or a new one, with the reasoning that came before."""
+        reasoning = self._reasoning
+        if self._open is None:
+            self._open = self.put("assistant", None, path)
+        if reasoning:
+            self._reasoning = []
+            before = self._open.get("reasoning_content")
+            self._open["reasoning_content"] = "\n".join([before, *reasoning] if before else reasoning)
+        return self._open
+
+    def _call(self, item: FunctionCallItem | CustomCallItem, arguments: str, path: str) -> None:
+        calls = self._assistant(path).setdefault("tool_calls", [])
+        self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].function"] = path
+        name = self.tools.function_of(item.name, item.namespace)
+        calls.append({"id": item.call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        self._calls.add(item.call_id)
+
+    def _output(self, call_id: str, output: Any, path: str) -> None:
+        self.renamed[f"messages[{len(self.messages)}].content"] = f"{path}.output"
+        self.put("tool", self._readable(output), path, tool_call_id=call_id)
+
+    def _readable(self, output: Any) -> Any:
+        """What a tool answered as text: a sentence stands for what is none."""
+        if not isinstance(output, list):
+            return output if isinstance(output, str) else "" if output is None else json.dumps(output)
+        parts = []
+        for part in output:
+            kind, text = part.get("type"), part.get("text")
+            if not isinstance(text, str):
+                shown = str(kind)[:64]
+                self.left_out.append(f"input.{shown}")
+                what = "An image" if kind in _IMAGES else f"A part of the type {shown}"
+                text = f"[{what} was left out: this model reads text only.]"
+            parts.append({"type": "text", "text": text})
+        return parts or ""
+
+    def _reference(self, item: ReferenceItem, path: str) -> None:
+        if item.id in self._given:
+            return
+        if not item.id.startswith(_REASONING):
+            shown = item.id[:64].encode("ascii", "backslashreplace").decode()
+            message = f"Item with id {shown!r} not found: this gateway keeps no items; send the item itself."
+            raise BadRequestError(message, f"{path}.id", "item_not_found")
+        self.left_out.append("input.item_reference")
+
+    def _other(self, item: OtherItem, path: str) -> None:
+        if item.type.endswith("_output") and isinstance(item.call_id, str) and item.call_id in self._calls:
+            self._output(item.call_id, item.output if isinstance(item.output, str) else None, path)
+        else:
+            self.left_out.append(f"input.{item.type[:64]}")
+
+
+def _parts(content: Content | None) -> Any:
+    """Content as chat messages have it: a string, or its parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = [{"type": "text", "text": part.text if isinstance(part, InputTextPart) else part.refusal} for part in content]
+    return parts or ""
+
+
+def _as_list(content: Any) -> list[dict[str, Any]]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def _arguments(text: str) -> str:
+    """Arguments as a JSON object: of a call that was cut or went wrong, the text is kept as one argument."""
+    try:
+        sound = not text.strip() or isinstance(json.loads(text, parse_constant=_no_constant), dict)
+    except (ValueError, RecursionError):
+        sound = False
+    return text if sound else json.dumps({"arguments": text}, ensure_ascii=False)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)

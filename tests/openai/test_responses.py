@@ -1,0 +1,376 @@
+"""Responses: their bytes, statuses, streams and errors, where the answer is text."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.responses import ResponseOutputMessage
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
+from tests.app.harness import gateway, says
+from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
+from tests.openai.responses_harness import events_of, last_of, post, streamed, whole
+
+OPENING = ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
+CLOSING = ["response.output_text.done", "response.content_part.done", "response.output_item.done"]
+
+
+def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> Any:
+    """A script that says ``text`` and then fails."""
+
+    def script(_: GenerationRequest) -> list[Step]:
+        given: list[Step] = [EngineChunk(ids=[index]) for index in ByteIds(folder).of(text)]
+        return [*given, EngineError(kind, "The engine failed.")]
+
+    return script
+
+
+async def test_a_text_whole_and_streamed(folder: Path) -> None:
+    async with gateway(folder, says(folder, "Grüße")) as running:
+        for answer in (await whole(running), await streamed(running)):
+            assert answer.output_text == "Grüße"
+            assert (answer.status, answer.error, answer.incomplete_details) == ("completed", None, None)
+            (message,) = answer.output
+            assert isinstance(message, ResponseOutputMessage)
+            assert (message.role, message.status, message.id[:4]) == ("assistant", "completed", "msg_")
+            assert (answer.id[:5], answer.object, answer.model, answer.background) == (
+                "resp_",
+                "response",
+                MODEL,
+                False,
+            )
+            assert answer.usage is not None
+            assert (answer.usage.input_tokens, answer.usage.output_tokens) == (21, 7)
+            assert answer.usage.output_tokens_details.reasoning_tokens == 0
+
+
+async def test_byte_for_byte(folder: Path) -> None:
+    async with gateway(folder, says(folder, 'a"\u2028')) as running:
+        answer = await post(running, stream=True)
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert answer.headers["cache-control"] == "no-cache"
+        events = events_of(answer.text)
+        deltas = ["response.output_text.delta"] * 3
+        assert [event["type"] for event in events] == [*OPENING, *deltas, *CLOSING, "response.completed"]
+        item = events[2]["item"]["id"]
+        assert answer.text.split("\n\n")[5] == (
+            "event: response.output_text.delta\n"
+            f'data: {{"type":"response.output_text.delta","item_id":"{item}","output_index":0,"content_index":0,'
+            '"delta":"\\"","logprobs":[],"sequence_number":5}'
+        )
+        assert "\u2028" not in answer.text  # which some clients take for the end of a line
+        assert events[2]["item"] == {
+            "id": item, "type": "message", "status": "in_progress", "role": "assistant", "content": [],
+        }  # fmt: skip
+        assert "[DONE]" not in answer.text
+
+
+@pytest.mark.parametrize("engine", ["told", "relayed"])
+async def test_tokens_that_skip_the_layers_are_numbered_and_kept(folder: Path, engine: str) -> None:
+    text = "word é " * 40
+    kind = {"engine_type": RelayingEngine} if engine == "relayed" else {}
+    async with gateway(folder, says(folder, text), served=True, max_seq_len=4096, **kind) as running:
+        answer = await post(running, stream=True, max_output_tokens=4000)
+        assert last_of(answer.text).output_text == text
+        if isinstance(running.engine, RelayingEngine):
+            assert running.engine.relayed > 200
+
+
+async def test_what_is_asked_for_is_repeated(folder: Path) -> None:
+    asked: dict[str, Any] = {
+        "instructions": "Be terse.", "max_output_tokens": 50, "max_tool_calls": 3, "metadata": {"a": "b"},
+        "parallel_tool_calls": False, "prompt_cache_key": "k", "safety_identifier": "s", "temperature": 0.5,
+        "tool_choice": "none", "top_logprobs": 0, "top_p": 0.25, "user": "me", "truncation": "disabled",
+    }  # fmt: skip
+    async with gateway(folder) as running:
+        for answer in (await whole(running, **asked), await streamed(running, **asked)):
+            told = answer.to_dict()
+            assert {name: told[name] for name in asked} == asked
+            assert (answer.text.to_dict() if answer.text else None) == {"format": {"type": "text"}}
+            assert told["reasoning"] == {"effort": None, "summary": None}
+            assert (told["store"], told["previous_response_id"], told["service_tier"]) == (False, None, "default")
+        params = running.engine.requests[0].params
+        assert (params.temperature, params.top_p) == (0.5, 0.25)
+        assert running.engine.requests[0].prompt.text.startswith("<|im_start|>system\nBe terse.<|im_end|>")
+        plain = await whole(running, store=True, background=False, instructions=None, service_tier="flex")
+        assert (plain.temperature, plain.top_p, plain.tool_choice, plain.tools) == (1.0, 1.0, "auto", [])
+        assert (plain.to_dict()["store"], plain.service_tier) == (False, "default")
+
+
+async def test_defaults_of_the_operator_are_told(folder: Path) -> None:
+    async with gateway(folder, defaults={"temperature": 0.25, "top_p": 0.5}) as running:
+        answer = await whole(running, top_p=0.75)
+        assert (answer.temperature, answer.top_p) == (0.25, 0.75)
+
+
+@pytest.mark.parametrize("policy", ["clamp", "refuse"])
+async def test_a_limit_beyond_the_context_is_clamped(folder: Path, policy: str) -> None:
+    async with gateway(folder, max_tokens_policy=policy) as running:
+        answer = await whole(running, max_output_tokens=128000)
+        assert answer.status == "completed"
+        assert running.engine.requests[0].max_tokens == 256 - 21
+        assert answer.max_output_tokens == 128000
+
+
+async def test_an_answer_that_is_cut_is_incomplete(folder: Path) -> None:
+    async with gateway(folder, says(folder, "Hello")) as running:
+        for answer in (
+            await whole(running, max_output_tokens=3),
+            await streamed(running, max_output_tokens=3),
+        ):
+            assert (answer.status, answer.output_text) == ("incomplete", "Hel")
+            assert answer.incomplete_details is not None
+            assert answer.incomplete_details.reason == "max_output_tokens"
+            assert [item.to_dict()["status"] for item in answer.output] == ["incomplete"]
+        events = events_of((await post(running, max_output_tokens=3, stream=True)).text)
+        assert events[-1]["type"] == "response.incomplete"
+
+
+async def test_an_answer_without_text_has_an_empty_message(folder: Path) -> None:
+    async with gateway(folder, says(folder, "")) as running:
+        for answer in (await whole(running), await streamed(running)):
+            assert [item.type for item in answer.output] == ["message"]
+            assert answer.output_text == ""
+
+
+@pytest.mark.parametrize(
+    "asked", [{"include": ["message.output_text.logprobs"]}, {"include": ["message.output_text.logprobs"], "stop": "l"}]
+)
+async def test_log_probs(folder: Path, asked: dict[str, Any]) -> None:
+    async with gateway(folder, says(folder, "Hello")) as running:
+        for answer in (await whole(running, **asked), await streamed(running, **asked)):
+            (message,) = answer.output
+            assert isinstance(message, ResponseOutputMessage)
+            part = message.content[0].to_dict()
+            assert "".join(entry["token"] for entry in part["logprobs"]) == part["text"]
+            assert {entry["logprob"] for entry in part["logprobs"]} == {-0.5}
+            assert all(entry["bytes"] == [ord(entry["token"])] for entry in part["logprobs"])
+    async with gateway(folder, says(folder, "Hello")) as running:
+        assert (await whole(running)).to_dict()["output"][0]["content"][0]["logprobs"] == []
+
+
+async def test_padding_hides_the_lengths_of_tokens(folder: Path) -> None:
+    async with gateway(folder, says(folder, "a quite wide answer")) as running:
+        answer = await post(running, stream=True, stream_options={"include_obfuscation": True})
+        events = events_of(answer.text)
+        padded = [event for event in events if "obfuscation" in event]
+        assert [event["type"] for event in padded] == ["response.output_text.delta"] * 19
+        blocks = [block for block in answer.text.split("\n\n") if "output_text.delta" in block]
+        assert len({len(block) for block in blocks}) == 1
+        assert last_of(answer.text).output_text == "a quite wide answer"
+
+
+async def test_input_tokens_are_those_of_the_answer(folder: Path) -> None:
+    body = {"model": MODEL, "input": [{"role": "user", "content": "How long?"}], "instructions": "Count."}
+    async with gateway(folder) as running:
+        counted = await running.client.post("/v1/responses/input_tokens", json=body)
+        assert counted.status_code == 200
+        answer = await whole(running, **body)
+        assert answer.usage is not None
+        assert counted.json() == {"object": "response.input_tokens", "input_tokens": answer.usage.input_tokens}
+        assert len(running.engine.requests) == 1
+        longer = await running.client.post("/v1/responses/input_tokens", json={**body, "input": "word " * 100})
+        assert longer.json()["input_tokens"] > 500  # more than the context: to know that is why one asks
+        wrong = await running.client.post("/v1/responses/input_tokens", json={**body, "input": [{"role": "x"}]})
+        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "input[0].role")
+
+
+async def test_an_error_before_the_first_token_has_its_status(folder: Path) -> None:
+    async with gateway(folder, failing(folder, "", ErrorKind.QUEUE_FULL)) as running:
+        for stream in (False, True):
+            answer = await post(running, stream=stream)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+            assert answer.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.INTERNAL, ErrorKind.UNAVAILABLE, ErrorKind.QUEUE_FULL, ErrorKind.TIMEOUT])
+async def test_an_error_in_the_middle_ends_the_stream_as_failed(folder: Path, kind: ErrorKind) -> None:
+    async with gateway(folder, failing(folder, "Hel", kind)) as running:
+        answer = await post(running, stream=True)
+        assert answer.status_code == 200
+        response = last_of(answer.text)
+        assert (response.status, response.output_text) == ("failed", "Hel")
+        assert response.error is not None
+        code = "rate_limit_exceeded" if kind is ErrorKind.QUEUE_FULL else "server_error"
+        assert (response.error.code, response.error.message) == (code, "The engine failed.")
+        assert (await post(running)).status_code >= 429
+
+
+async def test_an_error_that_overtakes_the_opening_comes_behind_it(folder: Path) -> None:
+    """The engine has begun, with a token that makes no character yet, and fails."""
+    half = ByteIds(folder).of("é")[:1]
+
+    def script(_: GenerationRequest) -> list[Step]:
+        return [EngineChunk(ids=half), EngineError(ErrorKind.INTERNAL, "The engine failed.")]
+
+    async with gateway(folder, script) as running:
+        response = last_of((await post(running, stream=True)).text)
+        assert (response.status, response.output_text) == ("failed", "")
+
+
+async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> None:
+    hold = asyncio.Event()
+    script = [hold, EngineError(ErrorKind.INTERNAL, "The engine failed.")]
+    async with gateway(folder, lambda _: script, timeouts={"headers_s": 0.01}, served=True) as running:
+        body = {"model": MODEL, "input": "Hi", "stream": True}
+        async with running.client.stream("POST", "/v1/responses", json=body) as answer:
+            text = ""
+            async for piece in answer.aiter_text():
+                text += piece
+                hold.set()
+        assert text.startswith(":")
+        response = last_of(text)
+        assert (response.status, response.output, response.usage) == ("failed", [], None)
+
+
+async def test_a_client_that_leaves_cancels_its_answer(folder: Path) -> None:
+    hold = asyncio.Event()
+    script = [EngineChunk(ids=ByteIds(folder).of("a")), hold, EngineChunk(final=True)]
+    async with gateway(folder, lambda _: script, served=True) as running:
+        body = {"model": MODEL, "input": "Hi", "stream": True}
+        async with running.client.stream("POST", "/v1/responses", json=body) as answer:
+            async for _ in answer.aiter_text():
+                break
+        await asyncio.wait_for(running.engine.left.wait(), 10)
+        assert len(running.engine.closed_early) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({"input": None}, "input", "missing_required_parameter"),
+        ({"input": []}, "input", "empty_array"),
+        ({"input": 7}, "input", "invalid_type"),
+        ({"input": ["Hi"]}, "input[0]", "invalid_value"),
+        ({"input": [{}]}, "input[0]", "invalid_value"),
+        ({"input": [{"type": 7}]}, "input[0]", "invalid_value"),
+        ({"input": [{"role": "robot", "content": "Hi"}]}, "input[0].role", "invalid_value"),
+        ({"input": [{"role": "user", "content": 7}]}, "input[0].content", "invalid_type"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]},
+            "input[0].content[0]",
+            "unsupported_content_part",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},
+            "input[0].content[0]",
+            "unsupported_content_part",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
+            "input[0].content[0].text",
+            "missing_required_parameter",
+        ),
+        ({"instructions": 7}, "instructions", "invalid_type"),
+        ({"max_output_tokens": 0}, "max_output_tokens", "integer_below_min_value"),
+        ({"temperature": 3}, "temperature", "decimal_above_max_value"),
+        ({"top_logprobs": 21}, "top_logprobs", "integer_above_max_value"),
+        ({"metadata": {"a": 1}}, "metadata.a", "invalid_type"),
+        ({"stream": "yes"}, "stream", "invalid_type"),
+        ({"include": "all"}, "include", "invalid_type"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format", "invalid_value"),
+        (
+            {"text": {"format": {"type": "json_schema", "schema": {}}}},
+            "text.format.name",
+            "missing_required_parameter",
+        ),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
+        ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
+        ({"background": True}, "background", "unsupported_parameter"),
+        ({"prompt": {"id": "p"}}, "prompt", "unsupported_parameter"),
+        ({"moderation": {"model": "m"}}, "moderation", "unsupported_parameter"),
+        ({"stop": [""]}, "stop[0]", "empty_string"),
+        ({"input": "word " * 100}, "input", "context_length_exceeded"),
+        ({"input": [{"role": "user", "content": "refuse"}]}, "input", "invalid_value"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format", "unsupported_parameter"),
+    ],
+)
+async def test_bad_input_is_refused_by_the_client_s_own_names(
+    folder: Path, body: dict[str, Any], param: str, code: str
+) -> None:
+    async with gateway(folder) as running:
+        for stream in (False, True):
+            answer = await post(running, **body, stream=stream) if "stream" not in body else await post(running, **body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+            assert "messages" not in error["message"].replace("These messages are refused", "")
+            assert "response_format" not in error["message"]
+        assert running.engine.requests == []
+
+
+async def test_an_unknown_model_is_404(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await post(running, model="other")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/resp_1"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/responses/resp_1/input_items"),
+        ("POST", "/v1/responses/compact"),
+    ],
+)
+async def test_what_needs_a_store_is_not_there(folder: Path, method: str, path: str) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.request(method, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+
+
+UNREAD: list[tuple[dict[str, Any], str]] = [
+    ({"client_metadata": {"a": "b"}, "prompt_cache_options": {"mode": "x"}, "prompt_cache_retention": "1y"}, ""),
+    ({"include": []}, ""),
+    ({"include": ["reasoning.encrypted_content", "a.b"]}, "include.reasoning.encrypted_content, include.a.b"),
+    ({"truncation": "auto"}, "truncation"),
+    ({"truncation": "disabled"}, ""),
+    ({"reasoning": {"summary": "auto"}}, ""),
+    ({"reasoning": {"summary": "detailed", "context": "auto"}}, "reasoning.context, reasoning.summary"),
+    ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+    ({"reasoning": {"effort": "galactic"}}, "reasoning.effort"),
+    ({"text": {}}, ""),
+    ({"text": {"verbosity": "low"}}, "text.verbosity"),
+    ({"text": {"verbosity": "medium", "tone": "warm"}}, "text.tone"),
+    ({"stream_options": {"shape": 1}}, "stream_options.shape"),
+    ({"context_management": [{"type": "x"}], "n": 3, "whatever": {"a": None}}, "context_management, n, whatever"),
+]
+
+
+@pytest.mark.parametrize(("body", "named"), UNREAD)
+async def test_what_is_not_read_is_named_and_served(folder: Path, body: dict[str, Any], named: str) -> None:
+    async with gateway(folder) as running:
+        for stream in (False, True):
+            answer = await post(running, **body, stream=stream)
+            assert (answer.status_code, answer.headers.get("x-ignored-parameters", "")) == (200, named)
+
+
+async def test_extensions_of_chat_are_served(folder: Path) -> None:
+    async with gateway(folder, says(folder, "Hello")) as running:
+        answer = await whole(running, stop="l", seed=7, top_k=5, presence_penalty=1, logit_bias={"3": 1})
+        assert answer.output_text == "He"
+        params = running.engine.requests[0].params
+        assert (params.seed, params.top_k, params.presence_penalty, params.logit_bias) == (7, 5, 1.0, {3: 1.0})
+
+
+async def test_a_large_body_is_refused_as_a_small_one(folder: Path) -> None:
+    items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x" * 200}]}]
+    async with gateway(folder) as running:
+        answer = await post(running, input=items * 2000)  # in the helper process
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, "input", "context_length_exceeded")
+
+
+async def test_too_many_items_are_refused_before_each_costs_work(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await post(running, input=[{"role": "user"}] * 16385)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "array_above_max_length")
+        parts = [{"type": "input_text", "text": ""}] * 2049
+        answer = await post(running, input=[{"role": "user", "content": parts}])
+        assert (answer.json()["error"]["param"], answer.status_code) == ("input[0].content", 400)
+        answer = await post(running, input=[{"type": "function_call_output", "call_id": "c", "output": parts}])
+        assert (answer.json()["error"]["param"], answer.status_code) == ("input[0].output", 400)

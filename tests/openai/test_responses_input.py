@@ -1,0 +1,292 @@
+"""Items of a Responses request: what the model is shown of each, beside what chat completions show of the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.harness import Gateway, gateway, says
+from tests.app.scripted import MODEL, write_tokenizer
+from tests.openai.responses_harness import post, whole
+from tests.openai.tools_harness import UNGUIDED
+
+SHOWS_ALL = (
+    "{% for tool in tools or [] %}<tool>{{ tool.function.name }}{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content }}"
+    "{% for call in message.tool_calls %}<call>{{ call.id }} {{ call.function.name }} "
+    "{{ call.function.arguments | tojson }}{% endfor %}"
+    "{% if message.tool_call_id is defined %}<result {{ message.tool_call_id }}>{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{# <tool_call> <think> #}"
+)
+USER = {"role": "user", "content": "Hi"}
+
+
+@pytest.fixture(scope="module")
+def all_shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("shows-all"), SHOWS_ALL)
+
+
+def call(call_id: str = "c1", name: str = "ls", arguments: str = '{"a": 1}', **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def result(call_id: str = "c1", output: Any = "done", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": output, **more}
+
+
+def reasoning(*texts: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "reasoning_text", "text": text} for text in texts]
+    return {"type": "reasoning", "id": "rs_1", "summary": [], "content": content, **more}
+
+
+def made(call_id: str = "c1", name: str = "ls", arguments: str = '{"a": 1}') -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calling(*calls: dict[str, Any], content: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, "tool_calls": list(calls), **more}
+
+
+def answered(call_id: str = "c1", content: Any = "done") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part], **more}
+
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "high"}
+LEFT_OUT = "[An image was left out: this model reads text only.]"
+FILE_LEFT_OUT = "[A part of the type input_file was left out: this model reads text only.]"
+
+ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
+    "text": ("Hi", [USER], ""),
+    "a message without a type": ([{"role": "user", "content": "Hi"}], [USER], ""),
+    "a message with a type, an id and a phase": (
+        [{"type": "message", "id": "msg_1", "role": "user", "content": "Hi", "phase": "commentary"}],
+        [USER],
+        "",
+    ),
+    "parts of text": (
+        [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}],
+        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+        "",
+    ),
+    "system and developer": (
+        [{"role": "developer", "content": "d"}, {"role": "developer", "content": [{"type": "input_text", "text": "e"}]},
+         {"role": "system", "content": "s"}, USER],
+        [{"role": "developer", "content": "d"}, {"role": "developer", "content": "e"},
+         {"role": "system", "content": "s"}, USER],
+        "",
+    ),
+    "an assistant's text as a string": (
+        [USER, {"role": "assistant", "content": "So."}, USER],
+        [USER, {"role": "assistant", "content": "So."}, USER],
+        "",
+    ),
+    "an assistant's parts": (
+        [USER, said("So."), USER],
+        [USER, {"role": "assistant", "content": "So."}, USER],
+        "",
+    ),
+    "a refusal": (
+        [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, USER],
+        [USER, {"role": "assistant", "content": "No."}, USER],
+        "",
+    ),
+    "two answers in a row": (
+        [USER, said("a"), said("b"), USER],
+        [USER, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}, USER],
+        "",
+    ),
+    "a call and its output": ([USER, call(), result()], [USER, calling(made()), answered()], ""),
+    "a call with id and status": (
+        [USER, call(id="fc_1", status="completed"), result(id="fco_1", status="completed")],
+        [USER, calling(made()), answered()],
+        "",
+    ),
+    "calls at once": (
+        [USER, call("c1"), call("c2", "cat", "{}"), result("c2", "two"), result("c1", "one")],
+        [USER, calling(made("c1"), made("c2", "cat", "{}")), answered("c2", "two"), answered("c1", "one")],
+        "",
+    ),
+    "calls one by one": (
+        [USER, call("c1"), result("c1"), call("c2"), result("c2")],
+        [USER, calling(made("c1")), answered("c1"), calling(made("c2")), answered("c2")],
+        "",
+    ),
+    "reasoning, text and calls are one message": (
+        [USER, reasoning("Hm."), said("So."), call("c1"), call("c2"), result("c1"), result("c2")],
+        [USER, calling(made("c1"), made("c2"), content="So.", reasoning_content="Hm."), answered("c1"), answered("c2")],
+        "",
+    ),
+    "text behind a call": (
+        [USER, call(), said("So."), result()],
+        [USER, calling(made(), content="So."), answered()],
+        "",
+    ),
+    "reasoning of two turns": (
+        [USER, reasoning("a"), call("c1"), result("c1"), reasoning("b"), said("So."), USER],
+        [USER, calling(made("c1"), reasoning_content="a"), answered("c1"),
+         {"role": "assistant", "content": "So.", "reasoning_content": "b"}, USER],
+        "",
+    ),
+    "reasoning in several parts": (
+        [USER, reasoning("a", "b"), said("So."), USER],
+        [USER, {"role": "assistant", "content": "So.", "reasoning_content": "a\nb"}, USER],
+        "",
+    ),
+    "reasoning that is only a summary, and sealed by another server": (
+        [USER, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "**Hm**"}], "content": None,
+                "encrypted_content": "b3BhcXVl"}, call(), result()],
+        [USER, calling(made(), reasoning_content="**Hm**"), answered()],
+        "",
+    ),
+    "reasoning without anything": (
+        [USER, {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}, call(), result()],
+        [USER, calling(made()), answered()],
+        "",
+    ),
+    "reasoning of any shape": (
+        [USER, {"type": "reasoning", "id": 7, "summary": "x", "content": [1, {"text": 2}], "encrypted_content": {}},
+         call(), result()],
+        [USER, calling(made()), answered()],
+        "",
+    ),
+    "reasoning that nothing follows": ([USER, reasoning("Hm."), USER], [USER, USER], ""),
+    "an output of parts": (
+        [USER, call(), result(output=[{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}])],
+        [USER, calling(made()), answered(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])],
+        "",
+    ),
+    "an image in an output": (
+        [USER, call(), result(output=[IMAGE])],
+        [USER, calling(made()), answered(content=LEFT_OUT)],
+        "input.input_image",
+    ),
+    "a file in an output": (
+        [USER, call(), result(output=[{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}])],
+        [USER, calling(made()),
+         answered(content=[{"type": "text", "text": "a"}, {"type": "text", "text": FILE_LEFT_OUT}])],
+        "input.input_file",
+    ),
+    "an empty output": ([USER, call(), result(output=[])], [USER, calling(made()), answered(content="")], ""),
+    "a call of a namespace": (
+        [USER, call(namespace="shell"), result()],
+        [USER, calling(made(name="shell__ls")), answered()],
+        "",
+    ),
+    "a custom call": (
+        [USER, {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": 'say "é"\n'},
+         {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"}],
+        [USER, calling(made(name="patch", arguments='{"input": "say \\"é\\"\\n"}')), answered()],
+        "",
+    ),
+    "arguments that were cut": (
+        [USER, call(arguments='{"a": "b'), result()],
+        [USER, calling(made(arguments='{"arguments": "{\\"a\\": \\"b"}')), answered()],
+        "",
+    ),
+    "arguments that are no object": (
+        [USER, call(arguments="[NaN]"), result()],
+        [USER, calling(made(arguments='{"arguments": "[NaN]"}')), answered()],
+        "",
+    ),
+    "no arguments": ([USER, call(arguments=""), result()], [USER, calling(made(arguments="")), answered()], ""),
+    "a reference to reasoning": (
+        [USER, {"type": "item_reference", "id": "rs_1"}, call(), result()],
+        [USER, calling(made()), answered()],
+        "input.item_reference",
+    ),
+    "a reference without a type": (
+        [USER, {"id": "rs_1"}, call(), result()],
+        [USER, calling(made()), answered()],
+        "input.item_reference",
+    ),
+    "a reference to what is there": (
+        [USER, said("So."), {"type": "item_reference", "id": "msg_1"}, USER],
+        [USER, {"role": "assistant", "content": "So."}, USER],
+        "",
+    ),
+    "items of other types": (
+        [USER, {"type": "web_search_call", "id": "ws_1", "action": {}},
+         {"type": "compaction", "encrypted_content": "x"}, {"type": "mcp_call", "id": 7},
+         {"type": "local_shell_call_output", "call_id": "z", "output": "x"}, USER],
+        [USER, USER],
+        "input.web_search_call, input.compaction, input.mcp_call, input.local_shell_call_output",
+    ),
+    "an output of another type to a call that is there": (
+        [USER, call(), {"type": "shell_call_output", "call_id": "c1", "output": "done"}],
+        [USER, calling(made()), answered()],
+        "",
+    ),
+}  # fmt: skip
+
+
+async def prompt_of_chat(running: Gateway, messages: list[dict[str, Any]], **more: Any) -> str:
+    answer = await running.chat(messages=messages, **more)
+    assert answer.status_code == 200, answer.text
+    return running.engine.requests[-1].prompt.text
+
+
+@pytest.mark.parametrize("row", ROWS)
+async def test_the_model_is_shown_what_chat_shows(all_shown: Path, row: str) -> None:
+    items, messages, named = ROWS[row]
+    async with gateway(all_shown, says(all_shown, "x"), features=UNGUIDED, max_seq_len=4096) as running:
+        answer = await post(running, input=items)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers.get("x-ignored-parameters", "") == named
+        shown = running.engine.requests[-1].prompt.text
+        assert shown == await prompt_of_chat(running, messages)
+        counted = await running.client.post("/v1/responses/input_tokens", json={"model": MODEL, "input": items})
+        assert counted.json()["input_tokens"] == answer.json()["usage"]["input_tokens"]
+
+
+async def test_instructions_come_first(all_shown: Path) -> None:
+    async with gateway(all_shown, says(all_shown, "x"), features=UNGUIDED, max_seq_len=4096) as running:
+        await whole(running, instructions="Be terse.", input=[{"role": "developer", "content": "d"}, USER])
+        shown = running.engine.requests[-1].prompt.text
+        messages = [{"role": "system", "content": "Be terse."}, {"role": "developer", "content": "d"}, USER]
+        assert shown == await prompt_of_chat(running, messages)
+        await whole(running, instructions="Alone.", input=[])
+        assert "Alone." in running.engine.requests[-1].prompt.text
+
+
+@pytest.mark.parametrize(
+    ("items", "param", "code"),
+    [
+        ([USER, result()], "input[1].call_id", "invalid_value"),
+        ([USER, result(), call()], "input[1].call_id", "invalid_value"),
+        (
+            [USER, {"type": "custom_tool_call_output", "call_id": "x", "output": ""}],
+            "input[1].call_id",
+            "invalid_value",
+        ),
+        ([USER, {"type": "item_reference", "id": "msg_1"}], "input[1].id", "item_not_found"),
+        ([USER, {"id": "fc_1"}], "input[1].id", "item_not_found"),
+        # two references that lead to each other lead nowhere
+        (
+            [USER, {"type": "item_reference", "id": "a"}, {"type": "item_reference", "id": "b"}],
+            "input[1].id",
+            "item_not_found",
+        ),
+        ([USER, {"type": "function_call", "name": "ls"}], "input[1].call_id", "missing_required_parameter"),
+        ([USER, call(call_id="")], "input[1].call_id", "empty_string"),
+        ([USER, call(arguments={})], "input[1].arguments", "invalid_type"),
+        ([USER, call(), result(output={"a": 1})], "input[2].output", "invalid_type"),
+        ([USER, call(), result(output=["a"])], "input[2].output[0]", "invalid_type"),
+        ([{"type": "compaction", "encrypted_content": "x"}], "input", "empty_array"),
+    ],
+)
+async def test_items_that_make_no_conversation(
+    all_shown: Path, items: list[dict[str, Any]], param: str, code: str
+) -> None:
+    async with gateway(all_shown, features=UNGUIDED, max_seq_len=4096) as running:
+        answer = await post(running, input=items)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+        assert "messages" not in error["message"]

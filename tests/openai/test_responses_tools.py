@@ -1,0 +1,417 @@
+"""Tools of responses: functions, namespaces, custom tools, hosted ones; the choice among them; forms and reasoning."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+
+from tests.app.harness import gateway, says
+from tests.app.scripted import write_tokenizer
+from tests.openai.responses_harness import events_of, post, streamed, whole
+from tests.openai.tools_harness import (
+    ALL_KINDS,
+    CITY,
+    GUIDED,
+    SHOWS_TOOLS,
+    UNGUIDED,
+    call_text,
+    guided_text,
+    tools_folder,
+)
+
+ROME = '{"city": "Rome"}'
+THINKS = SHOWS_TOOLS + "{# <think> #}"
+
+
+@pytest.fixture(scope="module")
+def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tools_folder(tmp_path_factory.mktemp("responses-tools"))
+
+
+@pytest.fixture(scope="module")
+def thinks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("responses-thinks"), THINKS)
+
+
+def function(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": CITY, **more}
+
+
+def custom(name: str, form: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "custom",
+        "name": name,
+        "description": f"Does {name}.",
+        **({"format": form} if form else {}),
+        **more,
+    }
+
+
+def namespace(name: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "namespace", "name": name, "description": f"Tools of {name}.", "tools": list(tools)}
+
+
+TOOLS = [function("weather", description="Looks out of the window."), function("time", strict=None)]
+HOSTED = [
+    {"type": kind}
+    for kind in (
+        "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
+        "computer_use_preview", "mcp", "tool_search", "local_shell", "shell", "apply_patch", "not_invented_yet",
+    )
+]  # fmt: skip
+
+
+async def both(running: Any, **body: Any) -> list[Response]:
+    """The same response, whole and streamed."""
+    return [await whole(running, **body), await streamed(running, **body)]
+
+
+def items(response: Response) -> list[dict[str, Any]]:
+    """The output without ids."""
+    return [{key: value for key, value in item.to_dict().items() if key != "id"} for item in response.output]
+
+
+async def test_calls_of_functions(shows: Path) -> None:
+    said = f"Let me see. {call_text('weather', ROME)}\n{call_text('time', ROME)}"
+    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=4096) as running:
+        for answer in await both(running, tools=TOOLS):
+            assert answer.status == "completed"
+            message, *calls = items(answer)
+            assert message["content"][0]["text"] == "Let me see."
+            ids = [call.pop("call_id") for call in calls]
+            assert len(set(ids)) == 2
+            assert all(each.startswith("call_") for each in ids)
+            assert calls == [
+                {"type": "function_call", "status": "completed", "name": name, "arguments": ROME}
+                for name in ("weather", "time")
+            ]
+            assert [item.id[:3] for item in answer.output if item.id] == ["msg", "fc_", "fc_"]
+            assert [tool.to_dict() for tool in answer.tools] == TOOLS  # as they were sent
+
+
+async def test_a_call_that_is_guided_arrives_in_pieces(shows: Path) -> None:
+    said = guided_text(("weather", {"city": "Rome"}), ("time", {"city": "Oslo"}))
+    async with gateway(shows, says(shows, said), features=GUIDED, max_seq_len=4096) as running:
+        answer = await post(running, tools=TOOLS, tool_choice="required", stream=True)
+        deltas = [event for event in events_of(answer.text) if event["type"].endswith("arguments.delta")]
+        assert len(deltas) > 10
+        for response in await both(running, tools=TOOLS, tool_choice="required"):
+            assert [(item["name"], item["arguments"]) for item in items(response)] == [
+                ("weather", '{"city": "Rome"}'),
+                ("time", '{"city": "Oslo"}'),
+            ]
+
+
+async def test_a_guided_call_that_is_cut_is_incomplete(shows: Path) -> None:
+    said = guided_text(("weather", {"city": "Rome"}))
+    async with gateway(shows, says(shows, said), features=GUIDED, max_seq_len=4096) as running:
+        for answer in await both(running, tools=TOOLS, tool_choice="required", max_output_tokens=45):
+            assert answer.status == "incomplete"
+            (call,) = items(answer)
+            assert (call["status"], call["name"]) == ("incomplete", "weather")
+            assert ROME.startswith(call["arguments"])
+            assert call["arguments"] != ROME
+
+
+async def test_tools_of_a_namespace_are_shown_joined_and_called_apart(shows: Path) -> None:
+    said = call_text("agents__close", ROME) + "\n" + call_text("close", ROME) + "\n" + call_text("b__close", ROME)
+    tools = [
+        namespace("agents", function("close", description="Closes."), function("open")),
+        function("close"),
+        namespace("b", custom("close")),
+    ]
+    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=8192) as running:
+        for answer in await both(running, tools=tools):
+            calls = items(answer)
+            assert [(call["name"], call.get("namespace")) for call in calls] == [
+                ("close", "agents"), ("close", None), ("close", "b"),
+            ]  # fmt: skip
+            assert [call["type"] for call in calls] == ["function_call", "function_call", "custom_tool_call"]
+            assert [tool.to_dict() for tool in answer.tools] == tools
+        shown = running.engine.requests[0].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1:]
+        functions = [json.loads(each)["function"] for each in shown]
+        assert [each["name"] for each in functions] == ["agents__close", "agents__open", "close", "b__close"]
+        assert functions[0]["description"] == "Tools of agents.\n\nCloses."
+
+
+async def test_names_that_are_too_long_or_alike_stay_apart(shows: Path) -> None:
+    long, other = "a" * 60, "mcp server!"
+    tools = [namespace(long, function("close")), namespace(long + "x", function("close")),
+             namespace(other, function("close")), function("x__y"), namespace("x", function("y"))]  # fmt: skip
+    async with gateway(shows, says(shows, "x"), features=UNGUIDED, max_seq_len=16384) as running:
+        await whole(running, tools=tools)
+        shown = running.engine.requests[0].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1:]
+        names = [json.loads(each)["function"]["name"] for each in shown]
+        assert len(set(names)) == 5
+        assert all(len(name) <= 64 and name.replace("_", "").isalnum() for name in names)
+    said = "\n".join(call_text(name, ROME) for name in names)
+    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=16384) as running:
+        for answer in await both(running, tools=tools):
+            assert [(call["name"], call.get("namespace")) for call in items(answer)] == [
+                ("close", long), ("close", long + "x"), ("close", other), ("x__y", None), ("y", "x"),
+            ]  # fmt: skip
+        history = [
+            {"role": "user", "content": "Hi"},
+            {"type": "function_call", "call_id": "c", "name": "close", "namespace": other, "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "done"},
+        ]
+        await whole(running, tools=tools, input=history)  # the same name in every turn
+
+
+PATCH = '*** Begin Patch\n+é "x"\n*** End Patch'
+
+
+async def test_custom_tools(shows: Path) -> None:
+    said = call_text("apply_patch", json.dumps({"input": PATCH}))
+    lark = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=8192) as running:
+        for tool in (custom("apply_patch"), custom("apply_patch", {"type": "text"}), custom("apply_patch", lark)):
+            for answer in await both(running, tools=[tool]):
+                (call,) = items(answer)
+                assert call.pop("call_id").startswith("call_")
+                assert call == {
+                    "type": "custom_tool_call", "status": "completed", "name": "apply_patch", "input": PATCH,
+                }  # fmt: skip
+                assert (answer.output[0].id or "")[:4] == "ctc_"
+        shown = json.loads(running.engine.requests[-1].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1])
+        assert shown["function"]["description"] == (
+            "Does apply_patch.\n\nThe input follows this grammar (lark):\nstart: /.+/"
+        )
+        answer = await post(running, tools=[custom("apply_patch", lark)])
+        assert answer.headers["x-ignored-parameters"] == "tools[0].format"  # shown, but not enforced
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"input": ""}', ""),
+        ('{"patch": "a"}', "a"),
+        ('{"input": 7}', '{"input": 7}'),
+        ("{}", "{}"),
+        ('{"a": "b", "c": "d"}', '{"a": "b", "c": "d"}'),
+    ],
+)
+async def test_custom_tools_called_in_another_way(shows: Path, arguments: str, text: str) -> None:
+    async with gateway(shows, says(shows, call_text("t", arguments)), features=UNGUIDED, max_seq_len=4096) as running:
+        for answer in await both(running, tools=[custom("t")]):
+            assert [item["input"] for item in items(answer)] == [text]
+
+
+NATIVE = dataclasses.replace(GUIDED, guide_types=ALL_KINDS)
+DATE = {"type": "grammar", "syntax": "regex", "definition": r"\d{4}-\d\d"}
+
+
+@pytest.mark.parametrize(
+    ("features", "choice", "guided"),
+    [(NATIVE, "auto", True), (GUIDED, "required", True), (GUIDED, "auto", False), (UNGUIDED, "auto", False)],
+)
+async def test_a_regular_expression_is_enforced_where_the_engine_can(
+    shows: Path, features: Any, choice: str, guided: bool
+) -> None:
+    said = guided_text(("date", {"input": "2026-11"})) if choice == "required" else call_text("date", '{"input": "x"}')
+    async with gateway(shows, says(shows, said), features=features, max_seq_len=4096) as running:
+        answer = await post(running, tools=[custom("date", DATE)], tool_choice=choice)
+        assert answer.status_code == 200, answer.text
+        assert ("x-ignored-parameters" in answer.headers) == (not guided)
+        guide = running.engine.requests[0].params.guide
+        assert (guide is not None and r"\\d{4}" in guide.text.replace("[0-9]", r"\\d")) == guided
+        assert [item["type"] for item in answer.json()["output"]] == ["custom_tool_call"]
+
+
+@pytest.mark.parametrize("definition", [r"(?<=a)b", "(", r"\bword\b"])
+async def test_a_regular_expression_that_no_guide_has_is_only_shown(shows: Path, definition: str) -> None:
+    form = {**DATE, "definition": definition}
+    for features, choice in ((NATIVE, "auto"), (GUIDED, "required"), (UNGUIDED, "auto")):
+        async with gateway(shows, says(shows, "x"), features=features, max_seq_len=4096) as running:
+            answer = await post(running, tools=[custom("date", form)], tool_choice=choice)
+            assert (answer.status_code, answer.headers["x-ignored-parameters"]) == (200, "tools[0].format"), answer.text
+            assert definition in running.engine.requests[0].prompt.text.replace("\\\\", "\\")
+
+
+async def test_tools_that_nobody_runs_are_left_out_and_named(shows: Path) -> None:
+    async with gateway(shows, says(shows, "x"), features=UNGUIDED, max_seq_len=4096) as running:
+        for choice in ("auto", "none", None):
+            answer = await post(running, tools=HOSTED + TOOLS, tool_choice=choice)
+            assert answer.status_code == 200
+            named = answer.headers["x-ignored-parameters"]
+            assert named == ", ".join(f"tools.{tool['type']}" for tool in HOSTED)
+            assert "web_search" not in running.engine.requests[-1].prompt.text
+        assert (await post(running, tools=HOSTED, tool_choice="auto")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice"),
+    [
+        (HOSTED + TOOLS, {"type": "web_search"}),
+        (HOSTED + TOOLS, {"type": "mcp", "server_label": "x"}),
+        (HOSTED, "required"),
+        (HOSTED + TOOLS, {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}),
+    ],
+)
+async def test_a_choice_that_demands_what_nobody_runs_is_refused(shows: Path, tools: Any, choice: Any) -> None:
+    async with gateway(shows, features=GUIDED, max_seq_len=4096) as running:
+        answer = await post(running, tools=tools, tool_choice=choice)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, "tool_choice", "unsupported_parameter")
+
+
+@pytest.mark.parametrize(
+    ("choice", "said", "shown", "called"),
+    [
+        ("none", "Sunny.", [], []),
+        ("required", guided_text(("time", {"city": "x"})), ["weather", "time", "patch"], ["time"]),
+        ({"type": "function", "name": "time"}, guided_text(("time", {"city": "x"})), ["weather", "time", "patch"],
+         ["time"]),
+        ({"type": "custom", "name": "patch"}, guided_text(("patch", {"input": "x"})), ["weather", "time", "patch"],
+         ["patch"]),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "time"}]}, "x", ["time"], []),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}, "x", [], []),
+        ({"type": "allowed_tools", "mode": "auto",
+          "tools": [{"type": "web_search"}, {"type": "custom", "name": "patch"}]}, "x", ["patch"], []),
+        ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "time"}]},
+         guided_text(("time", {"city": "x"})), ["weather", "time", "patch"], ["time"]),
+    ],
+)  # fmt: skip
+async def test_every_form_of_the_choice(
+    shows: Path, choice: Any, said: str, shown: list[str], called: list[str]
+) -> None:
+    async with gateway(shows, says(shows, said), features=GUIDED, max_seq_len=4096) as running:
+        for answer in await both(running, tools=[*TOOLS, custom("patch")], tool_choice=choice):
+            assert [item["name"] for item in items(answer) if item["type"] != "message"] == called
+            told = answer.tool_choice
+            assert (told if isinstance(told, str) else told.to_dict()) == choice
+        parts = running.engine.requests[-1].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1:]
+        assert [json.loads(part)["function"]["name"] for part in parts] == shown
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({"tools": [{"type": 7}]}, "tools[0].type", "invalid_type"),
+        ({"tools": [{}]}, "tools[0].type", "missing_required_parameter"),
+        ({"tools": ["x"]}, "tools[0]", "invalid_type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
+        ({"tools": [function("a b")]}, "tools[0].name", "invalid_value"),
+        ({"tools": [function("a", strict="yes")]}, "tools[0].strict", "invalid_type"),
+        ({"tools": [{"type": "web_search"}, function("a"), function("a")]}, "tools[2].name", "invalid_value"),
+        ({"tools": [function("a", parameters={"type": "array"})]}, "tools[0].parameters.type",
+         "invalid_function_parameters"),
+        ({"tools": [namespace("n", function("a", parameters={"type": 7}))]}, "tools[0].tools[0].parameters.type",
+         "invalid_json_schema"),
+        ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools", "missing_required_parameter"),
+        ({"tools": [{"type": "custom", "name": ""}]}, "tools[0].name", "invalid_value"),
+        ({"tools": [function(f"f{n}") for n in range(129)]}, "tools", "array_above_max_length"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"tools": TOOLS, "tool_choice": "some"}, "tool_choice", "invalid_value"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice.name", "missing_required_parameter"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice.name", "invalid_value"),
+        ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "tools": []}}, "tool_choice.tools", "invalid_value"),
+        ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "x", "tools": TOOLS}}, "tool_choice.mode",
+         "invalid_value"),
+        ({"tools": TOOLS,
+          "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "x"}]}},
+         "tool_choice.tools[0].name", "invalid_value"),
+    ],
+)  # fmt: skip
+async def test_bad_tools(shows: Path, body: dict[str, Any], param: str, code: str) -> None:
+    async with gateway(shows, features=GUIDED, max_seq_len=4096) as running:
+        answer = await post(running, **body)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+        assert ".function" not in error["message"]
+
+
+async def test_many_tools_with_deep_schemas(shows: Path) -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(12):
+        deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
+    tools = [function(f"f{n}", parameters={"$schema": "http://json-schema.org/draft-07/schema#", **deep})
+             for n in range(128)]  # fmt: skip
+    features = dataclasses.replace(GUIDED, max_seq_len=200_000)
+    async with gateway(shows, says(shows, "x"), features=features, max_seq_len=200_000) as running:
+        for answer in await both(running, tools=tools):
+            assert answer.status == "completed"
+
+
+async def test_tools_among_the_items(shows: Path) -> None:
+    more = {"type": "additional_tools", "role": "developer", "tools": [function("weather"), function("moon")]}
+    conversation = [{"role": "user", "content": "Hi"}, more]
+    said = call_text("moon", ROME)
+    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=4096) as running:
+        answer = await whole(running, tools=[function("weather")], input=conversation)
+        assert [item["name"] for item in items(answer)] == ["moon"]
+        shown = running.engine.requests[-1].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1:]
+        assert [json.loads(part)["function"]["name"] for part in shown] == ["weather", "moon"]
+
+
+async def test_reasoning_is_an_item_of_its_own(thinks: Path) -> None:
+    said = f"<think>\nHm, é?\n</think>\n\nSunny. {call_text('time', ROME)}"
+    async with gateway(thinks, says(thinks, said), features=UNGUIDED, max_seq_len=4096) as running:
+        asked = {"tools": TOOLS, "include": ["message.output_text.logprobs", "reasoning.encrypted_content"]}
+        for answer in await both(running, **asked):
+            reasoning, message, call = items(answer)
+            content = [{"type": "reasoning_text", "text": "Hm, é?"}]
+            assert reasoning == {"type": "reasoning", "status": "completed", "summary": [], "content": content}
+            assert (answer.output[0].id or "")[:3] == "rs_"
+            part = message["content"][0]
+            assert (part["text"], call["name"]) == ("Sunny.", "time")
+            assert "".join(entry["token"] for entry in part["logprobs"]) == "Sunny."
+            assert answer.usage is not None
+            assert answer.usage.output_tokens_details.reasoning_tokens == len("Hm, é?".encode())
+
+
+async def test_reasoning_that_is_cut(thinks: Path) -> None:
+    async with gateway(thinks, says(thinks, "<think>\nHm, so"), features=UNGUIDED, max_seq_len=4096) as running:
+        for answer in await both(running, max_output_tokens=12):
+            assert (answer.status, answer.output_text) == ("incomplete", "")
+            (reasoning,) = items(answer)
+            assert (reasoning["status"], reasoning["content"][0]["text"]) == ("incomplete", "Hm,")
+
+
+JSON_SCHEMA = {"type": "json_schema", "name": "place", "schema": CITY, "strict": True}
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [({"type": "text"}, None), ({"type": "json_object"}, "json_schema"), (JSON_SCHEMA, "json_schema"),
+     ({**JSON_SCHEMA, "description": None, "strict": None}, "json_schema")],
+)  # fmt: skip
+async def test_every_form_of_text(shows: Path, form: dict[str, Any], kind: str | None) -> None:
+    async with gateway(shows, says(shows, ROME), features=GUIDED, max_seq_len=4096) as running:
+        for answer in await both(running, text={"format": form}):
+            assert answer.output_text == ROME
+            told = answer.to_dict()["text"]["format"]
+            assert {key: value for key, value in told.items() if value is not None} == {
+                key: value for key, value in form.items() if value is not None
+            }
+            guide = running.engine.requests[-1].params.guide
+            assert (None if guide is None else guide.kind) == kind
+
+
+async def test_schemas_outside_the_strict_subset_are_named_by_the_client_s_paths(shows: Path) -> None:
+    loose = {"type": "object", "properties": {"city": {"type": "string"}}}
+    async with gateway(shows, says(shows, ROME), features=GUIDED, max_seq_len=4096) as running:
+        answer = await post(running, text={"format": {**JSON_SCHEMA, "schema": loose}}, tools=[
+            {"type": "web_search"}, function("f", parameters=loose, strict=True)], tool_choice="none")  # fmt: skip
+        named = answer.headers["x-strict-schema-deviations"]
+        assert "text.format.schema" in named
+        assert "tools[1].parameters" in named
+        assert "function" not in named
+
+
+async def test_an_answer_without_the_wanted_form_fails(shows: Path) -> None:
+    async with gateway(
+        shows, says(shows, "No."), features=UNGUIDED, max_seq_len=4096, structured_output_without_guidance="validate"
+    ) as running:
+        form = {"text": {"format": JSON_SCHEMA}}
+        answer = await post(running, **form)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "invalid_model_output")
+        assert "'text.format" in answer.json()["error"]["message"]
+        response = await streamed(running, **form)
+        assert (response.status, response.output_text) == ("failed", "No.")
+        assert [item["status"] for item in items(response)] == ["completed"]
