@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.generation.engine import Engine, EngineError, ErrorKind
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
@@ -15,9 +17,11 @@ from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
 from gateway.triton.error_mapping import NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
+from gateway.triton.missing_models import refuse_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import EnginePath, check
+from gateway.triton.transport import InferCall
 from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
@@ -61,8 +65,44 @@ async def discover(
     return Discovered(make(connection, models, reason, options), models.names)
 
 
+def describe(models: Models, path: EnginePath, options: EngineOptions = _NO_OPTIONS) -> EngineFeatures:
+    """Tell by configurations alone how a model would be served, as ``discover`` does where its engine answers.
+
+    Raises:
+        DiscoveryError: it cannot be served like this.
+    """
+    check(models, path)
+    make, reason = _expect(models, path)
+    return make(Connection(_Nowhere()), models, reason, options).features
+
+
+class _Nowhere:
+    """A transport for engines that are described, and never asked."""
+
+    name = "nowhere"
+
+    async def prepare(self) -> None: ...
+
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+
 async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str]:
     """How to make the engine, and why so."""
+    make, reason = _expect(models, path)
+    if path == "auto" and models.pipeline is not None and make is tokens_engine:
+        failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
+        if failure is not None:
+            step = models.engine.name if models.engine else ""
+            reason = f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
+            return ensemble_engine, reason
+    return make, reason
+
+
+def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
+    """As above, if the engine answers."""
     if models.pipeline is None:
         return _single(models)
     if path == "tokens":
@@ -72,10 +112,6 @@ async def _choose(connection: Connection, models: Models, path: EnginePath) -> t
     if models.pipeline.deviation is not None:
         return ensemble_engine, f"the ensemble is not stock: {models.pipeline.deviation}"
     step = models.engine.name if models.engine else ""
-    failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
-    if failure is not None:
-        reason = f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
-        return ensemble_engine, reason
     return tokens_engine, f"the ensemble's steps are stock and {step!r} answers token ids"
 
 
@@ -90,14 +126,12 @@ def _single(models: Models) -> tuple[_Make, str]:
 async def read_models(client: TritonClient, model: str) -> Models:
     """Read the configuration of a model and of those that it calls."""
     entry = await _read_model(client, model)
-    return assemble(entry, {name: await _read_model(client, name) for name in called_models(entry)})
+    return assemble(entry, {name: await _read_model(client, name, entry) for name in called_models(entry)})
 
 
-async def _read_model(client: TritonClient, model: str) -> ModelView:
+async def _read_model(client: TritonClient, model: str, caller: ModelView | None = None) -> ModelView:
     if not await client.model_ready(model):
-        raise EngineError(
-            ErrorKind.UNAVAILABLE, f"Model {model!r} is unknown to Triton, failed to load, or is still loading."
-        )
+        await refuse_missing(client, model, caller)
     return ModelView.of(await client.model_config(model))
 
 

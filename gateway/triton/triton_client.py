@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import grpc
@@ -10,6 +11,21 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from gateway.triton.error_mapping import engine_error
 
 DEADLINE_S = 2.0
+
+_READY = "READY"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """What Triton's repository index says of a model.
+
+    Attributes:
+        ready: whether a version of it can be asked.
+        words: its state and the reason for it, in Triton's own words; empty where nobody asked for the model yet.
+    """
+
+    ready: bool
+    words: str
 
 
 class TritonClient:
@@ -45,6 +61,16 @@ class TritonClient:
         """Tensor names, types and shapes of a loaded model, as on the wire."""
         response = await self._call(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model))
         return cast("service_pb2.ModelMetadataResponse", response)
+
+    async def repository(self) -> dict[str, ModelState]:
+        """State of each model of the repository by name, loaded or not."""
+        response = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest())
+        found: dict[str, ModelState] = {}
+        for entry in response.models:  # one for each version
+            if entry.name not in found or entry.state == _READY:
+                words = ": ".join(filter(None, (entry.state, entry.reason)))
+                found[entry.name] = ModelState(entry.state == _READY, words)
+        return found
 
     async def _call(self, method: Any, request: Any) -> Any:
         try:

@@ -234,6 +234,13 @@ def llmapi() -> Any:
     return config
 
 
+def of_another_kind(name: str) -> Any:
+    config = model_config_pb2.ModelConfig(name=name)
+    config.input.add(name="image")
+    config.output.add(name="labels")
+    return config
+
+
 def not_decoupled() -> dict[str, Any]:
     configs = stock_configs()
     configs["tensorrt_llm"].model_transaction_policy.decoupled = False
@@ -264,14 +271,29 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     ("configs", "model", "path", "words"),
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "not supported yet"),
-        ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
+        ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "neither .*: it takes image and answers labels; exp"),
+        (
+            {"late": model_config_pb2.ModelConfig(name="late")},
+            "late",
+            "auto",
+            "no tensors.*--disable-auto-complete-con",
+        ),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (not_decoupled(), "ensemble", "auto", "not decoupled"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, and"),
     ],
-    ids=["llmapi", "another", "engine as ensemble", "not decoupled", "no text", "required input", "another type"],
+    ids=[
+        "llmapi",
+        "another",
+        "not completed",
+        "engine as ensemble",
+        "not decoupled",
+        "no text",
+        "required input",
+        "another type",
+    ],
 )
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str
