@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from gateway.config.section import Section, split_commas
 
 Policy = Literal["strict", "warn", "ignore"]
+TextStreaming = Literal["refuse", "whole", "lossy"]
 
 MOST_DRAFT_TOKENS = 256
 """That a draft model may guess at a time: more are seldom right, and the answer waits for them."""
@@ -172,6 +173,8 @@ class ModelSettings(Section):
         reasoning_output: the fields in which answers have the reasoning: ``reasoning_content``, ``reasoning``, or both.
         tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
             while it forms (``eager``), when it may turn out to be broken.
+        text_streaming: the treatment of streams where Triton decodes each response by itself, so that characters and
+            spaces are lost: ``refuse`` them, send the ``whole`` answer as one event, or accept the loss (``lossy``).
         structured_output_without_guidance: ``refuse`` a request for a structure where the engine has no guided
             decoding, or ``validate`` the finished answer, which fails when it does not fit.
         lora: the adapter that every request carries; None is the model as it is.
@@ -202,6 +205,7 @@ class ModelSettings(Section):
     family: str | None = Field(default=None, min_length=1)
     reasoning_output: Literal["reasoning_content", "reasoning", "both"] = "reasoning_content"
     tool_call_streaming: Literal["whole", "eager"] = "whole"
+    text_streaming: TextStreaming = "refuse"
     structured_output_without_guidance: Literal["refuse", "validate"] = "refuse"
     lora: AdapterSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)

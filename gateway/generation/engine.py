@@ -100,6 +100,7 @@ class EngineFeatures:
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
         streams: the form in which a streamed answer comes.
+        whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
         losses: one sentence each on what is lost of an answer here; in the log, in ``/v1/models/{id}`` and in
             ``gateway check``.
@@ -122,8 +123,13 @@ class EngineFeatures:
     max_draft_tokens: int | None = 0
     draft_room: int = 0
     streams: StreamForm = "pieces"
+    whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
     losses: tuple[str, ...] = ()
+
+    def one_response(self, *, stream: bool) -> bool:
+        """Whether an answer comes in one response, at its end: there is nothing of it before."""
+        return self.streams == "whole" or (self.whole and not stream)
 
 
 class Engine(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.config import ModelSettings
+from gateway.config import ModelSettings, TextStreaming
 from gateway.generation.sampling_params import GuideBackend
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_backend, declared_guide_types
@@ -29,6 +29,7 @@ class EngineOptions:
             gather them, and 4 bytes per vocabulary entry and token may travel (wire contract 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
         max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
+        text_streaming: what becomes of streams of models that answer with the text of each response by itself.
     """
 
     vocab_size: int | None = None
@@ -36,6 +37,7 @@ class EngineOptions:
     generation_logits: bool = False
     context_logits_tokens: int = 0
     max_draft_tokens: int | None = None
+    text_streaming: TextStreaming = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,4 +189,5 @@ def engine_options(settings: ModelSettings) -> EngineOptions:
         generation_logits=settings.logits_for_logprobs,
         context_logits_tokens=settings.max_logits_tokens if settings.logits_for_logprobs else 0,
         max_draft_tokens=settings.speculative.max_draft_tokens,
+        text_streaming=settings.text_streaming,
     )

@@ -11,7 +11,8 @@ from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.engines.ensemble_engine import EnsembleEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.pipeline import Models, is_own_bls
-from gateway.triton.servable import ALWAYS_ENSEMBLE, ALWAYS_TOKENS, DiscoveryError, check_required
+from gateway.triton.servable import ALWAYS_ENSEMBLE, ALWAYS_TOKENS, check_required, check_text, losses
+from gateway.triton.text_path import is_decoupled, read_text_path
 
 _NO_OPTIONS = EngineOptions()
 
@@ -41,6 +42,8 @@ def tokens_engine(
         guide_backend=abilities.guide_backend,
         max_draft_tokens=abilities.max_draft_tokens,
         draft_room=_draft_room(models, options),
+        streams="pieces" if is_decoupled(models) else "whole",
+        losses=losses(models, options, "tokens"),
     )
     return TokensEngine(connection, engine, features, abilities)
 
@@ -51,14 +54,12 @@ def _draft_room(models: Models, options: EngineOptions) -> int:
     return 0 if ours or not models.drafted else options.max_draft_tokens or 0
 
 
-def _text_warnings(models: Models, *, stoppable: bool, tokens: bool) -> tuple[str, ...]:
+def _text_warnings(models: Models, *, stoppable: bool) -> tuple[str, ...]:
     warnings = list(hints.warnings(models.engine))
     if models.bls and not is_own_bls(models.entry):
         warnings.append("the BLS model passes on no cancel: a cancelled request runs to its end in the engine")
     elif not models.bls and not stoppable:
         warnings.append("the ensemble's engine takes no stop requests: a cancelled request runs to its end there")
-    if not tokens:
-        warnings.append("the ensemble answers text only: usage is the server's where given, and there are no log-probs")
     return tuple(warnings)
 
 
@@ -67,10 +68,10 @@ def ensemble_engine(
 ) -> EnsembleEngine:
     """Make the engine that calls the ensemble, or a BLS model, with text."""
     entry, engine = models.entry, models.engine
+    check_text(models, options)
     check_required(entry, BLS, ALWAYS_ENSEMBLE)
-    tokens = {"output_ids", "sequence_length"} <= entry.outputs
-    if "text_output" not in entry.outputs:
-        raise DiscoveryError(f"ensemble {entry.name!r} has no output text_output")
+    path = read_text_path(models, options)
+    tokens = path.token_ids
     abilities = read_abilities(
         entry, engine, options, token_ids=tokens, guided=models.guided, draft=models.draft, drafted=models.drafted
     )
@@ -86,11 +87,15 @@ def ensemble_engine(
         max_seq_len=hints.max_seq_len(engine),
         tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
         vocab_size=abilities.vocab_size,
-        warnings=_text_warnings(models, stoppable=stoppable, tokens=tokens),
+        warnings=_text_warnings(models, stoppable=stoppable),
         capabilities=capabilities(entry, engine, abilities, prompt_ids=False),
         guide_types=abilities.guide_types,
         guide_backend=abilities.guide_backend,
         draft_room=_draft_room(models, options),
+        streams=path.streams,
+        whole=path.whole,
+        estimates=path.estimates,
+        losses=losses(models, options),
     )
     return EnsembleEngine(
         connection,

@@ -315,7 +315,7 @@ class TritonBackend:
                 "transport": transport,
             },
         )
-        for warning in features.warnings:
+        for warning in (*features.warnings, *features.losses):
             _LOG.warning("engine: %s", warning, extra={"triton": self.url, "model": features.model})
 
     def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:

@@ -307,7 +307,7 @@ async def test_an_ensemble_without_inner_tensors_is_text_only() -> None:
     remove(configs["ensemble"].output, "output_ids", "sequence_length")
     features = await discover(configs, path="ensemble")
     assert (features.token_ids, features.logprobs, features.max_top_logprobs) == (False, False, 0)
-    assert any("text only" in warning for warning in features.warnings)
+    assert any("log-probs are refused" in loss for loss in features.losses)
 
 
 async def test_an_upstream_engine_has_no_alternatives() -> None:
