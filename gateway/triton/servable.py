@@ -179,7 +179,8 @@ def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) ->
     unknown = sorted(model.required - known)
     if unknown:
         raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}"
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}; "
+            "declare them with optional: true"
         )
     encoder = RequestEncoder(model, spec)
     for name in sorted(filled):
