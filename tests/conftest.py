@@ -13,6 +13,7 @@ from hypothesis import settings
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT
 
@@ -112,3 +113,27 @@ def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script
         yield server
     finally:
         server.triton.stop()
+
+
+@pytest.fixture(scope="session")
+def llmapi_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tokenizer of the doubles of the stock LLM API model; it adds a BOS."""
+    folder = tmp_path_factory.mktemp("llmapi-doubles-model")
+    write_llmapi_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def llmapi_triton(llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmapiServer]:
+    """A running Triton with the stock LLM API model of each version; see `LlmapiServer`."""
+    with LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def misconfigured_llmapi_triton(
+    llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LlmapiServer]:
+    """The same with settings that harm; see `misconfigured`."""
+    with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
+        yield server

@@ -102,10 +102,24 @@ class AdapterSettings(Section):
         task_id: the engine keeps the adapter by it; two adapters for one engine need two.
         folder: the adapter, in Hugging Face PEFT's format or as the two .npy files of TensorRT-LLM's tools, relative to
             the settings file; None where the engine has it by itself (``lora_prefetch_dir``).
+        name: of the adapter, for the stock model of the LLM API, which needs name and path.
+        path: folder of the adapter as Triton's machine names it, from which the LLM API loads it.
+        source: the format of that folder: of Hugging Face PEFT or of NeMo.
     """
 
     task_id: int = Field(ge=0, lt=2**64)
     folder: Path | None = None
+    name: str | None = Field(default=None, min_length=1)
+    path: str | None = Field(default=None, min_length=1)
+    source: Literal["hf", "nemo"] = "hf"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> AdapterSettings:
+        if (self.name is None) != (self.path is None):
+            raise ValueError("name and path go together: the LLM API needs both, other engines neither")
+        if self.path is not None and self.folder is not None:
+            raise ValueError("path and folder exclude each other: Triton reads the one, the gateway the other")
+        return self
 
 
 class DraftSettings(Section):
@@ -131,6 +145,18 @@ class DraftSettings(Section):
         return self
 
 
+class LlmApiSettings(Section):
+    """What the stock model of the LLM API does not say of itself.
+
+    Attributes:
+        text: the text of a response in a stream: ``cumulative``, all of the answer so far, or ``delta``, what is new.
+            ``auto`` goes by the declared inputs: with ``lora_id`` it is cumulative, without it the model does not
+            stream. Any other value says that it streams.
+    """
+
+    text: Literal["auto", "cumulative", "delta"] = "auto"
+
+
 def template_path(given: Path, folder: Path) -> Path:
     """Find a template: in a folder, else among those that come with the gateway, if the path names one of these.
 
@@ -151,7 +177,11 @@ class ModelSettings(Section):
         name: the id that clients send as ``model``, and that answers carry.
         aliases: further ids under which clients reach it.
         triton: the Triton model behind it.
-        path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble, ``auto`` decides.
+        path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble or a BLS model,
+            ``llmapi`` text with the stock model of the LLM API, ``auto`` decides.
+        engine_version: the version of TensorRT-LLM behind the stock model of the LLM API, such as 1.2.1, which Triton
+            does not tell. What an older version ignores in silence is refused; without it, what any version ignores.
+        llmapi: what that model does not say of itself.
         tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
         max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
         vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
@@ -188,7 +218,9 @@ class ModelSettings(Section):
     name: str = Field(min_length=1, max_length=256)
     aliases: tuple[str, ...] = ()
     triton: TritonSettings
-    path: Literal["auto", "tokens", "ensemble"] = "auto"
+    path: Literal["auto", "tokens", "ensemble", "llmapi"] = "auto"
+    engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}(\.\d{1,4}){1,3}$")
+    llmapi: LlmApiSettings = LlmApiSettings()
     tokenizer: Path | None = None
     max_seq_len: int | None = Field(default=None, ge=2)
     vocab_size: int | None = Field(default=None, ge=2)

@@ -99,6 +99,10 @@ class EngineFeatures:
         max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
+        adds_special_tokens: whether the server puts the tokenizer's special tokens, such as BOS, around the text of a
+            prompt, and the engine leaves it to who makes the prompt to send it without them.
+        hides_special_tokens: whether special tokens never leave their text in an answer that comes as text.
+        ends_at_eos: whether the tokenizer's own end token is the only one that ends an answer in the engine.
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
@@ -122,6 +126,9 @@ class EngineFeatures:
     guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_room: int = 0
+    adds_special_tokens: bool = False
+    hides_special_tokens: bool = False
+    ends_at_eos: bool = False
     streams: StreamForm = "pieces"
     whole: bool = False
     estimates: frozenset[Estimate] = frozenset()

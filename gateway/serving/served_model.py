@@ -37,6 +37,7 @@ from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation
+from gateway.serving.text_losses import text_losses
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class ServedModel:
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
+        self._losses: tuple[str, ...] = ()
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
@@ -118,6 +120,11 @@ class ServedModel:
     def capabilities(self) -> Capabilities:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What is lost of its answers as of the last discovery, a sentence each."""
+        return self._losses
 
     def known_capabilities(self) -> Capabilities:
         """How each request parameter is served now.
@@ -203,7 +210,7 @@ class ServedModel:
             prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            return then(prompt)
+            return then(parts.prompts.framed(prompt) if features.adds_special_tokens else prompt)
 
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
@@ -301,6 +308,10 @@ class ServedModel:
         self._problem = None
         self._features = features
         self._capabilities = capabilities(features, self._parts, self.settings)
+        own = text_losses(self._parts, features)
+        self._losses = (*features.losses, *own)
+        for loss in own:  # the engine's are logged where it was found
+            _log.warning("model %s: %s", self.name, loss)
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
@@ -320,4 +331,10 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
         how = features.capabilities.get(name)
         if given and how is not None and how.how == "impossible":
             return f"{key}.{where}: {how.note}"
+    if settings.lora is not None and (settings.lora.path is not None) != (features.path == "llmapi"):
+        if features.path == "llmapi":
+            return (
+                f"{key}.lora: the LLM API loads an adapter by itself; give its name, and its path on Triton's machine."
+            )
+        return f"{key}.lora.path: only the LLM API loads an adapter by a path; give its folder."
     return None

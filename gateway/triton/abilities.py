@@ -29,6 +29,8 @@ class EngineOptions:
             gather them, and 4 bytes per vocabulary entry and token may travel (wire contract 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
         max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
+        version: of TensorRT-LLM, its numbers; None where nobody says.
+        llmapi_text: the text of a response in a stream of the LLM API's model; ``auto`` goes by its inputs.
         text_streaming: what becomes of streams of models that answer with the text of each response by itself.
     """
 
@@ -37,6 +39,8 @@ class EngineOptions:
     generation_logits: bool = False
     context_logits_tokens: int = 0
     max_draft_tokens: int | None = None
+    version: tuple[int, ...] | None = None
+    llmapi_text: Literal["auto", "cumulative", "delta"] = "auto"
     text_streaming: TextStreaming = "refuse"
 
 
@@ -189,5 +193,7 @@ def engine_options(settings: ModelSettings) -> EngineOptions:
         generation_logits=settings.logits_for_logprobs,
         context_logits_tokens=settings.max_logits_tokens if settings.logits_for_logprobs else 0,
         max_draft_tokens=settings.speculative.max_draft_tokens,
+        version=tuple(map(int, settings.engine_version.split("."))) if settings.engine_version else None,
+        llmapi_text=settings.llmapi.text,
         text_streaming=settings.text_streaming,
     )

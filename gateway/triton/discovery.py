@@ -14,7 +14,7 @@ from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import ensemble_engine, tokens_engine
+from gateway.triton.engine_factory import ensemble_engine, llmapi_engine, tokens_engine
 from gateway.triton.error_mapping import NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.missing_models import refuse_missing
@@ -117,6 +117,8 @@ def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
 
 def _single(models: Models) -> tuple[_Make, str]:
     """As above, for what is no ensemble."""
+    if models.llmapi:
+        return llmapi_engine, f"{models.entry.name!r} is a model of the LLM API"
     if not models.bls:
         return tokens_engine, f"{models.entry.name!r} is an engine model"
     drafting = f", for which {models.draft.name!r} drafts" if models.draft else ""

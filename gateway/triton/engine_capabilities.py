@@ -10,8 +10,7 @@ from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
 
-# Which kinds of guide each parameter needs, one of which is enough.
-_GUIDES: dict[str, tuple[str, ...]] = {
+GUIDED: dict[str, tuple[str, ...]] = {
     "response_format": ("json_schema", "json"),
     "structured_outputs": ("json_schema", "json", "regex", "ebnf_grammar", "structural_tag"),
     "guided_json": ("json_schema",),
@@ -25,6 +24,8 @@ _GUIDES: dict[str, tuple[str, ...]] = {
     "tool_choice": ("json_schema",),
     "function_call": ("json_schema",),
 }
+"""The kinds of guide that each parameter needs, one of which is enough."""
+
 _NO_DRAFTS = "The engine takes no draft tokens."
 
 
@@ -204,7 +205,7 @@ class _Table:
         else:
             nothing = f"The engine takes guides of other kinds only: {', '.join(sorted(types))}."
         found = {}
-        for name, needed in _GUIDES.items():
+        for name, needed in GUIDED.items():
             taken = [kind for kind in needed if kind in types]
             found[name] = (
                 _native(f"By the engine's guided decoding: {', '.join(taken)}.") if taken else _impossible(nothing)

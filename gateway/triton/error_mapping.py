@@ -21,9 +21,19 @@ from gateway.triton.parameter_inputs import parameter_of
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
 _CONTEXT = re.compile(
-    r"(?:prompt|input) length.{0,40}exceeds|exceeds.{0,20}max(?:imum)?[ _](?:input|sequence|seq)[ _]len",
+    r"(?:prompt|input) length.{0,40}exceeds|exceeds.{0,20}max(?:imum)?[ _](?:input|sequence|seq)[ _]len"
+    # The LLM API: by the longest sequence, and by the longest prompt of one step.
+    r"|default_max_tokens`?.{0,40}(?:must|should) be greater than 0|is greater than `?max_seq_len"
+    r"|prompt length.{0,120}(?:should|must)(?: not|n't) exceed",
     re.IGNORECASE,
 )
+# The prompt's and the most tokens, where they stand in another order than those of the others.
+_OF_DEFAULT = re.compile(r"max_seq_len \((?P<most>\d+)\).{0,20}prompt_len`? \((?P<prompt>\d+)\)")
+_OF_STEP = re.compile(r"prompt length \((?P<prompt>\d+)(?:\.0)?\).*max_num_tokens \((?P<most>\d+)\)")
+# The LLM API's model where it loads an adapter by itself; its text may name folders.
+_NOT_LOADABLE = re.compile(r"^error generating request: .*lora", re.IGNORECASE | re.DOTALL)
+# Its versions up to 1.2 hand the flag `streaming` to the engine as an adapter.
+_FLAG_AS_ADAPTER = re.compile(r"'bool' object has no attribute")
 _NOT_HELD = re.compile(r"lora task \d+ not found in cache", re.IGNORECASE)
 # TensorRT-LLM's loraUtils.cpp, on an adapter that does not fit the engine.
 _BAD_ADAPTER = re.compile(
@@ -58,6 +68,10 @@ _NOT_LOADED = "The model is not loaded in Triton at the moment."
 _NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
 _NO_ADAPTER = "This deployment's engine does not have that adapter."
 _BAD_FIT = "The engine cannot use the adapter that the gateway sent with the request."
+_BAD_LLMAPI = (
+    "This deployment's engine cannot take any request: its version of the LLM API's model fails where model.yaml has"
+    " lora_config."
+)
 _IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
 
@@ -65,6 +79,8 @@ _REJECTED = "Triton rejected the gateway's request: the model's tensors are not 
 _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str | None, str | None], ...] = (
     (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
     (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_NOT_LOADABLE, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, _BAD_LLMAPI, None, None),
     (_GUIDE, EngineError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE, "guide", "invalid_value"),
 )
 
@@ -219,7 +235,8 @@ def unsupported(parameter: str, model: str, what: str | None = None) -> EngineEr
 
 
 def _context_message(words: str) -> str:
-    numbers = _NUMBER.findall(words)
+    told = _OF_DEFAULT.search(words) or _OF_STEP.search(words)
+    numbers = (told["prompt"], told["most"]) if told else _NUMBER.findall(words)
     if len(numbers) >= 2:
         return f"The prompt has {numbers[0]} tokens; this model accepts at most {numbers[1]}."
     return "The prompt is longer than this model accepts."

@@ -139,11 +139,12 @@ class Models:
         entry: the configured model.
         engine: the one that generates, None when an ensemble has no such step.
         preprocessing: the ensemble's tokenizing step, if it has one.
-        pipeline: the ensemble's steps; None when the entry is an engine model itself.
+        pipeline: the ensemble's steps; None when the entry is no ensemble.
         names: every model that must be ready.
         guided: False once the engine has said that it has no guided decoder.
         draft: the draft model of a BLS model.
         bls: whether the entry is a BLS model.
+        llmapi: whether the entry is the stock model of the LLM API.
         drafted: False once the engine has refused a draft.
     """
 
@@ -155,6 +156,7 @@ class Models:
     guided: bool = True
     draft: ModelView | None = None
     bls: bool = False
+    llmapi: bool = False
     drafted: bool = True
 
 
@@ -182,7 +184,7 @@ def assemble(entry: ModelView, called: Mapping[str, ModelView]) -> Models:
             entry, engine if is_engine(engine) else None, called[steps.text], None, names, draft=draft, bls=True
         )
     if not entry.steps:
-        return Models(entry, entry if is_engine(entry) else None, None, None, names)
+        return Models(entry, entry if is_engine(entry) else None, None, None, names, llmapi=is_llmapi(entry))
     pipeline = read_pipeline(entry)
     return Models(
         entry,

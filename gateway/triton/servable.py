@@ -11,15 +11,26 @@ from typing import Literal
 from gateway.contract import ModelSpec
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, is_llmapi, is_own_bls
+from gateway.triton.pipeline import Models, is_own_bls
 from gateway.triton.text_path import TextPath, is_decoupled, read_text_path
 
-EnginePath = Literal["auto", "tokens", "ensemble"]
+EnginePath = Literal["auto", "tokens", "ensemble", "llmapi"]
 
 _ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
 ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
 ALWAYS_ENSEMBLE = frozenset(_ALWAYS | {"text_input", "max_tokens", "stream"})
+ALWAYS_LLMAPI = frozenset(
+    {
+        "text_input",
+        "streaming",
+        "sampling_param_max_tokens",
+        "sampling_param_exclude_input_from_output",
+        "return_finish_reason",
+    }
+)
+"""Without any of these the LLM API's model gives another answer than was asked for, or does not say why it ended."""
 
 
 SERVED_KINDS = (
@@ -42,12 +53,14 @@ def check(models: Models, path: EnginePath) -> None:
     """
     entry, engine = models.entry, models.engine
     name = entry.name
-    if models.bls:
+    if models.llmapi:
+        _check_llmapi(entry, path)
+    elif path == "llmapi":
+        raise DiscoveryError(f"path: llmapi is configured, but model {name!r} has no inputs sampling_param_*")
+    elif models.bls:
         _check_bls(models, path)
         _check_engine_name(entry)
     elif models.pipeline is None:
-        if is_llmapi(entry):
-            raise DiscoveryError(f"model {name!r} takes LLM API tensors (sampling_param_*), which is not supported yet")
         if engine is None:
             raise DiscoveryError(_of_no_kind(entry))
         if path == "ensemble":
@@ -95,6 +108,18 @@ def _check_engine_name(model: ModelView) -> None:
         )
 
 
+def _check_llmapi(model: ModelView, path: EnginePath) -> None:
+    if path not in ("auto", "llmapi"):
+        raise DiscoveryError(f"path: {path} is configured, but {model.name!r} is a model of the LLM API (path: llmapi)")
+    lacks = sorted((ALWAYS_LLMAPI - model.inputs) | ({"text_output", "finish_reason"} - model.outputs))
+    if lacks:
+        raise DiscoveryError(f"model {model.name!r} of the LLM API lacks tensors of the stock one: {', '.join(lacks)}")
+    if model.batched:
+        raise DiscoveryError(
+            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set 0"
+        )
+
+
 def check_text(models: Models, options: EngineOptions) -> None:
     """Refuse an ensemble or a BLS model of whose answers the text cannot be told.
 
@@ -125,6 +150,8 @@ def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble"
     Returns:
         One sentence for each loss, without a capital and without a full stop.
     """
+    if models.llmapi:
+        return read_dialect(models.entry, options).losses()
     if path == "tokens" or (models.pipeline is None and not models.bls):
         return () if is_decoupled(models) else (_one_response(models),)
     return tuple(_losses(models, read_text_path(models, options)))
