@@ -14,7 +14,7 @@ from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble, is_llmapi
 from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository.models import LLMAPI, Models, at, error, of_kind
+from gateway_ops.checking.repository.models import LLMAPI, Models, at, error, of_kind, tensors
 from gateway_ops.checking.repository.version_folders import loaded_versions
 from gateway_ops.repository.model_folders import ModelFolder
 
@@ -88,6 +88,9 @@ def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, where, what, "Correct the line.")
         return
     yield from _check_settings(model, file, settings)
+    if isinstance(settings, dict) and settings.get("lora_config") and "lora_id" not in tensors(model, "input"):
+        what = "lora_config is set: before 1.3 model.py hands over streaming in an adapter's place, and requests fail."
+        yield Finding(Severity.ERROR, _line(file, "lora_config"), what, "Remove lora_config, or take the model of 1.3.")
 
 
 def _check_settings(model: ModelFolder, file: Path, settings: Any) -> Iterator[Finding]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from gateway.generation.engine import EngineFeatures
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble, called_models, kind_of
-from gateway.triton.servable import DiscoveryError
+from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway_ops.checking.findings import Finding, Severity, sentence
 from gateway_ops.checking.repository.llmapi import completed
 from gateway_ops.checking.repository.models import LLMAPI, Models, stock_model
@@ -17,21 +18,35 @@ from gateway_ops.checking.repository.models import LLMAPI, Models, stock_model
 _ENTRIES = ("ensemble", "tensorrt_llm", "tensorrt_llm_bls", LLMAPI)
 _NAME = re.compile(r"'([^']+)'")
 _WORD = re.compile(r"\w+")
+_TEXT_PATH = "where the engine step fails its probe, or with path: ensemble"
+
+
+def _decoupled(view: ModelView) -> ModelView:
+    return replace(view, decoupled=True)
+
+
+def _accumulating(view: ModelView) -> ModelView:
+    return replace(view, parameters={**view.parameters, "accumulate_tokens": "true"})
+
+
+# What of a configuration may cost something of an answer, and is tried to tell what.
+_CURES: Mapping[str, Callable[[ModelView], ModelView]] = {
+    "Set model_transaction_policy { decoupled: true }.": _decoupled,
+    "Set accumulate_tokens to true.": _accumulating,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a gateway would say of one model that it is pointed at.
+class Loss:
+    """Something that is lost of answers.
 
     Attributes:
-        refusal: why it is not served; None when it is.
-        losses: what is lost of its answers although nothing in its configuration must be so.
-        inherent: what is lost however it is configured.
+        what: the gateway's sentence.
+        fix: what cures it; empty where no change of this configuration does.
     """
 
-    refusal: str | None
-    losses: tuple[str, ...] = ()
-    inherent: tuple[str, ...] = ()
+    what: str
+    fix: str
 
 
 def check_serving(models: Models) -> Iterator[Finding]:
@@ -40,53 +55,77 @@ def check_serving(models: Models) -> Iterator[Finding]:
     Args:
         models: all models of the repository whose configurations parse; who calls another is not judged.
     """
-    views = {name: completed(model, replace(ModelView.of(model.config), name=name)) for name, model in models.items()}
-    for name, model in models.items():
-        view = views[name]
-        if kind_of(view) is None and stock_model(model) not in _ENTRIES:
-            continue
-        involved = {name, *called_models(view)}
-        if involved - views.keys() or any(models[each].unfilled for each in involved & views.keys()):
+    views = gateway_views(models)
+    for name in entries(models, views):
+        if any(models[each].unfilled for each in (name, *called_models(views[name]))):
             continue  # which has a finding of its own
-        verdict = judge(views, name)
-        if verdict.refusal is not None:
-            yield _finding(Severity.ERROR, models, name, verdict.refusal)
-        for severity, said in ((Severity.WARNING, verdict.losses), (Severity.INFO, verdict.inherent)):
-            for loss in said:
-                yield _finding(severity, models, name, loss)
+        try:
+            losses = judge(views, name)
+        except DiscoveryError as error:
+            yield _finding(Severity.ERROR, models, name, str(error))
+            continue
+        for loss in losses:
+            # Of an ensemble only the text path has more of them: it is not on it unless something is wrong.
+            severity = Severity.WARNING if loss.fix or views[name].steps else Severity.INFO
+            yield _finding(severity, models, name, loss.what, loss.fix)
+        if views[name].steps and not losses:
+            yield from _text_path(models, views, name)
 
 
-def judge(views: Mapping[str, ModelView], name: str) -> Verdict:
+def gateway_views(models: Models) -> dict[str, ModelView]:
+    """The models as a gateway sees them in a Triton that has loaded them."""
+    return {name: completed(model, replace(ModelView.of(model.config), name=name)) for name, model in models.items()}
+
+
+def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:
+    """The models that a gateway could be pointed at, and that have all the models that they call."""
+    return [
+        name
+        for name, view in views.items()
+        if (kind_of(view) or stock_model(models[name]) in _ENTRIES) and views.keys() >= set(called_models(view))
+    ]
+
+
+def judge(views: Mapping[str, ModelView], name: str) -> tuple[Loss, ...]:
     """Judge a model as a gateway does that is pointed at it.
 
     Args:
         views: the repository's models by name, all those among them that the model calls.
         name: the model.
+
+    Raises:
+        DiscoveryError: it is not served.
     """
-    models = assemble(views[name], {each: views[each] for each in called_models(views[name])})
+    said = _describe(views, name).losses
+    without = {fix: _with(cure, views, name) for fix, cure in _CURES.items()} if said else {}
+    return tuple(Loss(loss, next((fix for fix, left in without.items() if loss not in left), "")) for loss in said)
+
+
+def _describe(views: Mapping[str, ModelView], name: str, path: EnginePath = "auto") -> EngineFeatures:
+    entry = views[name]
+    return describe(assemble(entry, {each: views[each] for each in called_models(entry)}), path)
+
+
+def _with(cure: Callable[[ModelView], ModelView], views: Mapping[str, ModelView], name: str) -> tuple[str, ...]:
+    """The losses that are left with a change of the models."""
+    return _describe({each: cure(view) for each, view in views.items()}, name).losses
+
+
+def _text_path(models: Models, views: Mapping[str, ModelView], name: str) -> Iterator[Finding]:
+    """Say what the way around a stock ensemble's engine step would cost."""
     try:
-        features = describe(models, "auto")
-        if models.pipeline is not None:  # an ensemble need not be on the text path
-            return Verdict(None, features.losses)
-        best = describe(assemble(_best(views[name]), {each: _best(views[each]) for each in models.names[1:]}), "auto")
+        said = _describe(views, name, "ensemble").losses[:1]
     except DiscoveryError as error:
-        return Verdict(str(error))
-    inherent = tuple(loss for loss in features.losses if loss in best.losses)
-    return Verdict(None, tuple(loss for loss in features.losses if loss not in inherent), inherent)
+        said = (str(error),)
+    for words in said:
+        yield _finding(Severity.INFO, models, name, f"{_TEXT_PATH}, {words}")
 
 
-def _best(view: ModelView) -> ModelView:
-    """The same model, configured as well for streaming as it can be."""
-    wanted = {"accumulate_tokens": "true"} if "accumulate_tokens" in view.parameters else {}
-    return replace(view, decoupled=True, parameters={**view.parameters, **wanted})
-
-
-def _finding(severity: Severity, models: Models, entry: str, said: str) -> Finding:
+def _finding(severity: Severity, models: Models, entry: str, said: str, fix: str = "") -> Finding:
     """Place a sentence at the model that it names and, in there, at the first thing that it names."""
-    named = [name for name in _NAME.findall(said) if name in models]
-    model = models[named[-1] if named else entry]
+    model = models[next((name for name in _NAME.findall(said) if name in models), entry)]
     words = [word for word in _WORD.findall(said) if word not in models]
     line = next((line for word in words if (line := model.line_of(f'"{word}"'))), None)
-    if line is None and "decoupled" in words:
-        line = model.line_of("model_transaction_policy")
-    return Finding(severity, f"{model.file}:{line or 1}", sentence(said))
+    return Finding(
+        severity, f"{model.file}:{line or model.line_of('model_transaction_policy') or 1}", sentence(said), fix
+    )

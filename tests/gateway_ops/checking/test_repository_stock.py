@@ -42,7 +42,8 @@ def fill(folder: Path, version: str, **more: str) -> Path:
         **more,
     }
     values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
-    values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "16", "accumulate_tokens": "false"}
+    values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "16", "accumulate_tokens": "true"}
+    values["tensorrt_llm_bls"]["tensorrt_llm_model_name"] = "tensorrt_llm"
     for name, config in filled_by_hand(version, values).items():
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "1" / "model.py").write_text("class TritonPythonModel: ...\n")
