@@ -41,7 +41,8 @@ def check_engines(models: Models) -> Iterator[Finding]:
             yield from _check_cache(model)
         elif "engine" not in model.config.parameters:  # upstream's Python variant, not one of this project's
             yield from _check_guided_python(model)
-        yield from _check_folder(model)
+        if "engine" not in model.config.parameters:
+            yield from _check_folder(model)
         yield from _check_decoding(model)
 
 
@@ -65,7 +66,7 @@ def _check_native(model: ModelFolder) -> Iterator[Finding]:
 
 
 def _check_folder(model: ModelFolder) -> Iterator[Finding]:
-    """Check that what the engine model loads is there; a machine without the folder around it may not be Triton's."""
+    """Check that the TensorRT engine is there; a machine without the folder around it may not be Triton's."""
     folder = filled(model, "gpt_model_path")
     if Path(folder).is_absolute() and not Path(folder).exists():
         severity = Severity.WARNING if Path(folder).parent.is_dir() else Severity.INFO

@@ -11,6 +11,7 @@ import pytest
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
 from gateway_ops.repository.rendered_files import render, write
+from tests.gateway_ops.checking.planting import ENGINE, edit, parameter
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
@@ -32,5 +33,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Call
 
 @pytest.fixture
 def repo(rendered: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A copy of a repository without mistakes, for TensorRT-LLM's C++ backend."""
-    return shutil.copytree(rendered("llama3-8b-awq"), tmp_path / "repo")
+    """A copy of a repository without mistakes, for TensorRT-LLM's C++ backend, and its engine."""
+    (tmp_path / "engines" / "llama3").mkdir(parents=True)
+    (tmp_path / "engines" / "llama3" / "rank0.engine").touch()
+    repo = shutil.copytree(rendered("llama3-8b-awq"), tmp_path / "repo")
+    edit(repo / ENGINE, *parameter("gpt_model_path", str(tmp_path / "engines" / "llama3")))
+    return repo
