@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,9 @@ from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
 from gateway_ops.repository.rendered_files import render, write
 from tests.gateway_ops.checking.planting import ENGINE, edit, parameter
+from tests.gateway_ops.repository.stock import UPSTREAM
 
+OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
 
@@ -29,6 +33,13 @@ def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Call
         return made[name]
 
     return get
+
+
+@pytest.fixture
+def stock_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's older stock models among those that can be rebuilt."""
+    for version, facts in OLDER.items():
+        monkeypatch.setitem(UPSTREAM, version, facts)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.checking.repository.version_folders import OWN_GENERIC_MODULES, OWN_MODULES
 from gateway_ops.repository.pbtxt import to_text
+from tests.gateway_ops.checking.configured_triton import agree
 from tests.gateway_ops.checking.planted import PLANTED
 from tests.gateway_ops.checking.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
 from tests.gateway_ops.repository.stock import filled_by_hand
@@ -27,6 +28,7 @@ def test_a_planted_mistake_is_named_with_its_fix(name: str, repo: Path) -> None:
     path, _, line = found[0].where.rpartition(":")
     assert Path(path).parent.parent == repo
     assert int(line) >= 1
+    agree(repo)
 
 
 def test_a_file_that_does_not_parse_is_the_only_finding(repo: Path) -> None:

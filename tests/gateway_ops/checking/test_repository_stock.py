@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.repository.pbtxt import to_text
+from tests.gateway_ops.checking.conftest import OLDER
 from tests.gateway_ops.checking.planting import BACK, BLS, BLS_FIRST, ENGINE, TEXT, added, bad, edit
 from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 
-OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
 VERSIONS = (*OLDER, *UPSTREAM)
+pytestmark = pytest.mark.usefixtures("stock_facts")
 RECENT = "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other."
-
-
-@pytest.fixture(autouse=True)
-def _older(monkeypatch: pytest.MonkeyPatch) -> None:
-    for version, facts in OLDER.items():
-        monkeypatch.setitem(UPSTREAM, version, facts)
 
 
 def fill(folder: Path, version: str, **more: str) -> Path:
