@@ -61,7 +61,7 @@ class Counted(NamedTuple):
 class TextCounter:
     """Counts generated tokens by the engine's own word, or by tokenizing the text again where it says nothing."""
 
-    __slots__ = ("_counted", "_end_texts", "_known", "_last", "_length", "_parts", "_tokenizer")
+    __slots__ = ("_counted", "_end_texts", "_known", "_last", "_length", "_parts", "_tokenizer", "_told")
 
     def __init__(self, tokenizer: Tokenizer, end_texts: tuple[str, ...]) -> None:
         """Start at zero.
@@ -74,6 +74,7 @@ class TextCounter:
         self._end_texts = end_texts
         self._parts: list[str] = []
         self._counted: int | None = 0
+        self._told = False  # whether the engine counted anything: no text may still be tokens, special ones
         self._length = 0  # characters so far
         self._last = 0  # tokens of the latest chunk
         self._known: tuple[str, int] | None = None  # the text that was tokenized last, and its count
@@ -87,12 +88,13 @@ class TextCounter:
         elif self._counted is not None:
             self._counted += output_tokens
             self._last = output_tokens
+            self._told = True
 
     def completion_tokens(self, stops: Search) -> Counted:
         """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
         matched = stops.matched is not None
         ended = matched and stops.matched in self._end_texts
-        if self._counted is None:
+        if self._counted is None or not self._told:
             text = "".join(self._parts)
             return Counted(self._tokens(text[: stops.position if ended else stops.end] if matched else text), True)
         if not matched or self._last <= 1 or stops.end >= self._length:

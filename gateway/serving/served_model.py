@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 import threading
@@ -16,6 +17,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
+from gateway.config.model_settings import AdapterSettings
 from gateway.families import ToolPlan
 from gateway.generation import (
     Engine,
@@ -82,6 +84,7 @@ class ServedModel:
         self._timeouts = timeouts
         self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
+        self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
@@ -247,12 +250,13 @@ class ServedModel:
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
+        one_response = engine.features.one_response(stream=params.stream)
         generations = [
             Generation(
                 engine,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
-                deadlines=self._deadlines,
+                deadlines=self._of_one_response if one_response else self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
                 max_parallel=self.settings.max_parallel_generations,
@@ -331,10 +335,14 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
         how = features.capabilities.get(name)
         if given and how is not None and how.how == "impossible":
             return f"{key}.{where}: {how.note}"
-    if settings.lora is not None and (settings.lora.path is not None) != (features.path == "llmapi"):
-        if features.path == "llmapi":
-            return (
-                f"{key}.lora: the LLM API loads an adapter by itself; give its name, and its path on Triton's machine."
-            )
-        return f"{key}.lora.path: only the LLM API loads an adapter by a path; give its folder."
+    if settings.lora is not None:
+        return _unserved_adapter(settings.lora, features, f"{key}.lora")
+    return None
+
+
+def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
+    if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
+        return f"{key}: the LLM API loads an adapter itself; give its name and path on Triton's machine, and no folder"
+    if features.path != "llmapi" and adapter.path is not None:
+        return f"{key}.path: only the LLM API loads an adapter by a path; give its folder"
     return None

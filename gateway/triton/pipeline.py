@@ -47,6 +47,15 @@ def kind_of(model: ModelView) -> str | None:
     return "ensemble" if model.steps and {"text_input", "max_tokens"} <= model.inputs else None
 
 
+def ignored_inputs(model: ModelView) -> frozenset[str]:
+    """Inputs that a model declares and does not read: a BLS model before 0.13 passes no temperature on.
+
+    It is known by an input that came with 0.13 (wire contract 1.6).
+    """
+    old = is_bls(model) and not is_own_bls(model) and "prompt_table_extra_id" not in model.inputs
+    return frozenset({"temperature"} & model.inputs) if old else frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class BlsSteps:
     """The models that a BLS model calls, by what they do; upstream's own names where it says nothing.

@@ -78,7 +78,6 @@ class TritonServer:
         log_path: file for standard output and error; a new file in the temporary folder by default.
         exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
         gpu_metrics: whether its metrics tell of the GPUs; needs one.
-        auto_complete: whether Triton asks models to complete their configuration; stock launchers do not let it.
     """
 
     def __init__(
@@ -91,10 +90,8 @@ class TritonServer:
         log_path: Path | None = None,
         exit_timeout_s: int = 3,
         gpu_metrics: bool = False,
-        auto_complete: bool = False,
     ) -> None:
         self.repository = repository
-        self._auto_complete = auto_complete
         self._gpu_metrics = gpu_metrics
         self._model_dir = model_dir
         self._engine = engine
@@ -259,7 +256,7 @@ class TritonServer:
             f"--model-repository={self.repository}",
             f"--backend-directory={backends}",
             f"--backend-config=python,shm-region-prefix-name={self._name}_",
-            *([] if self._auto_complete else ["--disable-auto-complete-config"]),
+            "--disable-auto-complete-config",
             f"--http-address={_HOST}",
             f"--http-port={http}",
             f"--grpc-address={_HOST}",

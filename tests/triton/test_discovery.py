@@ -241,12 +241,6 @@ def of_another_kind(name: str) -> Any:
     return config
 
 
-def not_decoupled() -> dict[str, Any]:
-    configs = stock_configs()
-    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
-    return configs
-
-
 def without_text_output() -> dict[str, Any]:
     configs = stock_configs()
     remove(configs["ensemble"].output, "text_output")
@@ -270,7 +264,7 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("configs", "model", "path", "words"),
     [
-        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "not supported yet"),
+        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
         ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "neither .*: it takes image and answers labels; exp"),
         (
             {"late": model_config_pb2.ModelConfig(name="late")},
@@ -279,7 +273,6 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
             "no tensors.*--disable-auto-complete-con",
         ),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
-        (not_decoupled(), "ensemble", "auto", "not decoupled"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, and"),
@@ -289,7 +282,6 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
         "another",
         "not completed",
         "engine as ensemble",
-        "not decoupled",
         "no text",
         "required input",
         "another type",

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from tests.doubles.llmapi.sampling import Sampling
-from tests.doubles.llmapi.script import Journal, Script, Turn
+from tests.doubles.llmapi.script import Journal, LlmapiScript, Turn
 from tests.doubles.llmapi.versions import Version
 
 _LOOK_S = 0.01  # how often a run that stands still looks whether it may go on
@@ -53,7 +53,7 @@ class Engine:
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer_config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         self.end_id = self.tokenizer.token_to_id(tokenizer_config["eos_token"])
-        self.script = Script(script, self.tokenizer, self.end_id)
+        self.script = LlmapiScript(script, self.tokenizer, self.end_id)
         self._max_seq_len: int = arguments.get("max_seq_len", _MAX_SEQ_LEN)
         self._max_num_tokens: int = arguments.get("max_num_tokens", _MAX_NUM_TOKENS)
         self._has_adapters = "lora_config" in arguments
@@ -117,7 +117,7 @@ class Run:
         self._engine, self._key, self._turn = engine, key, turn
         self._shown, self._streaming = shown, streaming
         self._aborted = threading.Event()
-        self._script_version = engine.script.version()
+        self._content = engine.script.read()
         # Bytes of an unfinished character stay in it: nothing asks for them at the end.
         self._decoder = DecodeStream(skip_special_tokens=True)
 
@@ -140,7 +140,7 @@ class Run:
                 step = self._step(made, size)
                 made += len(step)
                 text += self._decode(step)
-                if made == len(self._turn.ids) != self._turn.hold_after:
+                if made == len(self._turn.ids) != self._turn.stall_after:
                     finish = self._turn.finish
             if finish:
                 self._tell(made, finish)
@@ -151,8 +151,8 @@ class Run:
 
     def _is_over(self, made: int) -> bool:
         """Whether it was aborted; where it stands still, wait for that, or for another script."""
-        holds = made == self._turn.hold_after
-        while holds and self._engine.script.version() == self._script_version:
+        holds = made == self._turn.stall_after
+        while holds and self._engine.script.read() is self._content:
             if self._aborted.wait(_LOOK_S):
                 break
         return holds or self._aborted.is_set()
@@ -161,7 +161,7 @@ class Run:
         if made == self._turn.fail_after:
             self._tell(made, "error")
             raise RuntimeError(self._turn.error)
-        marks = (self._turn.hold_after, self._turn.fail_after)
+        marks = (self._turn.stall_after, self._turn.fail_after)
         return self._turn.ids[made : min([made + size, *(mark for mark in marks if mark is not None and mark > made)])]
 
     def _decode(self, ids: list[int]) -> str:

@@ -1,11 +1,13 @@
-"""The script that an engine plays, and the journal that it keeps; the format is `tests.scripted_engine`'s.
+"""The script that an engine of the LLM API plays, and the journal that it keeps.
 
-A turn has, beyond ``match``, ``prompt_ids``, ``text``, ``ids``, ``finish``, ``chunk`` and ``hold``:
+A turn has what `tests.scripted_engine.turns` says, and
 
-- ``sample``: in place of a text, an answer by chance: ``{"pieces": [...], "end": 0.1}``. Pieces are drawn and encoded
-  one by one; after each, the answer ends with the given chance by the end of text, else at the limit. The same draw
-  follows from the same prompt where a request is greedy, and from the same seed where the engine heeds it;
-- ``hold_after``: tokens after which it stands still, until it is aborted or the script is replaced;
+- ``sampled``: in place of a text, an answer by chance: true, or ``{"pieces": [...], "end": 0.1}``. Pieces are drawn and
+  encoded one by one; after each, the end of text follows with the given chance, else the limit ends the answer. The
+  same prompt and the same heeded parameters draw the same where a request is greedy or has a seed that is heeded;
+- ``finish``: why it ends when all is said, ``stop`` by default; the end of text or the limit may end it earlier;
+- ``hold``: true keeps the answer open after its last token, until it is aborted or the script is replaced;
+- ``stall_after``: tokens after which it is kept open so;
 - ``fail_after``: tokens after which it fails, with the text ``error``.
 """
 
@@ -13,10 +15,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,9 +25,11 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from tests.doubles.llmapi.sampling import Sampling
+from tests.scripted_engine.turns import Script
 
 _ECHOED = 2  # tokens that a probe asks for at most
 _PIECES = ("a", " the", " then", "\n", " 世界", "😀", " مرحبا", "  ", " one", ".")
+_WITHOUT_EFFECT_ON_A_DRAW = ("max_tokens", "exclude_input_from_output", "return_perf_metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +40,35 @@ class Turn:
         ids: tokens, with the end of text where it is reached.
         finish: why it ends after them.
         chunks: numbers of tokens in a response, gone through again and again.
-        hold_after: tokens after which it stands still; None never.
+        stall_after: tokens after which it stands still; None never.
         fail_after: tokens after which it fails; None never.
         error: what it fails with.
     """
 
     ids: list[int]
-    finish: str = "stop"
-    chunks: list[int] = field(default_factory=lambda: [1])
-    hold_after: int | None = None
+    finish: str
+    chunks: list[int]
+    stall_after: int | None = None
     fail_after: int | None = None
     error: str = "the engine failed"
 
 
-class Script:
-    """The file, read when it was replaced."""
+class LlmapiScript:
+    """The turns, with the ends that this engine gives their answers."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer, end_id: int | None) -> None:
-        self._path, self._tokenizer, self._end_id = path, tokenizer, end_id
+        self._script, self._tokenizer, self._end_id = Script(path, tokenizer), tokenizer, end_id
         self._content: dict[str, Any] = {}
-        self._version: tuple[int, int] | None = None
         self._draws = itertools.count()
         self._lock = threading.Lock()
 
-    def version(self) -> tuple[int, int]:
-        """What changes when the script is replaced."""
-        status = self._path.stat()
-        return status.st_mtime_ns, status.st_ino
+    def read(self) -> dict[str, Any]:
+        """The script; another object once it was replaced."""
+        with self._lock:
+            content = self._script.read()
+            if content is not self._content:
+                self._content, self._draws = content, itertools.count()
+            return content
 
     def find(self, prompt: list[int], sampling: Sampling, limit: int) -> Turn:
         """Find the answer to a prompt, cut to ``limit`` tokens and to its first end of text.
@@ -71,51 +76,34 @@ class Script:
         Raises:
             LookupError: no turn matches, and the request is no probe.
         """
-        content = self._read()
-        text = str(self._tokenizer.decode(prompt, skip_special_tokens=False))
-        for turn in reversed(content.get("turns", [])):
-            if turn["prompt_ids"] == prompt if "prompt_ids" in turn else re.search(turn["match"], text, re.DOTALL):
-                break
-        else:
+        self.read()
+        with self._lock:
+            turn = self._script.turn(prompt)
+        if turn is None:
             if limit > _ECHOED:
                 raise LookupError("no turn of the script matches the prompt")
-            turn = {"ids": prompt[:_ECHOED]}
-        ids, finish = self._cut(self._ids(turn, text, sampling, limit), limit)
-        chunk = turn.get("chunk", content.get("chunk", 1))
-        told = {name: turn[name] for name in ("hold_after", "fail_after", "error") if name in turn}
+            turn = {"ids": prompt[:_ECHOED], "chunk": [1]}
+        ids = turn["ids"]
+        if "sampled" in turn:
+            how = {} if turn["sampled"] is True else turn["sampled"]
+            ids = list(itertools.islice(self._draw(how, self._chance(prompt, sampling)), limit))
+        ids, finish = self._cut(ids, limit)
+        told = {name: turn[name] for name in ("stall_after", "fail_after", "error") if name in turn}
         if finish is None and turn.get("hold"):
-            told["hold_after"] = len(ids)
-        chunks = chunk if isinstance(chunk, list) else [chunk]
-        return Turn(ids, finish or turn.get("finish", "stop"), chunks, **told)
+            told["stall_after"] = len(ids)
+        return Turn(ids, finish or turn.get("finish", "stop"), turn["chunk"], **told)
 
-    def _read(self) -> dict[str, Any]:
-        with self._lock:
-            version = self.version()
-            if version != self._version:
-                self._content, self._version = json.loads(self._path.read_text(encoding="utf-8")), version
-                self._draws = itertools.count()
-            return self._content
+    def _chance(self, prompt: list[int], sampling: Sampling) -> Random:
+        heeded = {name: value for name, value in sampling.effective.items() if name not in _WITHOUT_EFFECT_ON_A_DRAW}
+        repeats = sampling.greedy or sampling.seed is not None
+        return Random(json.dumps([prompt, heeded, None if repeats else next(self._draws)], sort_keys=True))
 
-    def _ids(self, turn: dict[str, Any], prompt: str, sampling: Sampling, limit: int) -> list[int]:
-        if "ids" in turn:
-            return list(turn["ids"])
-        if "text" in turn:
-            return self._encode(turn["text"])
-        if sampling.greedy:
-            draw = Random(prompt)
-        else:
-            draw = Random(f"{prompt} {next(self._draws) if sampling.seed is None else sampling.seed}")
-        return list(itertools.islice(self._sample(turn["sample"], draw), limit))
-
-    def _sample(self, sample: dict[str, Any], draw: Random) -> Iterator[int]:
-        pieces = sample.get("pieces", _PIECES)
+    def _draw(self, how: dict[str, Any], chance: Random) -> Iterator[int]:
+        pieces = how.get("pieces", _PIECES)
         while True:
-            yield from self._encode(draw.choice(pieces))
-            if self._end_id is not None and draw.random() < sample.get("end", 0.1):
+            yield from self._tokenizer.encode(chance.choice(pieces), add_special_tokens=False).ids
+            if self._end_id is not None and chance.random() < how.get("end", 0.1):
                 yield self._end_id
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _cut(self, ids: list[int], limit: int) -> tuple[list[int], str | None]:
         for place, token in enumerate(ids[:limit], 1):

@@ -30,6 +30,13 @@ def write_llmapi_model(folder: Path) -> None:
     tokenizer.save(str(path))
 
 
+class _AskingServer(TritonServer):
+    """A server that asks models to complete their configuration, which stock launchers do not let it."""
+
+    def _arguments(self, backends: Path) -> list[str]:
+        return [argument for argument in super()._arguments(backends) if argument != "--disable-auto-complete-config"]
+
+
 class LlmapiServer:
     """A running Triton with models of the LLM API; the fixture ``llmapi_triton`` has one of each version.
 
@@ -42,6 +49,12 @@ class LlmapiServer:
 
     What a turn may say is in `script`. Requests whose ids begin with ``probe-`` are left out of `requests`; those for
     up to two tokens that no turn matches are answered with an echo.
+
+    Args:
+        folder: for the repository, the script and the logs.
+        configs: the models.
+        model_dir: see below.
+        auto_complete: whether Triton hears what model.yaml says of decoupling.
 
     Attributes:
         model_dir: the folder with the tokenizer of all models; the engine's one end of text is its ``eos_token``.
@@ -58,13 +71,12 @@ class LlmapiServer:
         self._script, self._journal = folder / "script.json", folder / "journal"
         for config in configs:
             write_model(folder / "repository", config, model_dir)
-        self.triton = TritonServer(
+        self.triton = (_AskingServer if auto_complete else TritonServer)(
             folder / "repository",
             model_dir=model_dir,
             engine=None,
             env={"PYTHONPATH": str(ROOT), "SCRIPT_FILE": str(self._script), "JOURNAL_FILE": str(self._journal)},
             log_path=folder / "triton.log",
-            auto_complete=auto_complete,
         )
         self.play()
 

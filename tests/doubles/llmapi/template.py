@@ -24,15 +24,37 @@ from tests.doubles.llmapi.sampling import Sampling, read_sampling
 from tests.doubles.llmapi.script import Journal
 from tests.doubles.llmapi.versions import PERF_OUTPUTS, VERSIONS
 
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _PLAYERS = 128  # requests that are answered at the same time; more of them wait
 _ANSWER_OUTPUTS = ("finish_reason", "stop_reason", "cumulative_logprob")
+
+
+class _Reply:
+    """The way back to one caller; the lock, because Triton crashes when asked of a request that has been answered."""
+
+    def __init__(self, sender: pb_utils.InferenceResponseSender) -> None:
+        self._sender, self._is_over, self._lock = sender, False, threading.Lock()
+
+    def send(self, response: pb_utils.InferenceResponse, *, final: bool = True) -> None:
+        """Send a response, unless the final one has been sent."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = final
+            try:
+                self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
+            except pb_utils.TritonModelException as error:
+                pb_utils.Logger.log_error(f"a response was refused: {error}")
+
+    def is_cancelled(self) -> bool:
+        """Whether its caller has gone."""
+        with self._lock:
+            return not self._is_over and self._sender.is_cancelled()
 
 
 @dataclass(frozen=True, slots=True)
 class _Live:
     request_id: str
-    sender: pb_utils.InferenceResponseSender
+    reply: _Reply
     run: Run
 
 
@@ -81,20 +103,20 @@ class LlmapiModel:
         self._players.shutdown(cancel_futures=True)
 
     def _answer(self, request: pb_utils.InferenceRequest, key: str) -> None:
-        sender, request_id = request.get_response_sender(), request.request_id()
+        reply, request_id = _Reply(request.get_response_sender()), request.request_id()
         inputs = self._inputs(request)
         if inputs.get("stop"):
-            self._stop(request_id, sender)
+            self._stop(request_id, reply)
             return
         self._journal.write(
             key, id=request_id, model=self._name, version=self.VERSION, inputs=inputs, effective={}, ignored={}
         )
         try:
-            self._generate(sender, request_id, key, inputs)
+            self._generate(reply, request_id, key, inputs)
         except Exception as error:
             self._journal.write(key, error=str(error))
             problem = pb_utils.TritonError(f"Error generating request: {error}")
-            self._send(sender, pb_utils.InferenceResponse(error=problem), FINAL)
+            reply.send(pb_utils.InferenceResponse(error=problem))
             raise
         finally:
             with self._lock:
@@ -110,9 +132,7 @@ class LlmapiModel:
                 values[name] = texts if dimension == -1 and name != "text_input" else texts[0]
         return values
 
-    def _generate(
-        self, sender: pb_utils.InferenceResponseSender, request_id: str, key: str, inputs: dict[str, Any]
-    ) -> None:
+    def _generate(self, reply: _Reply, request_id: str, key: str, inputs: dict[str, Any]) -> None:
         sampling = read_sampling(self._version, inputs)
         streaming = inputs.get("streaming", False)
         if streaming and not self._decoupled:
@@ -123,13 +143,13 @@ class LlmapiModel:
             key, inputs["text_input"], sampling, streaming=streaming and self._version.streams, adapter=adapter
         )
         with self._lock:
-            self._live[key] = _Live(request_id, sender, run)
+            self._live[key] = _Live(request_id, reply, run)
         for output in run.outputs():
             if not streaming:
                 with self._lock:
                     if self._live.pop(key, None) is None:
                         return  # it was stopped, and nobody tells its caller
-            self._send(sender, self._response(inputs, sampling, output), FINAL if output.finish else 0)
+            reply.send(self._response(inputs, sampling, output), final=output.finish is not None)
 
     def _tell_what_counts(self, key: str, inputs: dict[str, Any], sampling: Sampling) -> None:
         idle = {name: inputs[name] for name in ("streaming", "image_url") if inputs.get(name)}
@@ -162,31 +182,25 @@ class LlmapiModel:
             [pb_utils.Tensor(name, np.array([text.encode()], dtype=np.object_)) for name, text in texts.items()]
         )
 
-    def _send(self, sender: pb_utils.InferenceResponseSender, response: pb_utils.InferenceResponse, flags: int) -> None:
-        try:
-            sender.send(response, flags)
-        except pb_utils.TritonModelException as error:
-            pb_utils.Logger.log_error(f"a response was refused: {error}")
-
-    def _stop(self, request_id: str, sender: pb_utils.InferenceResponseSender) -> None:
+    def _stop(self, request_id: str, reply: _Reply) -> None:
         """Abort the request of that id, and answer the one that asked for it as if it had been meant."""
         if not request_id:
             problem = pb_utils.TritonError("A request id must be provided for request cancellation")
-            self._send(sender, pb_utils.InferenceResponse(error=problem), FINAL)
+            reply.send(pb_utils.InferenceResponse(error=problem))
             return
         with self._lock:
             for key in [key for key, live in self._live.items() if live.request_id == request_id]:
                 self._live.pop(key).run.abort()
-        self._send(sender, _cancelled(), FINAL)
+        reply.send(_cancelled())
 
     def _watch(self, period: float) -> None:
         """Abort what nobody waits for any more; Triton does not tell of that unasked."""
         while not self._closing.wait(period):
             with self._lock:
-                for key in [key for key, live in self._live.items() if live.sender.is_cancelled()]:
+                for key in [key for key, live in self._live.items() if live.reply.is_cancelled()]:
                     live = self._live.pop(key)
                     live.run.abort()
-                    self._send(live.sender, _cancelled(), FINAL)
+                    live.reply.send(_cancelled())
 
 
 def _cancelled() -> pb_utils.InferenceResponse:

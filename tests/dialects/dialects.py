@@ -1,0 +1,111 @@
+"""Every dialect that is served: which double speaks it, how the gateway is set up for it, what it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
+from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
+
+Kind = Literal["tokens", "ensemble", "bls", "bls-accumulate", "llmapi"]
+Stream = Literal["pieces", "whole", "refused"]
+
+NEWEST = STOCK_VERSIONS[-1]
+_STRICT = {"impossible": "strict", "hints": "strict", "unknown": "strict"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One way to reach an engine.
+
+    Attributes:
+        kind: the model that is called: the engine step by token ids, the ensemble or BLS by text, or the LLM API's.
+        version: of TensorRT-LLM.
+        stream: how a streamed answer comes.
+        counts: whether the server tells how many tokens an answer has, exactly.
+        variant: sets it apart from others of the kind and version.
+        options: of the stock repository; see `tests.doubles.stock.repository.Stock`.
+        settings: of the served model beside those that all have.
+    """
+
+    kind: Kind
+    version: str
+    stream: Stream = "pieces"
+    counts: bool = True
+    variant: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The served model's name, which is the test's id."""
+        return "-".join(filter(None, (self.kind, self.variant, self.version)))
+
+    @property
+    def spelling(self) -> str:
+        """Of the tokenizer of a stock repository."""
+        return str(self.options.get("spelling", "bytes"))
+
+
+def _stock(version: str) -> list[Dialect]:
+    # 0.12 cannot leave the prompt out of a whole answer by request.
+    options = {"exclude_input": True} if version == "0.12" else {}
+    whole = {"path": "ensemble", "text_streaming": "whole"}
+    return [
+        Dialect("tokens", version, options=options, settings={"path": "tokens"}),
+        Dialect("ensemble", version, "whole", options=options, settings=whole),
+        Dialect("bls", version, "refused", options=options),
+        Dialect("bls-accumulate", version, options=options),
+    ]
+
+
+def _variants() -> list[Dialect]:
+    sp = {"spelling": "sentencepiece"}
+    whole = {"path": "ensemble", "text_streaming": "whole"}
+    once = {"decoupled": False}
+    return [
+        Dialect("ensemble", NEWEST, "refused", variant="default", settings={"path": "ensemble"}),
+        Dialect("tokens", NEWEST, variant="guided", options={"guided": True}, settings={"path": "tokens"}),
+        Dialect("ensemble", NEWEST, "whole", variant="guided", options={"guided": True}, settings=whole),
+        Dialect("ensemble", "0.16", "whole", variant="unary", options=once, settings={"path": "ensemble"}),
+        Dialect("bls", "0.16", "whole", variant="unary", options=once),
+        Dialect("tokens", NEWEST, variant="sp", options=sp, settings={"path": "tokens"}),
+        Dialect("ensemble", NEWEST, "whole", variant="sp", options=sp, settings=whole),
+        Dialect("bls-accumulate", NEWEST, variant="sp", options=sp),
+    ]
+
+
+def _llmapi() -> list[Dialect]:
+    return [
+        Dialect(
+            "llmapi",
+            version,
+            "pieces" if facts.streams else "whole",
+            counts=False,
+            settings={"path": "llmapi", "engine_version": version},
+        )
+        for version, facts in LLMAPI_VERSIONS.items()
+    ]
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    *(dialect for version in STOCK_VERSIONS for dialect in _stock(version)),
+    *_variants(),
+    *_llmapi(),
+)
+"""All of them."""
+
+
+def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str) -> dict[str, Any]:
+    """The entry of the served model in the gateway's settings file."""
+    return {
+        "name": dialect.name,
+        "triton": {"url": url, "model": model},
+        "tokenizer": tokenizer,
+        "max_seq_len": 2048,
+        "max_tokens_policy": "clamp",
+        "policies": _STRICT,
+        **dialect.settings,
+    }
