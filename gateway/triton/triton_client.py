@@ -8,11 +8,18 @@ from typing import Any, cast
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
+from gateway.generation.engine import EngineError
 from gateway.triton.error_mapping import engine_error
 
 DEADLINE_S = 2.0
 
 _READY = "READY"
+# What other servers answer, and what is left of an answer without its trailers.
+_OF_NO_TRITON = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+_NO_TRITON = (
+    "What is there does not answer as Triton's gRPC port does ({}): expected is that port, usually 8001, and no proxy "
+    "between that drops HTTP/2 trailers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +83,7 @@ class TritonClient:
         try:
             return await method(request, timeout=DEADLINE_S)
         except grpc.aio.AioRpcError as error:
-            raise engine_error(error.code().name, error.details() or "") from None
+            failure = engine_error(error.code().name, error.details() or "")
+            if error.code() in _OF_NO_TRITON:
+                failure = EngineError(failure.kind, _NO_TRITON.format(error.code().name), failure.detail)
+            raise failure from None
