@@ -60,9 +60,11 @@ async def describe_triton(url: str, model: str) -> Outcome:
     where = f"{url} {model}"
     try:
         features = await inspect_model(url, model, "auto", EngineOptions())
-    except (DiscoveryError, EngineError) as error:
-        reason = str(error) if isinstance(error, DiscoveryError) else error.message
-        return [Finding(Severity.ERROR, where, reason, f"Is this Triton's gRPC port, and {model!r} the model?")], {}
+    except DiscoveryError as error:
+        return [Finding(Severity.ERROR, where, sentence(str(error)))], {}
+    except EngineError as error:
+        fix = f"Is this Triton's gRPC port, and {model!r} the model?"
+        return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
     findings = [Finding(Severity.WARNING, where, sentence(words)) for words in (*features.warnings, *features.losses)]
     return findings, {model: Described.of(features)}
 

@@ -138,7 +138,7 @@ def _check_placeholders(model: ModelFolder) -> Iterator[Finding]:
         names = ", ".join(found.name for found in optional)
         what = f"Optional values are not filled in, which leaves them at their defaults: {names}."
         fix = "Fill in those that matter, and remove the other parameters."
-        yield Finding(Severity.WARNING, f"{model.file}:{optional[0].line}", what, fix)
+        yield Finding(Severity.INFO, f"{model.file}:{optional[0].line}", what, fix)
 
 
 def _is_mandatory(found: Placeholder, model: ModelFolder) -> bool:

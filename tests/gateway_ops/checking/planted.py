@@ -16,7 +16,7 @@ PLANTED = {
     ),
     "unfilled optional value": (
         (ENGINE, *parameter("batch_scheduler_policy", "${batch_scheduler_policy}")),
-        ("warning", "Optional values are not filled in", "remove the other parameters"),
+        ("info", "Optional values are not filled in", "remove the other parameters"),
     ),
     "environment variable in the C++ backend": (
         (ENGINE, *parameter("gpt_model_path", "${MODEL_DIR}")),
