@@ -1,6 +1,7 @@
 """The stock model of the LLM API, of each of its versions: what it does with a request (wire contract 8).
 
-That follows from what it declares. What TensorRT-LLM itself ignores without a word goes by the version, which Triton does not tell: the operator does.
+That follows from what it declares. What TensorRT-LLM itself ignores without a word goes by the version, which Triton
+does not tell: the operator does.
 """
 
 from __future__ import annotations
