@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 import threading
@@ -83,6 +84,7 @@ class ServedModel:
         self._timeouts = timeouts
         self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
+        self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
@@ -246,12 +248,13 @@ class ServedModel:
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
+        one_response = engine.features.one_response(stream=params.stream)
         generations = [
             Generation(
                 engine,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
-                deadlines=self._deadlines,
+                deadlines=self._of_one_response if one_response else self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
                 max_parallel=self.settings.max_parallel_generations,

@@ -81,6 +81,7 @@ class Abilities:
         guide_backend: what compiles them; None where nobody says.
         max_draft_tokens: tokens of a request's own draft that may be sent: 0 are none, None is any number.
         draft_model: the model that guesses; None where there is none.
+        text_streaming: what becomes of streams whose text would be damaged.
     """
 
     token_ids: bool = True
@@ -96,6 +97,7 @@ class Abilities:
     guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_model: DraftModel | None = None
+    text_streaming: TextStreaming = "refuse"
 
 
 def read_abilities(
@@ -140,6 +142,7 @@ def read_abilities(
         guide_backend=declared_guide_backend(engine),
         max_draft_tokens=_max_draft_tokens(called, options) if drafted else 0,
         draft_model=None if draft is None else _draft_model(called, draft, options, taken=drafted),
+        text_streaming=options.text_streaming,
     )
 
 

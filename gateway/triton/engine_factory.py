@@ -17,7 +17,7 @@ from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.llmapi_capabilities import llmapi_capabilities
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, is_own_bls
+from gateway.triton.pipeline import Models, ignored_inputs, is_own_bls
 from gateway.triton.servable import (
     ALWAYS_ENSEMBLE,
     ALWAYS_LLMAPI,
@@ -119,11 +119,16 @@ def llmapi_engine(
     return LlmApiEngine(connection, entry, features, dialect)
 
 
+def _as_read(model: ModelView) -> ModelView:
+    """The model as if it did not declare what it does not read: a request that needs it is refused."""
+    return replace(model, inputs=model.inputs - ignored_inputs(model))
+
+
 def ensemble_engine(
     connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
 ) -> EnsembleEngine:
     """Make the engine that calls the ensemble, or a BLS model, with text."""
-    entry, engine = models.entry, models.engine
+    entry, engine = _as_read(models.entry), models.engine
     check_required(entry, BLS, ALWAYS_ENSEMBLE)
     path = read_text_path(models, options)
     check_text(models, options)
@@ -136,6 +141,8 @@ def ensemble_engine(
         draft=models.draft,
         drafted=models.drafted,
     )
+    if path.cumulative:
+        abilities = replace(abilities, beams=1)  # it puts the tokens of one sequence together
     stoppable = engine is not None and "stop" in engine.inputs and not models.bls
     features = replace(
         _features("ensemble", entry, models, abilities, options, reason),
@@ -150,6 +157,7 @@ def ensemble_engine(
         entry,
         features,
         abilities,
+        path,
         engine=engine if stoppable else None,
         adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
     )

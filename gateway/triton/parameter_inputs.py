@@ -32,7 +32,11 @@ class Input:
 
 
 INPUTS: Mapping[str, Input] = {
-    "temperature": Input(("temperature", "sampling_param_temperature"), note="0 is greedy, by top_k 1"),
+    "temperature": Input(
+        ("temperature", "sampling_param_temperature"),
+        note="0 is greedy, by top_k 1",
+        missing="The Triton model has no input temperature, or does not pass it on; send 0, which is greedy, or 1.",
+    ),
     "top_p": Input(("runtime_top_p", "top_p", "sampling_param_top_p")),
     "top_k": Input(("runtime_top_k", "top_k", "sampling_param_top_k"), limit=1024),
     "presence_penalty": Input(("presence_penalty", "sampling_param_presence_penalty"), 0.0, _COUNTS_PROMPT),

@@ -36,6 +36,15 @@ def is_own_bls(model: ModelView) -> bool:
     return is_bls(model) and "max_concurrent_requests" in model.parameters
 
 
+def ignored_inputs(model: ModelView) -> frozenset[str]:
+    """Inputs that a model declares and does not read: a BLS model before 0.13 passes no temperature on.
+
+    It is known by an input that came with 0.13 (wire contract 1.6).
+    """
+    old = is_bls(model) and not is_own_bls(model) and "prompt_table_extra_id" not in model.inputs
+    return frozenset({"temperature"} & model.inputs) if old else frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class BlsSteps:
     """The models that a BLS model calls, by what they do; upstream's own names where it says nothing.

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.config import TextStreaming
 from gateway.generation.engine import Estimate, StreamForm
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models
+from gateway.triton.pipeline import Models, is_bls
 
 _TRUE = frozenset({"true", "yes", "1", "t"})
 _TOKEN_OUTPUTS = frozenset({"output_ids", "sequence_length"})
@@ -63,42 +64,49 @@ def read_text_path(models: Models, options: EngineOptions) -> TextPath:
         models: whose entry is an ensemble or a BLS model.
         options: of the operator.
     """
-    entry = models.entry
+    return text_path(models.entry, models.engine, options.text_streaming)
+
+
+def text_path(entry: ModelView, engine: ModelView | None, text_streaming: TextStreaming) -> TextPath:
+    """Read it from the configurations of the model that is called and of the engine model behind it."""
     tokens = entry.outputs >= _TOKEN_OUTPUTS
-    decoupled = is_decoupled(models)
-    cumulative = decoupled and not tokens and accumulates(models)
-    echoes = not tokens and not _excludes_prompt(entry, models.engine)
+    decoupled = _decoupled(entry, engine)
+    cumulative = decoupled and not tokens and _accumulates(entry)
+    echoes = not tokens and not _excludes_prompt(entry, engine)
     # Streams never hold the prompt: where whole answers do, they are put together from the stream that may be read.
-    streamed = decoupled and echoes and (cumulative or options.text_streaming == "lossy")
+    streamed = decoupled and echoes and (cumulative or text_streaming == "lossy")
     return TextPath(
         token_ids=tokens,
         decoupled=decoupled,
         cumulative=cumulative,
-        streams=_streams(decoupled, tokens or cumulative, options),
+        streams=_streams(text_streaming, decoupled=decoupled, exact=tokens or cumulative),
         whole=not decoupled or not (tokens or streamed),
         echoes=echoes and not streamed,
-        counts=() if tokens else tuple(_counts(models)),
+        counts=() if tokens else tuple(_counts(entry)),
     )
 
 
 def is_decoupled(models: Models) -> bool:
     """Whether a request may have several responses: none of the models that decide about it forbids it."""
-    deciding = (models.engine, models.entry if models.bls else None)
+    return _decoupled(models.entry, models.engine)
+
+
+def _decoupled(entry: ModelView, engine: ModelView | None) -> bool:
+    deciding = (engine, None if entry.steps else entry)  # what an ensemble is follows from its steps
     return all(model.decoupled for model in deciding if model is not None)
 
 
-def accumulates(models: Models) -> bool:
-    """Whether a BLS model decodes all tokens so far for each response, where it has several."""
-    return models.bls and (hints.parameter(models.entry, "accumulate_tokens") or "").lower() in _TRUE
+def _accumulates(entry: ModelView) -> bool:
+    return is_bls(entry) and (hints.parameter(entry, "accumulate_tokens") or "").lower() in _TRUE
 
 
-def _streams(decoupled: bool, exact: bool, options: EngineOptions) -> StreamForm:
+def _streams(text_streaming: TextStreaming, *, decoupled: bool, exact: bool) -> StreamForm:
     if not decoupled:
         return "whole"
     if exact:
         return "pieces"
     forms: dict[str, StreamForm] = {"refuse": "refused", "whole": "whole", "lossy": "damaged"}
-    return forms[options.text_streaming]
+    return forms[text_streaming]
 
 
 def _excludes_prompt(entry: ModelView, engine: ModelView | None) -> bool:
@@ -107,11 +115,10 @@ def _excludes_prompt(entry: ModelView, engine: ModelView | None) -> bool:
     return (hints.parameter(engine, "exclude_input_in_output") or "").lower() in _TRUE
 
 
-def _counts(models: Models) -> Iterator[Counts]:
-    entry = models.entry
+def _counts(entry: ModelView) -> Iterator[Counts]:
     if "return_num_output_tokens" in entry.inputs and "num_output_tokens" in entry.outputs:
         yield "tokens"
-        if not models.bls:  # before 1.2 a BLS model declares it and does not return it (wire contract 3.8)
+        if not is_bls(entry):  # before 1.2 a BLS model declares it and does not return it (wire contract 3.8)
             return
     if "return_log_probs" in entry.inputs and "output_log_probs" in entry.outputs:
         yield "logprobs"

@@ -158,12 +158,12 @@ async def test_the_hook_sees_features_and_may_refuse() -> None:
 
 async def test_a_misconfiguration_is_the_reason() -> None:
     configs = stock_configs()
-    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
+    configs["tensorrt_llm"].input.add(name="image")
     async with ScriptedTriton(configs=configs) as server, TritonBackend(server.url, "ensemble") as backend:
         with pytest.raises(EngineError) as error:
             await backend.wait_ready(0.3)
         assert error.value.kind is ErrorKind.UNAVAILABLE
-        assert "decoupled" in backend.status.reason
+        assert "requires inputs that the gateway does not send: image" in backend.status.reason
 
 
 async def test_after_closing_nothing_is_served() -> None:

@@ -234,12 +234,6 @@ def llmapi() -> Any:
     return config
 
 
-def not_decoupled() -> dict[str, Any]:
-    configs = stock_configs()
-    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
-    return configs
-
-
 def without_text_output() -> dict[str, Any]:
     configs = stock_configs()
     remove(configs["ensemble"].output, "text_output")
@@ -266,12 +260,11 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
         ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
-        (not_decoupled(), "ensemble", "auto", "not decoupled"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, and"),
     ],
-    ids=["llmapi", "another", "engine as ensemble", "not decoupled", "no text", "required input", "another type"],
+    ids=["llmapi", "another", "engine as ensemble", "no text", "required input", "another type"],
 )
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str

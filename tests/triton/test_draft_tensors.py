@@ -142,8 +142,10 @@ async def test_upstreams_bls_model_answers_in_one_piece() -> None:
     assert "".join(chunk.text or "" for chunk in chunks) == "all of it"
     assert chunks[-1].final
     assert any("passes on no cancel" in warning for warning in engine.features.warnings)
+    assert engine.features.streams == "refused"
+    assert engine.features.one_response(stream=False)
     sent, _, _ = await exchange(upstream_configs(), ask(), *answer)
-    assert sent["stream"][2] == b"\x01"
+    assert sent["stream"][2] == b"\0"
 
 
 def not_decoupled() -> dict[str, Any]:
@@ -157,9 +159,8 @@ def not_decoupled() -> dict[str, Any]:
     [
         (bls_configs(), "tokens", "is a BLS model, which takes text"),
         (not_decoupled(), "auto", "'tensorrt_llm_bls' is not decoupled"),
-        (upstream_configs(accumulate_tokens="true"), "auto", "accumulate_tokens"),
     ],
-    ids=["by ids", "not decoupled", "cumulative text"],
+    ids=["by ids", "not decoupled"],
 )
 async def test_a_bls_model_that_cannot_be_served(configs: dict[str, Any], path: str, words: str) -> None:
     async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:

@@ -43,7 +43,6 @@ class Stock:
         add_special_tokens: whether preprocessing adds BOS where the tokenizer does.
         guided: whether the engine has a guided decoder.
         exclude_input: the engine's parameter, for requests that do not say.
-        copy: tells models apart that are the same but for their state, as a test needs that breaks one.
     """
 
     version: str
@@ -53,7 +52,6 @@ class Stock:
     add_special_tokens: bool = True
     guided: bool = False
     exclude_input: bool = False
-    copy: str = ""
 
     @property
     def suffix(self) -> str:
@@ -65,7 +63,6 @@ class Stock:
             "bare": not self.add_special_tokens,
             "guided": self.guided,
             "excludes": self.exclude_input,
-            self.copy: bool(self.copy),
         }
         return "_".join(["", self.version.replace(".", "_"), *(name for name, on in options.items() if on)])
 
@@ -96,6 +93,9 @@ def write_stock(
     configs = renamed({name: fill(name, facts[name], values[name]) for name in models}, models)
     for stock_name in models if only is None else only:
         name = models[stock_name]
+        if stock_name == BLS:  # upstream's own has no such parameters: it calls the two by their stock names
+            for step in ("preprocessing", "postprocessing"):
+                configs[name].parameters[f"{step}_model_name"].string_value = models[step]
         target = folder / name
         (target / "1").mkdir(parents=True)
         (target / "config.pbtxt").write_text(text_format.MessageToString(configs[name]), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
 
 TURNS = Path(__file__).resolve().parents[2] / "scripted_engine"
 _LOAD_TIMEOUT_S = 60.0
+_END_TIMEOUT_S = 20.0
+_POLL_S = 0.01
 _PROBE = "a"  # the prompt of the gateway's probes, of one token or two
 _MOST_PROBED = 2
 
@@ -102,13 +105,13 @@ class StockServer:
         stock = Stock(version, **options)
         return self._load(stock, {name: name + stock.suffix for name in (*TRIO, "ensemble")}, "ensemble")
 
-    def bls(self, version: str, *, accumulate: bool = False, **options: Any) -> str:
-        """The name of the BLS model of a version, likewise."""
+    def bls(self, version: str, *, accumulate: bool = False, copy: str = "", **options: Any) -> str:
+        """The name of the BLS model of a version, likewise; ``copy`` sets one apart that a test breaks."""
         stock = Stock(version, **options)
         names = {name: name + stock.suffix for name in TRIO}
         for name in TRIO:
             self._load(stock, names, name)
-        own = BLS + ("_accumulate" if accumulate else "") + stock.suffix
+        own = BLS + ("_accumulate" if accumulate else "") + copy + stock.suffix
         return self._load(stock, {**names, BLS: own}, BLS, accumulate=accumulate)
 
     def engine(self, version: str, **options: Any) -> str:
@@ -162,9 +165,17 @@ class StockServer:
         asked = [entry for entry in self._entries("asked") if not entry["probe"]]
         return [entry for entry in asked if entry["prompt"] != _PROBE or entry["max_tokens"] > _MOST_PROBED]
 
-    def endings(self) -> list[dict[str, Any]]:
-        """How requests ended: ``model``, ``id``, ``how`` (finished, cancelled, stopped, failed), ``tokens`` sent."""
-        return self._entries("ended")
+    def endings(self, at_least: int = 0) -> list[dict[str, Any]]:
+        """How requests ended: ``model``, ``id``, ``how`` (finished, cancelled, stopped, failed), ``tokens`` sent.
+
+        Args:
+            at_least: waits until so many have ended.
+        """
+        deadline = time.monotonic() + _END_TIMEOUT_S
+        while len(found := self._entries("ended")) < at_least:
+            assert time.monotonic() < deadline, f"{len(found)} requests ended, not {at_least}"
+            time.sleep(_POLL_S)
+        return found
 
     def _entries(self, event: str) -> list[dict[str, Any]]:
         lines = self._journal.read_text(encoding="utf-8").splitlines() if self._journal.exists() else []

@@ -196,7 +196,9 @@ def _flag(inputs: Tensors, name: str) -> bool:
 
 
 def _inputs(request: Any) -> Tensors:
-    return {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}
+    """Inputs as the other models take them: what the configuration makes a scalar gets its dimension back."""
+    arrays = {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}
+    return {name: array[:, None] if array.ndim == 1 else array for name, array in arrays.items()}
 
 
 def _tensors(arrays: Tensors) -> list[Any]:
