@@ -98,9 +98,8 @@ def _text(model: ModelView, options: EngineOptions) -> TextForm:
 def _ignored(version: tuple[int, ...] | None, since: tuple[int, ...]) -> str | None:
     first = ".".join(map(str, since))
     if version is None:
-        return (
-            f"TensorRT-LLM before {first} ignores it in silence, and Triton does not tell the version: engine_version."
-        )
+        told = "and Triton does not tell the version; set `engine_version`"
+        return f"TensorRT-LLM before {first} ignores it in silence, {told}."
     if version < since:
         return f"TensorRT-LLM before {first} ignores it in silence, and this one is {'.'.join(map(str, version))}."
     return None
