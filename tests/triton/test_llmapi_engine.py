@@ -84,6 +84,8 @@ def test_what_the_model_would_fill_in_by_itself_is_always_sent(version: str) -> 
     }
     sampled = sent(version, params=SamplingParams(temperature=0.5))
     assert (sampled["temperature"], sampled["top_p"]) == (0.5, 1.0)
+    unsaid = sent(version, params=SamplingParams(top_k=5))
+    assert (unsaid["temperature"], unsaid["top_p"], unsaid["top_k"]) == (1.0, 1.0, 5)
     assert "top_k" not in sampled
     assert "seed" not in sampled
 
