@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,6 +154,19 @@ def test_every_parameter_of_the_engine_is_decided_on(version: str) -> None:
         "frequency_penalty",
     }  # fmt: skip
     assert ("lora" in native) == (version == "1.3")
+
+
+def test_the_page_names_what_is_refused() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
+    by_name, by_version = (page.split(f"**Refused by {what}**")[1].split("\n\n")[0] for what in ("name", "version"))
+    known = {name: each.how for name, each in features("1.3", EngineOptions(version=(1, 3))).capabilities.items()}
+    unknown = {name: each.how for name, each in features("1.3").capabilities.items()}
+    named = set(re.findall(r"`(\w+)`", by_name))
+    assert {"logit_bias", "min_p"} < named
+    assert {known[name] for name in named} == {"impossible"}
+    assert {name for name in unknown if unknown[name] != known[name]} == set(re.findall(r"`(\w+)`", by_version)) & set(
+        known
+    )
 
 
 @pytest.mark.parametrize(
