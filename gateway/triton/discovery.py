@@ -20,7 +20,7 @@ from gateway.triton.guides import smallest_guide
 from gateway.triton.missing_models import refuse_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
-from gateway.triton.servable import DiscoveryError, EnginePath, check
+from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapters, check
 from gateway.triton.transport import InferCall
 from gateway.triton.triton_client import TritonClient
 
@@ -161,7 +161,7 @@ async def refuse_broken(engine: Engine) -> None:
     """
     error = await _ask(engine)
     if error is not None and error.message == LLMAPI_WITH_ADAPTERS:
-        raise DiscoveryError(f"model {engine.features.model!r}: {error.message.rstrip('.')}; remove it, or move to 1.3")
+        raise DiscoveryError(broken_by_adapters(engine.features.model))
 
 
 async def has_guided_decoder(engine: Engine) -> bool:

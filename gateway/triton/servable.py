@@ -11,6 +11,7 @@ from typing import Literal
 from gateway.contract import ModelSpec
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, is_own_bls
@@ -118,6 +119,11 @@ def _check_llmapi(model: ModelView, path: EnginePath) -> None:
         raise DiscoveryError(
             f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set 0"
         )
+
+
+def broken_by_adapters(model: str) -> str:
+    """Word the refusal of an LLM API model before 1.3 that loads adapters; its yaml or a request tells."""
+    return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove it, or move to 1.3"
 
 
 def check_text(models: Models, options: EngineOptions) -> None:

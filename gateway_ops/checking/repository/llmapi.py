@@ -13,7 +13,8 @@ import yaml
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble, is_llmapi
-from gateway_ops.checking.findings import Finding, Severity
+from gateway.triton.servable import broken_by_adapters
+from gateway_ops.checking.findings import Finding, Severity, sentence
 from gateway_ops.checking.repository.models import LLMAPI, Models, at, error, of_kind, tensors
 from gateway_ops.checking.repository.version_folders import loaded_versions
 from gateway_ops.repository.model_folders import ModelFolder
@@ -89,8 +90,8 @@ def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
         return
     yield from _check_settings(model, file, settings)
     if isinstance(settings, dict) and settings.get("lora_config") and "lora_id" not in tensors(model, "input"):
-        what = "lora_config is set: before 1.3 model.py hands over streaming in an adapter's place, and requests fail."
-        yield Finding(Severity.ERROR, _line(file, "lora_config"), what, "Remove lora_config, or take the model of 1.3.")
+        what = sentence(broken_by_adapters(model.path.name))
+        yield Finding(Severity.ERROR, _line(file, "lora_config"), what)
 
 
 def _check_settings(model: ModelFolder, file: Path, settings: Any) -> Iterator[Finding]:
