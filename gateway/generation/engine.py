@@ -182,6 +182,7 @@ class ErrorKind(Enum):
     INVALID_REQUEST = "invalid_request"  # 400, the engine refuses a part of the request
     QUEUE_FULL = "queue_full"  # 429 with Retry-After
     UNAVAILABLE = "unavailable"  # 503 with Retry-After: down, loading, shutting down
+    UNSERVABLE = "model_not_supported"  # 400, never to be tried again: what is deployed must change first
     TIMEOUT = "timeout"  # 504
     CANCELLED = "cancelled"  # not by the gateway
     INTERNAL = "internal"  # 500

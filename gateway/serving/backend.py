@@ -41,7 +41,7 @@ class Backend(Protocol):
         """The engine as last discovered.
 
         Raises:
-            EngineError: UNAVAILABLE while it is away or loading.
+            EngineError: UNAVAILABLE while it is away or loading, UNSERVABLE while it does not fit.
         """
         ...
 

@@ -134,7 +134,7 @@ class ServedModel:
         """How each request parameter is served now.
 
         Raises:
-            EngineError: UNAVAILABLE while the engine is away, so that nobody knows.
+            EngineError: as the backend's ``engine`` while it is away, so that nobody knows.
         """
         _ = self.backend.engine, self.parts
         return self._capabilities
@@ -144,9 +144,10 @@ class ServedModel:
         """Its tokenizer, templates and limits.
 
         Raises:
-            EngineError: UNAVAILABLE before they are loaded.
+            EngineError: as the backend's ``engine``, before they are loaded.
         """
         if self._parts is None:
+            _ = self.backend.engine  # which knows why there are none yet
             raise EngineError(ErrorKind.UNAVAILABLE, "The model is still being loaded.")
         return self._parts
 
@@ -201,8 +202,8 @@ class ServedModel:
             truncation: how it is cut where it is too long; None leaves it whole.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is far too long,
-                QUEUE_FULL when too many long ones wait.
+            EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is far
+                too long, QUEUE_FULL when too many long ones wait.
             BadRequestError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
@@ -241,7 +242,8 @@ class ServedModel:
             readers: one for each generation where the answers must be read, else none.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is too long.
+            EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is too
+                long.
             BadRequestError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
@@ -279,7 +281,7 @@ class ServedModel:
         """What generates now, with the model's adapter where it has one.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready.
+            EngineError: as the backend's ``engine`` when the model is not ready.
         """
         engine, adapter = self.backend.engine, self.parts.lora
         if adapter is None:

@@ -129,9 +129,9 @@ def ensemble_engine(
 ) -> EnsembleEngine:
     """Make the engine that calls the ensemble, or a BLS model, with text."""
     entry, engine = _as_read(models.entry), models.engine
+    check_text(models, options)
     check_required(entry, BLS, ALWAYS_ENSEMBLE)
     path = read_text_path(models, options)
-    check_text(models, options)
     abilities = read_abilities(
         entry,
         engine,

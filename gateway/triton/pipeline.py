@@ -36,6 +36,17 @@ def is_own_bls(model: ModelView) -> bool:
     return is_bls(model) and "max_concurrent_requests" in model.parameters
 
 
+def kind_of(model: ModelView) -> str | None:
+    """What a model that can be configured is, in a word or two; None for one of no kind that is served."""
+    if is_llmapi(model):
+        return "LLM API"
+    if is_bls(model):
+        return "BLS"
+    if is_engine(model):
+        return "engine"
+    return "ensemble" if model.steps and {"text_input", "max_tokens"} <= model.inputs else None
+
+
 def ignored_inputs(model: ModelView) -> frozenset[str]:
     """Inputs that a model declares and does not read: a BLS model before 0.13 passes no temperature on.
 

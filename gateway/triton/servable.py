@@ -11,9 +11,10 @@ from typing import Literal
 from gateway.contract import ModelSpec
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models
+from gateway.triton.pipeline import Models, is_own_bls
 from gateway.triton.text_path import TextPath, is_decoupled, read_text_path
 
 EnginePath = Literal["auto", "tokens", "ensemble", "llmapi"]
@@ -31,6 +32,14 @@ ALWAYS_LLMAPI = frozenset(
     }
 )
 """Without any of these the LLM API's model gives another answer than was asked for, or does not say why it ended."""
+
+
+SERVED_KINDS = (
+    "an ensemble or a BLS model of TensorRT-LLM (text_input and max_tokens), its engine model (input_ids, "
+    "input_lengths and request_output_len), or the model of its LLM API (text_input and sampling_param_*)"
+)
+"""What a gateway can be pointed at, for sentences on what was expected."""
+_MOST_TENSORS = 6
 
 
 class DiscoveryError(ValueError):
@@ -51,15 +60,31 @@ def check(models: Models, path: EnginePath) -> None:
         raise DiscoveryError(f"path: llmapi is configured, but model {name!r} has no inputs sampling_param_*")
     elif models.bls:
         _check_bls(models, path)
+        _check_engine_name(entry)
     elif models.pipeline is None:
         if engine is None:
-            raise DiscoveryError(
-                f"model {name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM"
-            )
+            raise DiscoveryError(_of_no_kind(entry))
         if path == "ensemble":
             raise DiscoveryError(f"path: ensemble is configured, but model {name!r} is an engine model")
     elif path == "tokens" and engine is None:
         raise DiscoveryError(f"path: tokens is configured, but not exactly one step of {name!r} takes token ids")
+
+
+def _of_no_kind(model: ModelView) -> str:
+    if not model.inputs and not model.outputs:
+        return (
+            f"model {model.name!r} declares no tensors: expected are those of {SERVED_KINDS}; a model that completes "
+            "its configuration as it is loaded needs tritonserver without --disable-auto-complete-config"
+        )
+    return (
+        f"model {model.name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM: it takes "
+        f"{_some(model.inputs)} and answers {_some(model.outputs)}; expected is {SERVED_KINDS}"
+    )
+
+
+def _some(names: frozenset[str]) -> str:
+    shown = ", ".join(sorted(names)[:_MOST_TENSORS])
+    return f"{shown}, ..." if len(names) > _MOST_TENSORS else shown or "nothing"
 
 
 def _check_bls(models: Models, path: EnginePath) -> None:
@@ -70,6 +95,17 @@ def _check_bls(models: Models, path: EnginePath) -> None:
         raise DiscoveryError(
             f"the BLS model {entry.name!r} is not decoupled and cannot call {engine.name!r}, which is; "
             "set model_transaction_policy { decoupled: true } in the config.pbtxt of both, or of none"
+        )
+
+
+def _check_engine_name(model: ModelView) -> None:
+    name = model.parameters.get("tensorrt_llm_model_name", "")
+    # Upstream's model takes an unfilled name for the default since 0.13, which brought this parameter.
+    reads_defaults = is_own_bls(model) or "multimodal_encoders_name" in model.parameters
+    if name.startswith("${") and not reads_defaults:
+        raise DiscoveryError(
+            f"the BLS model {model.name!r} calls an engine model of the name {name!r}, which nobody filled in; "
+            "set tensorrt_llm_model_name to the engine model's name"
         )
 
 
@@ -85,6 +121,11 @@ def _check_llmapi(model: ModelView, path: EnginePath) -> None:
         )
 
 
+def broken_by_adapters(model: str) -> str:
+    """Word the refusal of an LLM API model before 1.3 that loads adapters; its yaml or a request tells."""
+    return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove it, or move to 1.3"
+
+
 def check_text(models: Models, options: EngineOptions) -> None:
     """Refuse an ensemble or a BLS model of whose answers the text cannot be told.
 
@@ -92,6 +133,8 @@ def check_text(models: Models, options: EngineOptions) -> None:
         DiscoveryError: with the reason.
     """
     name = models.entry.name
+    if not models.entry.inputs >= {"text_input", "max_tokens"}:
+        raise DiscoveryError(_of_no_kind(models.entry))
     if "text_output" not in models.entry.outputs:
         raise DiscoveryError(f"ensemble {name!r} has no output text_output")
     if read_text_path(models, options).echoes:
@@ -169,7 +212,8 @@ def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) ->
     unknown = sorted(model.required - known)
     if unknown:
         raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}"
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}; "
+            "declare them with optional: true"
         )
     encoder = RequestEncoder(model, spec)
     for name in sorted(filled):

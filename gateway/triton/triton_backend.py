@@ -38,6 +38,18 @@ Hook = Callable[[EngineFeatures], None]
 class _NotReadyError(Exception):
     """Why requests cannot be served, in one sentence."""
 
+    def __init__(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+_TOLD = {
+    ErrorKind.UNAVAILABLE: "The model is not available at the moment.",
+    ErrorKind.UNSERVABLE: (
+        "The model cannot be served as it is deployed, which trying again does not change; the gateway's log says why."
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class BackendStatus:
@@ -116,6 +128,7 @@ class TritonBackend:
         self._background = BackgroundTasks()
         self._engine: Engine | None = None
         self._reason = f"Triton at {url} has not been reached yet"
+        self._kind = ErrorKind.UNAVAILABLE
         self._connection_lost = False
         self._ready = asyncio.Event()
         self._check_now = asyncio.Event()
@@ -170,11 +183,13 @@ class TritonBackend:
         """The engine to generate with. Ask for it per request: it is another one after Triton was away.
 
         Raises:
-            EngineError: UNAVAILABLE, while there is none, or it has fallen silent.
+            EngineError: while there is none: UNAVAILABLE where that passes, as where it has fallen silent, UNSERVABLE
+                where something must change.
         """
-        if self._engine is None or self.progress.state != "well":
-            reason = self._reason if self._engine is None else self.progress.reason
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", reason)
+        if self._engine is None:
+            raise EngineError(self._kind, _TOLD[self._kind], self._reason)
+        if self.progress.state != "well":
+            raise EngineError(ErrorKind.UNAVAILABLE, _TOLD[ErrorKind.UNAVAILABLE], self.progress.reason)
         return self._engine
 
     @property
@@ -191,12 +206,12 @@ class TritonBackend:
         """Wait until requests can be served.
 
         Raises:
-            EngineError: UNAVAILABLE, when that takes longer than ``timeout`` seconds.
+            EngineError: as ``engine``, when that takes longer than ``timeout`` seconds.
         """
         try:
             await asyncio.wait_for(self._ready.wait(), timeout)
         except asyncio.TimeoutError:
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available yet.", self._reason) from None
+            raise EngineError(self._kind, _TOLD[self._kind], self._reason) from None
 
     async def _supervise(self, client: TritonClient, connection: Connection) -> None:
         delay = _FIRST_RETRY_S
@@ -206,7 +221,7 @@ class TritonBackend:
             try:
                 discovered = await self._discover(client, connection)
             except _NotReadyError as error:
-                self._lose(str(error))
+                self._lose(str(error), error.kind)
                 await self._pause(delay)
                 delay = min(2 * delay, _LAST_RETRY_S)
                 continue
@@ -221,7 +236,7 @@ class TritonBackend:
             await connection.transport.prepare()
             discovered = await discover(client, connection, self.model, self.path, self._options)
         except DiscoveryError as error:
-            raise _NotReadyError(str(error)) from None
+            raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
         except EngineError as error:
             raise _NotReadyError(f"{error.message.rstrip('.')} ({self.url})") from None
         if self.on_discovered is not None:
@@ -229,7 +244,7 @@ class TritonBackend:
                 # In a thread: it may load a tokenizer, and other models' tokens must not wait for that.
                 await asyncio.to_thread(self.on_discovered, discovered.engine.features)
             except ValueError as error:
-                raise _NotReadyError(str(error)) from None
+                raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
         return discovered
 
     async def _until_lost(self, client: TritonClient, connection: Connection, models: tuple[str, ...]) -> str:
@@ -311,9 +326,9 @@ class TritonBackend:
         for warning in (*features.warnings, *features.losses):
             _LOG.warning("engine: %s", warning, extra={"triton": self.url, "model": features.model})
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
         if self._engine is not None or reason != self._reason:
             _LOG.warning("engine not ready: %s", reason, extra=self._whose())
         self._engine = None
-        self._reason = reason
+        self._reason, self._kind = reason, kind
         self._ready.clear()

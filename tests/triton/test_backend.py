@@ -159,20 +159,31 @@ async def test_the_hook_sees_features_and_may_refuse() -> None:
             raise ValueError("models[0].max_seq_len is not set")
 
     async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", on_discovered=check) as backend:
-        await until(lambda: bool(seen))
-        assert "max_seq_len" in backend.status.reason
+        await until(lambda: "max_seq_len" in backend.status.reason)
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
+        assert error.value.kind is ErrorKind.UNSERVABLE
         await backend.wait_ready(10)
         assert backend.status.features == seen[1]
 
 
-async def test_a_misconfiguration_is_the_reason() -> None:
+async def test_a_misconfiguration_is_the_reason_until_it_is_mended(unused_port: int) -> None:
     configs = stock_configs()
     configs["tensorrt_llm"].input.add(name="image")
-    async with ScriptedTriton(configs=configs) as server, TritonBackend(server.url, "ensemble") as backend:
+    url = f"127.0.0.1:{unused_port}"
+    async with ScriptedTriton(configs=configs, port=unused_port) as server, TritonBackend(url, "ensemble") as backend:
+        await until(lambda: "requires inputs that the gateway does not send: image" in backend.status.reason)
         with pytest.raises(EngineError) as error:
-            await backend.wait_ready(0.3)
+            await backend.wait_ready(0)
+        assert error.value.kind is ErrorKind.UNSERVABLE
+        await server.stop()
+        await until(lambda: "cannot be reached" in backend.status.reason)
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
         assert error.value.kind is ErrorKind.UNAVAILABLE
-        assert "requires inputs that the gateway does not send: image" in backend.status.reason
+        async with ScriptedTriton(port=unused_port):
+            await backend.wait_ready(10)
+            assert await generate(backend) == [7]
 
 
 async def test_after_closing_nothing_is_served() -> None:

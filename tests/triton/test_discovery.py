@@ -234,6 +234,13 @@ def llmapi() -> Any:
     return config
 
 
+def of_another_kind(name: str) -> Any:
+    config = model_config_pb2.ModelConfig(name=name)
+    config.input.add(name="image")
+    config.output.add(name="labels")
+    return config
+
+
 def without_text_output() -> dict[str, Any]:
     configs = stock_configs()
     remove(configs["ensemble"].output, "text_output")
@@ -258,13 +265,27 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     ("configs", "model", "path", "words"),
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
-        ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
+        ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "neither .*: it takes image and answers labels; exp"),
+        (
+            {"late": model_config_pb2.ModelConfig(name="late")},
+            "late",
+            "auto",
+            "no tensors.*--disable-auto-complete-con",
+        ),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, and"),
     ],
-    ids=["llmapi", "another", "engine as ensemble", "no text", "required input", "another type"],
+    ids=[
+        "llmapi",
+        "another",
+        "not completed",
+        "engine as ensemble",
+        "no text",
+        "required input",
+        "another type",
+    ],
 )
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str
