@@ -1,7 +1,7 @@
 """The wire contract of TensorRT-LLM's models on Triton: the tensors of each model that the gateway calls, as pure data.
 
 The one source for the dialects, for rendered configurations and for the tests that compare it with ``triton_repo/``.
-The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (1.7).
+The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (8).
 """
 
 from __future__ import annotations

@@ -114,11 +114,9 @@ class AdapterSettings(Section):
     source: Literal["hf", "nemo"] = "hf"
 
     @model_validator(mode="after")
-    def _one_place(self) -> AdapterSettings:
+    def _together(self) -> AdapterSettings:
         if (self.name is None) != (self.path is None):
             raise ValueError("name and path go together: the LLM API needs both, other engines neither")
-        if self.path is not None and self.folder is not None:
-            raise ValueError("path and folder exclude each other: Triton reads the one, the gateway the other")
         return self
 
 

@@ -123,7 +123,7 @@ def build(
     if prompt.escaped and not as_ids:
         raise BadRequestError(
             "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
-            " Send it as text, or have the operator set path: tokens.",
+            " Send it as text, or have the operator serve an engine model (path: tokens).",
             "prompt",
             "unsupported_value",
         )
@@ -167,7 +167,7 @@ def truncated(
     if cut.escaped:
         message = (
             "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not"
-            " give the same token ids. Have the operator set path: tokens."
+            " give the same token ids. Have the operator serve an engine model (path: tokens)."
         )
         raise BadRequestError(message, "truncate_prompt_tokens", "unsupported_value")
     return cut

@@ -17,6 +17,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
+from gateway.config.model_settings import AdapterSettings
 from gateway.families import ToolPlan
 from gateway.generation import (
     Engine,
@@ -332,8 +333,14 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
         how = features.capabilities.get(name)
         if given and how is not None and how.how == "impossible":
             return f"{key}.{where}: {how.note}"
-    if settings.lora is not None and (settings.lora.path is not None) != (features.path == "llmapi"):
-        if features.path == "llmapi":
-            return f"{key}.lora: the LLM API loads an adapter itself; give its name, and its path on Triton's machine."
-        return f"{key}.lora.path: only the LLM API loads an adapter by a path; give its folder."
+    if settings.lora is not None:
+        return _unserved_adapter(settings.lora, features, f"{key}.lora")
+    return None
+
+
+def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
+    if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
+        return f"{key}: the LLM API loads an adapter itself; give its name and path on Triton's machine, and no folder"
+    if features.path != "llmapi" and adapter.path is not None:
+        return f"{key}.path: only the LLM API loads an adapter by a path; give its folder"
     return None

@@ -84,6 +84,8 @@ def test_what_the_model_would_fill_in_by_itself_is_always_sent(version: str) -> 
     }
     sampled = sent(version, params=SamplingParams(temperature=0.5))
     assert (sampled["temperature"], sampled["top_p"]) == (0.5, 1.0)
+    unsaid = sent(version, params=SamplingParams(top_k=5))
+    assert (unsaid["temperature"], unsaid["top_p"], unsaid["top_k"]) == (1.0, 1.0, 5)
     assert "top_k" not in sampled
     assert "seed" not in sampled
 
@@ -125,7 +127,7 @@ def test_what_a_version_ignores_in_silence_is_refused_by_it(name: str) -> None:
     assert how((1, 2, 1)) == Capability(
         "impossible", "TensorRT-LLM before 1.3 ignores it in silence, and this one is 1.2.1."
     )
-    assert "engine_version" in how(None).note
+    assert "set `engine_version`" in how(None).note
     wanted: dict[str, Any] = {name: 1}
     asked = ask(params=SamplingParams(**wanted), seed=1)
     assert f"sampling_param_{name}" in str(make("1.3", EngineOptions(version=(1, 3))).describe(asked))

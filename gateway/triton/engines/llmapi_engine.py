@@ -1,4 +1,4 @@
-"""Text to the stock model of the LLM API, and text back (wire contract 1.7)."""
+"""Text to the stock model of the LLM API, and text back (wire contract 8)."""
 
 from __future__ import annotations
 
