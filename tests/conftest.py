@@ -20,6 +20,7 @@ from tests.stack import TRANSPORT
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
+_TOGETHER = ("tests/clients", "tests/dialects")  # folders whose tests share servers that are slow to start
 
 # An example may take as long as a busy machine makes it take. A module's own settings add to these.
 settings.register_profile("without deadline", deadline=None)
@@ -28,13 +29,13 @@ settings.load_profile("without deadline")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, and all client tests to one: servers are started once for each worker."""
+    """Give each worker whole files, and some folders as a whole: servers are started once for each worker."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there with pytest -n
 
     class ByServers(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return "tests/clients" if file.startswith("tests/clients/") else file
+            return next((folder for folder in _TOGETHER if file.startswith(f"{folder}/")), file)
 
     return ByServers(config, log)
 
@@ -48,6 +49,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             if isinstance(value, TritonServer):
                 report.sections.append((f"log of {name}", value.log()[-LOG_TAIL:]))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests measured and recorded as ``measured``."""
+    reports = terminalreporter.getreports("passed")
+    lines = [value for report in reports for name, value in report.user_properties if name == "measured"]
+    if lines:
+        terminalreporter.section("measured")
+    for line in lines:
+        terminalreporter.line(str(line))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,9 @@ from gateway.generation.engine import MalformedOutputError
 BYTES = st.one_of(st.text(max_size=40).map(str.encode), st.binary(max_size=40))
 CUTS = st.lists(st.integers(0, 160), max_size=12)
 WORDS = st.lists(
-    st.sampled_from(["it", " is", " '", " 's", " n", " n't", "'", "s", " ", " .", ",", " 've", "é", "🙂", "\ufffd", "\n"]),
+    st.sampled_from(
+        ["it", " is", " '", " 's", " n", " n't", "'", "s", " ", " .", ",", " 've", "é", "🙂", "\ufffd", "\n"]
+    ),
     max_size=30,
 )
 
@@ -29,14 +31,11 @@ def byte_level(data: bytes) -> str:
 
 
 def byte_fallback(data: bytes) -> str:
-    """What a decoder with byte fallback makes of bytes between words (``|``): each of a broken run is replaced."""
-    runs = []
-    for run in data.split(b"|"):
-        try:
-            runs.append(run.decode())
-        except UnicodeDecodeError:
-            runs.append("\ufffd" * len(run))
-    return "|".join(runs)
+    """What a decoder with byte fallback makes of one run of byte tokens: where it is broken, each byte is replaced."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "\ufffd" * len(data)
 
 
 def clean_up(words: list[str]) -> str:

@@ -17,6 +17,7 @@ from tests.gateway_ops.repository.stock import UPSTREAM, fill, renamed
 HERE = Path(__file__).resolve().parent
 TRIO = ("preprocessing", "tensorrt_llm", "postprocessing")
 BLS = "tensorrt_llm_bls"
+_TEXT_STEPS = ("preprocessing", "postprocessing")
 
 _OLDER = json.loads((HERE.parents[1] / "gateway_ops" / "checking" / "older.json").read_text(encoding="utf-8"))
 # The tensors of 1.0 are those of 1.2.1: what differs is what the models do with them.
@@ -53,18 +54,22 @@ class Stock:
     guided: bool = False
     exclude_input: bool = False
 
-    @property
-    def suffix(self) -> str:
-        """What sets the names of its models apart from those of other repositories on the same server."""
+    def name(self, model: str) -> str:
+        """The name of one of its models, by the stock name: others that differ in nothing have the same.
+
+        A model that is called by several repositories of a server is loaded once, which saves seconds.
+        """
         options = {
             "sp": self.spelling == "sentencepiece",
-            "unary": not self.decoupled,
-            "special": not self.skip_special_tokens,
-            "bare": not self.add_special_tokens,
-            "guided": self.guided,
-            "excludes": self.exclude_input,
+            "unary": not self.decoupled and model not in _TEXT_STEPS,
+            "special": not self.skip_special_tokens and model != "preprocessing",
+            "bare": not self.add_special_tokens and model != "postprocessing",
+            "guided": self.guided and model not in _TEXT_STEPS,
+            "excludes": self.exclude_input and model not in _TEXT_STEPS,
         }
-        return "_".join(["", self.version.replace(".", "_"), *(name for name, on in options.items() if on)])
+        # From 1.0 on the versions differ in their BLS models only.
+        version = VERSIONS[-1] if model in TRIO and _FACTS[self.version] is _FACTS[VERSIONS[-1]] else self.version
+        return "_".join([model, version.replace(".", "_"), *(option for option, on in options.items() if on)])
 
 
 def write_stock(
@@ -91,11 +96,11 @@ def write_stock(
     facts = _FACTS[stock.version]
     values = _values(stock, models, tokenizer=tokenizer, engine_dir=engine_dir, accumulate=accumulate)
     configs = renamed({name: fill(name, facts[name], values[name]) for name in models}, models)
+    for step in _TEXT_STEPS if BLS in models else ():
+        # Upstream's model has their names in its code; here several repositories share a server.
+        configs[models[BLS]].parameters[f"{step}_model_name"].string_value = models[step]
     for stock_name in models if only is None else only:
         name = models[stock_name]
-        if stock_name == BLS:  # upstream's own has no such parameters: it calls the two by their stock names
-            for step in ("preprocessing", "postprocessing"):
-                configs[name].parameters[f"{step}_model_name"].string_value = models[step]
         target = folder / name
         (target / "1").mkdir(parents=True)
         (target / "config.pbtxt").write_text(text_format.MessageToString(configs[name]), encoding="utf-8")

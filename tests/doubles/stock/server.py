@@ -102,43 +102,43 @@ class StockServer:
 
     def ensemble(self, version: str, **options: Any) -> str:
         """The name of the ensemble of a version, which is loaded and ready; ``options`` are those of `Stock`."""
-        stock = Stock(version, **options)
-        return self._load(stock, {name: name + stock.suffix for name in (*TRIO, "ensemble")}, "ensemble")
+        return self._load(Stock(version, **options), "ensemble")
 
     def bls(self, version: str, *, accumulate: bool = False, copy: str = "", **options: Any) -> str:
         """The name of the BLS model of a version, likewise; ``copy`` sets one apart that a test breaks."""
         stock = Stock(version, **options)
-        names = {name: name + stock.suffix for name in TRIO}
-        for name in TRIO:
-            self._load(stock, names, name)
-        own = BLS + ("_accumulate" if accumulate else "") + copy + stock.suffix
-        return self._load(stock, {**names, BLS: own}, BLS, accumulate=accumulate)
+        for model in TRIO:
+            self._load(stock, model)
+        own = stock.name(BLS) + ("_accumulate" if accumulate else "") + copy
+        return self._load(stock, BLS, own, accumulate=accumulate)
 
     def engine(self, version: str, **options: Any) -> str:
         """The name of the engine model of a version, likewise."""
-        stock = Stock(version, **options)
-        return self._load(stock, {name: name + stock.suffix for name in TRIO}, "tensorrt_llm")
+        return self._load(Stock(version, **options), "tensorrt_llm")
 
-    def _load(self, stock: Stock, names: dict[str, str], wanted: str, *, accumulate: bool = False) -> str:
-        if names[wanted] in self._loaded:
-            return names[wanted]
-        missing = {name: own for name, own in names.items() if not (self._repository / own).exists()}
-        tokenizer = self.model_dir(stock.spelling)
-        engine_dir = self._folder / f"engine-{stock.spelling}"
-        write_engine(engine_dir, self.tokenizer(stock.spelling).get_vocab_size())
+    def _load(self, stock: Stock, wanted: str, own: str = "", *, accumulate: bool = False) -> str:
+        names = {model: stock.name(model) for model in (*TRIO, wanted)} | ({wanted: own} if own else {})
+        name = names[wanted]
+        if name in self._loaded:
+            return name
+        folder = self.model_dir(stock.spelling)
         write_stock(
             self._repository,
             stock,
             names,
-            only=missing,
-            tokenizer=tokenizer,
-            engine_dir=engine_dir,
+            only=[model for model, each in names.items() if not (self._repository / each).exists()],
+            tokenizer=folder,
+            engine_dir=self._engine_dir(stock.spelling),
             accumulate=accumulate,
         )
-        request = service_pb2.RepositoryModelLoadRequest(model_name=names[wanted])
+        request = service_pb2.RepositoryModelLoadRequest(model_name=name)
         self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S)
-        self._loaded.add(names[wanted])
-        return names[wanted]
+        self._loaded |= set(names.values()) if wanted == "ensemble" else {name}
+        return name
+
+    def _engine_dir(self, spelling: Spelling) -> Path:
+        folder = self._folder / f"engine-{spelling}"
+        return write_engine(folder, self.tokenizer(spelling).get_vocab_size())
 
     def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1, guided: bool = True) -> None:
         """Replace the script of all engines, and begin a new journal.
