@@ -113,6 +113,13 @@ def build(
         raise BadRequestError(
             "The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value"
         )
+    if prompt.escaped and not as_ids and isinstance(source, TextPrompt):
+        raise BadRequestError(
+            "Prompts of this model travel as text, and BOS is put before them: it cannot be left out. Have the operator"
+            " set path: tokens.",
+            "add_special_tokens",
+            "unsupported_value",
+        )
     if prompt.escaped and not as_ids:
         raise BadRequestError(
             "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
