@@ -60,9 +60,7 @@ class Bench:
         self.gateway.start()
         # One for all calls, without certificates: to load those takes more than a call.
         self.http = httpx.Client(base_url=self.gateway.url, timeout=60, verify=False)
-        self.openai = OpenAI(
-            base_url=f"{self.gateway.url}/v1", api_key="-", max_retries=0, http_client=httpx.Client(verify=False)
-        )
+        self.openai = OpenAI(base_url=f"{self.gateway.url}/v1", api_key="-", max_retries=0)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -95,15 +93,16 @@ class Bench:
                 tokenizer=str(self._llmapi.model_dir),
                 template=str(self._template),
             )
-        make = {
-            "bls": self._stock.bls,
-            "bls-accumulate": lambda version, **options: self._stock.bls(version, accumulate=True, **options),
-        }.get(dialect.kind, self._stock.ensemble)
-        folder = self._stock.model_dir("sentencepiece" if dialect.spelling == "sentencepiece" else "bytes")
+        stock = self._stock
+        if dialect.kind.startswith("bls"):
+            model = stock.bls(dialect.version, accumulate=dialect.kind == "bls-accumulate", **dialect.options)
+        else:
+            model = stock.ensemble(dialect.version, **dialect.options)
+        folder = stock.model_dir("sentencepiece" if dialect.spelling == "sentencepiece" else "bytes")
         return model_settings(
             dialect,
-            url=self._stock.grpc_url,
-            model=make(dialect.version, **dialect.options),
+            url=stock.grpc_url,
+            model=model,
             tokenizer=str(folder),
             template=str(self._template),
         )

@@ -85,7 +85,8 @@ def _engine(name: str, value: Any, **more: Any) -> Sample:
 
     def shows(seen: Seen) -> bool:
         found = seen.at_engine(name)
-        return abs(found - value) < 1e-6 if isinstance(value, float) and found is not None else found == value
+        close = isinstance(value, float) and found is not None and abs(found - value) < 1e-6
+        return close or bool(found == value)
 
     return Sample({name: value, **more}, shows)
 
