@@ -13,11 +13,11 @@ from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import ensemble_engine, llmapi_engine, tokens_engine
-from gateway.triton.error_mapping import NO_GUIDED_DECODING
+from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
-from gateway.triton.servable import EnginePath, check
+from gateway.triton.servable import DiscoveryError, EnginePath, check
 from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
@@ -54,6 +54,8 @@ async def discover(
     check(models, path)
     make, reason = await _choose(connection, models, path)
     asked = make(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe", options)
+    if models.llmapi:
+        await refuse_broken(asked)
     if asked.features.guide_types and not await has_guided_decoder(asked):
         models = replace(models, guided=False)
     if (models.draft or asked.features.max_draft_tokens != 0) and not await takes_drafts(asked, models):
@@ -114,6 +116,18 @@ async def probe(engine: Engine) -> str | None:
     """
     error = await _ask(engine)
     return None if error is None or error.kind is ErrorKind.QUEUE_FULL else error.message.rstrip(".")
+
+
+async def refuse_broken(engine: Engine) -> None:
+    """Generate one token with the LLM API's model, of which some settings make every request fail.
+
+    Raises:
+        DiscoveryError: it says that it has them. Any other failure says nothing of that.
+        EngineError: Triton is not available.
+    """
+    error = await _ask(engine)
+    if error is not None and error.message == LLMAPI_WITH_ADAPTERS:
+        raise DiscoveryError(f"model {engine.features.model!r}: {error.message.rstrip('.')}; remove it, or move to 1.3")
 
 
 async def has_guided_decoder(engine: Engine) -> bool:

@@ -61,6 +61,11 @@ def _rule(pattern: str, kind: ErrorKind, message: str, param: str | None = None)
 UNSUPPORTED = "unsupported_parameter"
 NO_GUIDED_DECODING = "This deployment's engine has no guided decoding."
 """The sentence for clients where the engine says that it was not set up for guides."""
+LLMAPI_WITH_ADAPTERS = (
+    "This deployment's engine cannot take any request: its version of the LLM API's model fails where model.yaml has"
+    " lora_config."
+)
+"""That where each request fails: the flag ``streaming`` stands in the place of an adapter."""
 
 _QUEUE_FULL = "The engine's queue is full; try again later."
 _BAD_GUIDE = "The engine cannot hold an answer to this guide (schema, regular expression, grammar or structural tag)."
@@ -68,10 +73,6 @@ _NOT_LOADED = "The model is not loaded in Triton at the moment."
 _NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
 _NO_ADAPTER = "This deployment's engine does not have that adapter."
 _BAD_FIT = "The engine cannot use the adapter that the gateway sent with the request."
-_BAD_LLMAPI = (
-    "This deployment's engine cannot take any request: its version of the LLM API's model fails where model.yaml has"
-    " lora_config."
-)
 _IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
 
@@ -80,7 +81,7 @@ _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str |
     (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
     (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
     (_NOT_LOADABLE, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
-    (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, _BAD_LLMAPI, None, None),
+    (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, LLMAPI_WITH_ADAPTERS, None, None),
     (_GUIDE, EngineError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE, "guide", "invalid_value"),
 )
 

@@ -1,6 +1,7 @@
 """The stock model of the LLM API, of each of its versions: what it does with a request (wire contract 8).
 
-That follows from what it declares. What TensorRT-LLM itself ignores without a word goes by the version, which Triton does not tell: the operator does.
+That follows from what it declares. What TensorRT-LLM itself ignores without a word goes by the version, which Triton
+does not tell: the operator does.
 """
 
 from __future__ import annotations
@@ -97,9 +98,8 @@ def _text(model: ModelView, options: EngineOptions) -> TextForm:
 def _ignored(version: tuple[int, ...] | None, since: tuple[int, ...]) -> str | None:
     first = ".".join(map(str, since))
     if version is None:
-        return (
-            f"TensorRT-LLM before {first} ignores it in silence, and Triton does not tell the version: engine_version."
-        )
+        told = "and Triton does not tell the version; set `engine_version`"
+        return f"TensorRT-LLM before {first} ignores it in silence, {told}."
     if version < since:
         return f"TensorRT-LLM before {first} ignores it in silence, and this one is {'.'.join(map(str, version))}."
     return None

@@ -16,6 +16,14 @@ from tests.doubles.llmapi.server import LlmapiServer
 from tests.doubles.stock.server import StockServer
 from tests.stack import GatewayProcess
 
+TEMPLATES = Path(__file__).parents[2] / "chat_templates"
+# It reads what the shipped one does not.
+_MORE_OF_TEMPLATE = """
+{%- if reasoning_effort is defined -%}effort {{ reasoning_effort }}{%- endif -%}
+{%- for document in documents or [] -%}{{ document.text }}{%- endfor -%}
+{%- if enable_thinking is defined -%}thinking {{ enable_thinking }}{%- endif -%}
+"""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -41,6 +49,9 @@ class Bench:
 
     def __init__(self, folder: Path, stock: StockServer, llmapi: LlmapiServer) -> None:
         self._stock, self._llmapi = stock, llmapi
+        self._template = folder / "template.jinja"
+        shipped = TEMPLATES.joinpath("hermes.jinja").read_text(encoding="utf-8")
+        self._template.write_text(shipped.replace("{%- if documents %}", "{%- if false %}") + _MORE_OF_TEMPLATE)
         file = folder / "gateway.yaml"
         file.write_text(yaml.safe_dump({"models": [self._settings(dialect) for dialect in DIALECTS]}))
         self.gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file))
@@ -78,7 +89,11 @@ class Bench:
         if dialect.kind == "llmapi":
             model = self._llmapi.model(dialect.version)
             return model_settings(
-                dialect, url=self._llmapi.grpc_url, model=model, tokenizer=str(self._llmapi.model_dir)
+                dialect,
+                url=self._llmapi.grpc_url,
+                model=model,
+                tokenizer=str(self._llmapi.model_dir),
+                template=str(self._template),
             )
         make = {
             "bls": self._stock.bls,
@@ -90,6 +105,7 @@ class Bench:
             url=self._stock.grpc_url,
             model=make(dialect.version, **dialect.options),
             tokenizer=str(folder),
+            template=str(self._template),
         )
 
 

@@ -10,7 +10,6 @@ from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
 from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
 
 Kind = Literal["tokens", "ensemble", "bls", "bls-accumulate", "llmapi"]
-Stream = Literal["pieces", "whole", "refused"]
 
 NEWEST = STOCK_VERSIONS[-1]
 _STRICT = {"impossible": "strict", "hints": "strict", "unknown": "strict"}
@@ -23,8 +22,6 @@ class Dialect:
     Attributes:
         kind: the model that is called: the engine step by token ids, the ensemble or BLS by text, or the LLM API's.
         version: of TensorRT-LLM.
-        stream: how a streamed answer comes.
-        counts: whether the server tells how many tokens an answer has, exactly.
         variant: sets it apart from others of the kind and version.
         options: of the stock repository; see `tests.doubles.stock.repository.Stock`.
         settings: of the served model beside those that all have.
@@ -32,8 +29,6 @@ class Dialect:
 
     kind: Kind
     version: str
-    stream: Stream = "pieces"
-    counts: bool = True
     variant: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -55,8 +50,8 @@ def _stock(version: str) -> list[Dialect]:
     whole = {"path": "ensemble", "text_streaming": "whole"}
     return [
         Dialect("tokens", version, options=options, settings={"path": "tokens"}),
-        Dialect("ensemble", version, "whole", options=options, settings=whole),
-        Dialect("bls", version, "refused", options=options),
+        Dialect("ensemble", version, options=options, settings=whole),
+        Dialect("bls", version, options=options),
         Dialect("bls-accumulate", version, options=options),
     ]
 
@@ -66,27 +61,21 @@ def _variants() -> list[Dialect]:
     whole = {"path": "ensemble", "text_streaming": "whole"}
     once = {"decoupled": False}
     return [
-        Dialect("ensemble", NEWEST, "refused", variant="default", settings={"path": "ensemble"}),
+        Dialect("ensemble", NEWEST, variant="default", settings={"path": "ensemble"}),
         Dialect("tokens", NEWEST, variant="guided", options={"guided": True}, settings={"path": "tokens"}),
-        Dialect("ensemble", NEWEST, "whole", variant="guided", options={"guided": True}, settings=whole),
-        Dialect("ensemble", "0.16", "whole", variant="unary", options=once, settings={"path": "ensemble"}),
-        Dialect("bls", "0.16", "whole", variant="unary", options=once),
+        Dialect("ensemble", NEWEST, variant="guided", options={"guided": True}, settings=whole),
+        Dialect("ensemble", "0.16", variant="unary", options=once, settings={"path": "ensemble"}),
+        Dialect("bls", "0.16", variant="unary", options=once),
         Dialect("tokens", NEWEST, variant="sp", options=sp, settings={"path": "tokens"}),
-        Dialect("ensemble", NEWEST, "whole", variant="sp", options=sp, settings=whole),
+        Dialect("ensemble", NEWEST, variant="sp", options=sp, settings=whole),
         Dialect("bls-accumulate", NEWEST, variant="sp", options=sp),
     ]
 
 
 def _llmapi() -> list[Dialect]:
     return [
-        Dialect(
-            "llmapi",
-            version,
-            "pieces" if facts.streams else "whole",
-            counts=False,
-            settings={"path": "llmapi", "engine_version": version},
-        )
-        for version, facts in LLMAPI_VERSIONS.items()
+        Dialect("llmapi", version, settings={"path": "llmapi", "engine_version": version})
+        for version in LLMAPI_VERSIONS
     ]
 
 
@@ -98,8 +87,9 @@ DIALECTS: tuple[Dialect, ...] = (
 """All of them."""
 
 
-def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str) -> dict[str, Any]:
+def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str, template: str) -> dict[str, Any]:
     """The entry of the served model in the gateway's settings file."""
+    chat = {"template": template, "family": "hermes", "allow_request_template": True}
     return {
         "name": dialect.name,
         "triton": {"url": url, "model": model},
@@ -107,5 +97,6 @@ def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str) ->
         "max_seq_len": 2048,
         "max_tokens_policy": "clamp",
         "policies": _STRICT,
+        **(chat if dialect.spelling == "bytes" else {}),
         **dialect.settings,
     }

@@ -299,22 +299,36 @@ def test_the_model_says_how_it_is_served(gateway: GatewayProcess) -> None:
     assert shapes["sampling_param_max_tokens"] == [1]
 
 
-def test_a_model_that_is_not_decoupled_answers_in_one_piece(
-    misconfigured_llmapi_triton: LlmapiServer, tmp_path: Path
-) -> None:
+def test_models_whose_settings_harm(misconfigured_llmapi_triton: LlmapiServer, tmp_path: Path) -> None:
     server = misconfigured_llmapi_triton
     server.play(turn(text="Hello 世界" + END))
-    with (
-        GatewayProcess(
-            tmp_path / "log",
-            GATEWAY_MODEL="m",
-            GATEWAY_TRITON_URL=server.grpc_url,
-            GATEWAY_TRITON_MODEL="llmapi_1_3_whole",
-            GATEWAY_TOKENIZER=str(server.model_dir),
-            GATEWAY_MAX_SEQ_LEN="1024",
-        ) as process,
-        OpenAI(base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60) as client,
-    ):
-        assert ask(client, "m")[:2] == ("Hello 世界", "stop")
-        streamed = ask(client, "m", stream=True)
-        assert (streamed.text, streamed.events) == ("Hello 世界", 1)
+    names = [f"llmapi_{version}_{fault}" for version in ("1_2", "1_3") for fault in ("whole", "lost")]
+    own = {"max_seq_len": 1024, "tokenizer": str(server.model_dir)}
+    models = [
+        {"name": name, "triton": {"url": server.grpc_url, "model": name}, **own} for name in [*names, "llmapi_1_2_lora"]
+    ]
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump({"models": models}))
+    process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml"))
+    process.start(ready=False)
+    try:
+        with OpenAI(base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60) as client:
+            states = settled(process)
+            for name in names:
+                assert states[name]["ready"]
+                assert ask(client, name)[:2] == ("Hello 世界", "stop")
+                streamed = ask(client, name, stream=True)
+                assert (streamed.text, streamed.events) == ("Hello 世界", 1)
+        assert "lora_config" in states["llmapi_1_2_lora"]["reason"]  # each of its requests would fail
+    finally:
+        process.stop()
+
+
+def settled(process: GatewayProcess) -> Any:
+    """The readiness of each model, once Triton was asked for all of them."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        states = httpx.get(f"{process.url}/health/ready").json()["models"]
+        if not any("not been reached" in state.get("reason", "") for state in states.values()):
+            return states
+        time.sleep(0.05)
+    raise AssertionError("Triton was not asked for all models")

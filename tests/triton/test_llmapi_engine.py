@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +86,8 @@ def test_what_the_model_would_fill_in_by_itself_is_always_sent(version: str) -> 
     }
     sampled = sent(version, params=SamplingParams(temperature=0.5))
     assert (sampled["temperature"], sampled["top_p"]) == (0.5, 1.0)
+    unsaid = sent(version, params=SamplingParams(top_k=5))
+    assert (unsaid["temperature"], unsaid["top_p"], unsaid["top_k"]) == (1.0, 1.0, 5)
     assert "top_k" not in sampled
     assert "seed" not in sampled
 
@@ -125,7 +129,7 @@ def test_what_a_version_ignores_in_silence_is_refused_by_it(name: str) -> None:
     assert how((1, 2, 1)) == Capability(
         "impossible", "TensorRT-LLM before 1.3 ignores it in silence, and this one is 1.2.1."
     )
-    assert "engine_version" in how(None).note
+    assert "set `engine_version`" in how(None).note
     wanted: dict[str, Any] = {name: 1}
     asked = ask(params=SamplingParams(**wanted), seed=1)
     assert f"sampling_param_{name}" in str(make("1.3", EngineOptions(version=(1, 3))).describe(asked))
@@ -150,6 +154,19 @@ def test_every_parameter_of_the_engine_is_decided_on(version: str) -> None:
         "frequency_penalty",
     }  # fmt: skip
     assert ("lora" in native) == (version == "1.3")
+
+
+def test_the_page_names_what_is_refused() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
+    by_name, by_version = (page.split(f"**Refused by {what}**")[1].split("\n\n")[0] for what in ("name", "version"))
+    known = {name: each.how for name, each in features("1.3", EngineOptions(version=(1, 3))).capabilities.items()}
+    unknown = {name: each.how for name, each in features("1.3").capabilities.items()}
+    named = set(re.findall(r"`(\w+)`", by_name))
+    assert {"logit_bias", "min_p"} < named
+    assert {known[name] for name in named} == {"impossible"}
+    assert {name for name in unknown if unknown[name] != known[name]} == set(re.findall(r"`(\w+)`", by_version)) & set(
+        known
+    )
 
 
 @pytest.mark.parametrize(

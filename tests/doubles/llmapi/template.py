@@ -104,14 +104,16 @@ class LlmapiModel:
 
     def _answer(self, request: pb_utils.InferenceRequest, key: str) -> None:
         reply, request_id = _Reply(request.get_response_sender()), request.request_id()
-        inputs = self._inputs(request)
-        if inputs.get("stop"):
+        stop = pb_utils.get_input_tensor_by_name(request, "stop")
+        if stop is not None and stop.as_numpy()[0]:
             self._stop(request_id, reply)
             return
         self._journal.write(
-            key, id=request_id, model=self._name, version=self.VERSION, inputs=inputs, effective={}, ignored={}
+            key, id=request_id, model=self._name, version=self.VERSION, inputs={}, effective={}, ignored={}
         )
         try:
+            inputs = self._inputs(request)
+            self._journal.write(key, inputs=inputs)
             self._generate(reply, request_id, key, inputs)
         except Exception as error:
             self._journal.write(key, error=str(error))

@@ -30,6 +30,12 @@ def test_tensors_have_no_batch_dimension(llmapi_triton: LlmapiServer, client: Ks
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_bytes_that_are_no_text_are_an_error(llmapi_triton: LlmapiServer, client: Kserve, version: str) -> None:
+    [refused] = ask(client, llmapi_triton.model(version), np.array([b"\xff"], dtype=np.object_))
+    assert refused.error.startswith("Error generating request: 'utf-8' codec can't decode")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["top_k_of_ours", PREFIX + "repetition_penalty", "max_tokens_"])
 def test_a_tensor_that_no_version_has_is_refused(
     llmapi_triton: LlmapiServer, client: Kserve, version: str, name: str

@@ -152,7 +152,7 @@ def test_an_adapter_is_known_by_its_id(llmapi_triton: LlmapiServer, client: Kser
     llmapi_triton.play(turn(text="x"))
     (tmp_path / "other").mkdir()
     for name, path in (("first", tmp_path), ("second", tmp_path / "other")):
-        ask(client, llmapi_triton.model("1.3"), lora_id=8, lora_name=name, lora_path=str(path))
+        ask(client, llmapi_triton.model("1.3"), lora_id=7, lora_name=name, lora_path=str(path))
     assert [request["adapter"]["name"] for request in llmapi_triton.requests()] == ["first", "first"]
 
 
