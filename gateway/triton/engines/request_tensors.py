@@ -41,7 +41,7 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
             message, code = f"top_k must be at most {most}.", "integer_above_max_value"
             raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_k", code=code)
         encoder.send(wire, "top_p", params.top_p)
-        # 1 is what the engine takes without it.
+        # 1 is what the engine takes where it is not told.
         if params.temperature != 1.0 or encoder.declares(encoder.tensor("temperature")):
             encoder.send(wire, "temperature", params.temperature)
         if params.top_k > 0:
