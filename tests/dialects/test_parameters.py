@@ -64,7 +64,7 @@ def test_each_parameter_has_its_effect_or_is_refused_by_name(bench: Bench, diale
     plain = {each: seen(bench, dialect, post(bench, dialect, sample, {})) for each, sample in PLAIN.items()}
     found = {name: outcome(bench, dialect, name, plain[sample.endpoint]) for name, sample in SAMPLES.items()}
     wanted = {name: expected(dialect, name).replace("one event", "served") for name in SAMPLES}
-    assert found == wanted
+    assert {name: (found[name], wanted[name]) for name in SAMPLES if found[name] != wanted[name]} == {}
 
 
 @pytest.mark.parametrize("dialect", [DIALECTS[0], DIALECTS[-1]], ids=lambda dialect: dialect.name)

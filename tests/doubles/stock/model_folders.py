@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.tokens.build import write_folder
-from tests.tokens.families import mistral_v1
 
 Spelling = Literal["bytes", "sentencepiece"]
 
@@ -34,6 +32,10 @@ def write_model(folder: Path, spelling: Spelling) -> Path:
     if spelling == "bytes":
         write_tiny_model(folder)
         return folder
+    # Not at the top: conftest.py imports this module before it has chosen Hypothesis' profile, which theirs build on.
+    from tests.tokens.build import write_folder  # noqa: PLC0415
+    from tests.tokens.families import mistral_v1  # noqa: PLC0415
+
     special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
     write_folder(
         folder,
