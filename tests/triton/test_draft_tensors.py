@@ -115,7 +115,7 @@ async def test_all_models_behind_a_bls_model_must_be_ready() -> None:
     configs = bls_configs()
     del configs["guess"]
     async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
-        with pytest.raises(DiscoveryError, match="'guess', which .* calls, is not in Triton"):
+        with pytest.raises(DiscoveryError, match=r"'guess', which .* calls, is not in Triton"):
             await find(server, channel, BLS)
 
 
