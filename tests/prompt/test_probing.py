@@ -94,6 +94,11 @@ def test_every_template_takes_a_tool_loop(name: str, tools: bool) -> None:
         ("refuses_result_names", '<assistant>{"name": "weather", "arguments": {"city": "Rome"}}<tool>Sunny.'),
         (
             "smollm2",
+            '<|im_start|>assistant\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+            "<|im_end|>\n<|im_start|>tool\n<tool_response>\nSunny.\n</tool_response><|im_end|>\n",
+        ),
+        (
+            "any_role",
             '<|im_start|>assistant\n[{"name": "weather", "arguments": {"city":"Rome"}}]<|im_end|>\n'
             "<|im_start|>tool\nResult of weather:\nSunny.<|im_end|>\n",
         ),
@@ -171,6 +176,7 @@ def test_a_system_message_that_would_vanish_is_refused_by_name() -> None:
         ("kimi", "<ann>Weather?"),
         ("llama3", "<|end_header_id|>\n\nann: Weather?"),
         ("smollm2", "<|im_start|>user\nann: Weather?"),
+        ("any_role", "<|im_start|>user\nann: Weather?"),
         ("hermes", "<|im_start|>user\nann: Weather?"),
     ],
 )
@@ -214,7 +220,7 @@ def test_whether_tools_are_shown() -> None:
         "mistral_nemo",
         "functionary",
         "null_reasoning", "deepseek_r1", "deepseek_v31_own", "gemma2", "silent", "only_parts", "needs_result_names",
-        "refuses_result_names", "smollm2", "chatml", "llama3",
+        "refuses_result_names", "any_role", "chatml", "llama3",
     }  # fmt: skip
 
 

@@ -148,6 +148,15 @@ TRAITS = {
         "{% for m in messages %}<{{ m.role }}>{% if m.name %}{{ raise_exception('No names.') }}"
         "{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}"
     ),
+    # ChatML for any role, without a place for tools.
+    "any_role": (
+        "{%- if not messages or messages[0]['role'] not in ['system', 'developer'] -%}"
+        "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' -}}{%- endif -%}"
+        "{%- for message in messages -%}"
+        "{%- set role = 'system' if message['role'] == 'developer' else message['role'] -%}"
+        "{{- '<|im_start|>' + role + '\\n' + (message['content'] or '') + '<|im_end|>\\n' -}}{%- endfor -%}"
+        "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
+    ),
     "smollm2": smollm2.CHAT_TEMPLATE,
 }
 TRAITS |= {path.stem: path.read_text(encoding="utf-8") for path in sorted(SHIPPED.glob("*.jinja"))}

