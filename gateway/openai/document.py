@@ -31,7 +31,9 @@ def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             methods = sorted(route.methods or ())
-            paths[route.path_format] = {method.lower(): _operation(route, method, keys=keys) for method in methods}
+            before = paths.get(route.path_format, {})
+            operations = {method.lower(): _operation(route, method, keys=keys) for method in methods}
+            paths[route.path_format] = {name: _either(before.get(name), each) for name, each in operations.items()}
     references, schemas = _schemas(frozenset(_types(paths)))
     document = {
         "openapi": _OPENAPI,
@@ -59,6 +61,26 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     if guarded:
         operation["security"] = [{"bearer": []}]
     return operation
+
+
+def _either(first: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    """Join two operations of one path that a header tells apart: answers may have the form of either."""
+    if first is None:
+        return other
+    responses = first["responses"] | other["responses"]
+    for status in first["responses"].keys() & other["responses"].keys():
+        one, two = first["responses"][status], other["responses"][status]
+        responses[status] = {**one, **two, "headers": one["headers"] | two["headers"]}
+        if "content" in two:
+            schemas = [each["content"]["application/json"]["schema"] for each in (two, one)]
+            responses[status]["content"] = {"application/json": {"schema": {"anyOf": _distinct(schemas)}}}
+    parameters = [*first.get("parameters", ()), *other.get("parameters", ())]
+    named = {"parameters": list({each["name"]: each for each in parameters}.values())} if parameters else {}
+    return {**first, **other, **named, "responses": dict(sorted(responses.items()))}
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    return [value for index, value in enumerate(values) if value not in values[:index]]
 
 
 def _response(response: dict[str, Any], *, head: bool) -> dict[str, Any]:
