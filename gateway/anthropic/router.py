@@ -12,7 +12,7 @@ from gateway.openai.router import answers, failure
 REQUEST_ID: Final = {"request-id": "The same as `x-request-id`."}
 """The header of all answers to Anthropic's clients."""
 
-_ERRORS: Final = (400, 403, 404, 413, 415, 429, 500)
+_ERRORS: Final = (400, 401, 403, 404, 413, 415, 429, 500)
 
 
 def anthropic_answers(

@@ -15,7 +15,10 @@ from gateway.openai.router import failure
 from gateway.web.auth import OPEN_PATHS
 
 _OPENAPI: Final = "3.1.0"
-_BEARER: Final = {"bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."}}
+_KEYS: Final = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},
+    "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "A key of the gateway."},
+}
 _REQUEST_ID: Final = {"description": "The request's id, as in the log.", "schema": {"type": "string"}}
 _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)
 
@@ -39,7 +42,7 @@ def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
         "openapi": _OPENAPI,
         "info": {"title": app.title, "version": app.version},
         "paths": _resolved(paths, references),
-        "components": {"schemas": schemas, **({"securitySchemes": _BEARER} if keys else {})},
+        "components": {"schemas": schemas, **({"securitySchemes": _KEYS} if keys else {})},
     }
     return orjson.dumps(document)
 
@@ -48,6 +51,8 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     head = method == "HEAD"
     guarded = keys and route.path not in OPEN_PATHS
     responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *[401] * guarded)} | route.responses
+    if not guarded:
+        responses.pop(401, None)
     summary, _, more = route.description.partition("\n\n")
     operation: dict[str, Any] = {
         "tags": route.tags,
@@ -59,7 +64,7 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     if more:
         operation["description"] = more
     if guarded:
-        operation["security"] = [{"bearer": []}]
+        operation["security"] = [{name: []} for name in _KEYS]
     return operation
 
 

@@ -172,6 +172,8 @@ def _hint(request: Request) -> str:
     if path is None:
         return ""
     base = " The base URL of an OpenAI client ends with '/v1', once." if path.startswith("/v1/") else ""
+    if path.startswith("/v1/messages"):
+        base = " The base URL of an Anthropic client ends before '/v1'."
     return f" Did you mean {path}?{base}"
 
 
