@@ -1,5 +1,6 @@
 // Cheap SSE load generator (epoll, one thread). args: port streams rounds path bodyfile [pid-of-gateway]
-// Counts "data: " events, checks [DONE], reports TTFT, stamp latency (text containing T<ns of CLOCK_MONOTONIC>).
+// Counts "data: " events, checks the last one ([DONE], or the end of a response), reports TTFT, stamp latency (text
+// containing T<ns of CLOCK_MONOTONIC>).
 // Environment: KEY = bearer key; STAGGER_US = time between the starts of the first N streams (0: all at once);
 // HOST = the address that is connected to (127.0.0.1); HOLD = a load that goes on: says "begun" when every stream has had
 // an event, then answers each line on standard input with the figures since the line before; ends with its input, or as
@@ -26,6 +27,8 @@ static long nowns() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.t
 static double cpu() { rusage r; getrusage(RUSAGE_SELF, &r); return r.ru_utime.tv_sec + r.ru_utime.tv_usec / 1e6 + r.ru_stime.tv_sec + r.ru_stime.tv_usec / 1e6; }
 static double gcpu(int pid) { char p[64]; snprintf(p, 64, "/proc/%d/stat", pid); FILE* f = fopen(p, "r"); if (!f) return 0; char b[1024]; size_t n = fread(b, 1, 1023, f); b[n] = 0; fclose(f); char* q = strrchr(b, ')') + 2; long u = 0, s = 0; int fld = 3; for (char* t = strtok(q, " "); t; t = strtok(0, " "), fld++) { if (fld == 14) u = atol(t); if (fld == 15) { s = atol(t); break; } } return (u + s) / (double)sysconf(_SC_CLK_TCK); }
 struct Con { int fd; double t0; bool first = false; long ev = 0; std::string tail; std::string head; };
+static bool starts(const char* p, const char* with) { return !strncmp(p, with, strlen(with)); }
+static bool whole(const char* p) { return starts(p, "[DONE]") || starts(p, "{\"type\":\"response.completed\"") || starts(p, "{\"type\":\"response.incomplete\""); }
 static double pct(std::vector<float>& v, double p) { if (v.empty()) return 0; size_t k = std::min(v.size() - 1, (size_t)(p * v.size())); std::nth_element(v.begin(), v.begin() + k, v.end()); return v[k]; }
 int main(int argc, char** argv) {
   rlimit files; getrlimit(RLIMIT_NOFILE, &files); files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files);
@@ -49,7 +52,7 @@ int main(int argc, char** argv) {
       if (r > 0) { bytes += r; std::string s = c->tail; s.append(buf, r); if (c->head.size() < 300) c->head.append(buf, std::min<ssize_t>(r, 300));
         size_t last = s.rfind("\n"); if (last == std::string::npos) { c->tail = s; continue; } c->tail = s.substr(last + 1); s.resize(last + 1);
         long t = 0; const char* p = s.data(); const char* e = p + s.size();
-        while ((p = (const char*)memmem(p, e - p, "data: ", 6))) { p += 6; if (!c->first) { c->first = true; ttft.push_back((now() - c->t0) * 1e6); if (++begun == n && hold) { puts("begun"); fflush(stdout); } } if (!strncmp(p, "[DONE]", 6)) { done_ok++; continue; } events++; c->ev++;
+        while ((p = (const char*)memmem(p, e - p, "data: ", 6))) { p += 6; if (!c->first) { c->first = true; ttft.push_back((now() - c->t0) * 1e6); if (++begun == n && hold) { puts("begun"); fflush(stdout); } } if (whole(p)) { done_ok++; continue; } events++; c->ev++;
           const char* nl = (const char*)memchr(p, '\n', e - p); const char* q = (const char*)memmem(p, (nl ? nl : e) - p, "\"T", 2); if (q && q[2] >= '0' && q[2] <= '9') { if (!t) t = nowns(); lat.push_back((t - atol(q + 2)) / 1e3); } }
       } else { if (!c->ev) { if (!bad++) fprintf(stderr, "%s\n", c->head.c_str()); } close(c->fd); delete c; live--; if (hold) return report(), 1; if (started < n * rounds) start(); } } }
   report();

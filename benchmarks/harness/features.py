@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from gateway.tokens import Tokenizer
@@ -14,7 +15,7 @@ from .client import call
 from .load import Load, Result, run
 from .processes import BenchmarkError, Child, SyntheticTriton
 from .relay import Tell
-from .subjects import Subject, body, start, tokenizer_folder, transports, write_repository
+from .subjects import Subject, body, responses_body, start, tokenizer_folder, transports, write_repository
 
 PLAIN = "plain"
 _PACED = Load("64x20ms", 64, 20_000, 150)
@@ -32,12 +33,14 @@ class Feature:
         family: family of its model; empty: one without calls or reasoning.
         write: the engine's answer.
         shows: a part of the client's answer when the feature is on.
+        path: that is asked.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     family: str = ""
     write: answers.Write = answers.prose
     shows: bytes = b'"content":"'
+    path: str = "/v1/chat/completions"
 
     @property
     def choices(self) -> int:
@@ -46,6 +49,9 @@ class Feature:
 
 
 _TOOLS = {"tools": [answers.TOOL], "tool_choice": "auto"}
+_FUNCTION: Any = answers.TOOL["function"]
+_RESPONSES_TOOLS = {"tools": [{"type": "function", **_FUNCTION}], "tool_choice": "auto"}
+_RESPONSES = "/v1/responses"
 _USAGE = {"include_usage": True, "continuous_usage_stats": True}
 FEATURES: dict[str, Feature] = {
     PLAIN: Feature(),
@@ -59,6 +65,13 @@ FEATURES: dict[str, Feature] = {
     "reasoning": Feature({}, "qwen3", answers.reasoning, b'"reasoning_content":"'),
     "reasoning, with tools": Feature(_TOOLS, "qwen3", answers.reasoning, b'"reasoning_content":"'),
     "two choices": Feature({"n": 2}),
+    "responses": Feature(shows=b'"type":"response.output_text.delta"', path=_RESPONSES),
+    "responses with tools, none called": Feature(
+        _RESPONSES_TOOLS, "hermes", shows=b'"type":"response.output_text.delta"', path=_RESPONSES
+    ),
+    "responses with reasoning": Feature(
+        {}, "qwen3", answers.reasoning, b'"type":"response.reasoning_text.delta"', path=_RESPONSES
+    ),
 }
 
 
@@ -108,18 +121,19 @@ def factor(runs: Sequence[Mapping[str, float]], name: str, base: str) -> float:
 def _paced(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, feature: Feature) -> float:
     """CPU microseconds of a token: as many at a time as without the feature, over fewer requests if they have more."""
     answer = feature.write(tokenizer, _PACED.tokens)
-    load = replace(_PACED, streams=_PACED.streams // feature.choices, events=answer.events)
+    load = replace(_PACED, streams=_PACED.streams // feature.choices, events=answer.events, path=feature.path)
     triton.pace(load.delay_us)
     triton.answer(answer.ids)
-    return _cpu_us(run(child, load, body(load.tokens, **_fields(feature)))) / feature.choices
+    return _cpu_us(run(child, load, _body(feature, load.tokens))) / feature.choices
 
 
 def _cpu_us(result: Result) -> float:
     return result.cpu_us or 0.0
 
 
-def _fields(feature: Feature) -> dict[str, Any]:
-    return {"model": "-".join(filter(None, ("bench", feature.family))), **feature.fields}
+def _body(feature: Feature, tokens: int) -> Path:
+    fields = {"model": "-".join(filter(None, ("bench", feature.family))), **feature.fields}
+    return responses_body(tokens, **fields) if feature.path == _RESPONSES else body(tokens, **fields)
 
 
 def _refusal(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, feature: Feature) -> str | None:
@@ -127,7 +141,7 @@ def _refusal(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, featur
     triton.pace(0)
     triton.answer(feature.write(tokenizer, _PACED.tokens).ids)
     try:
-        said = call(child, "POST", "/v1/chat/completions", body(_PACED.tokens, **_fields(feature)).read_bytes())
+        said = call(child, "POST", feature.path, _body(feature, _PACED.tokens).read_bytes())
     except BenchmarkError as error:
         return str(error)
     if feature.shows not in said:

@@ -32,6 +32,7 @@ class Load:
         rounds: answers of each stream, one after the other.
         stagger_us: between the starts of the streams.
         events: least events of each answer; None: one for each token.
+        path: that is asked.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Load:
     rounds: int = 1
     stagger_us: int = 0
     events: int | None = None
+    path: str = "/v1/chat/completions"
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def run(child: Child, load: Load, body: Path, *, during: Callable[[], None] | No
 
 def _run(child: Child, load: Load, body: Path, during: Callable[[], None] | None) -> Result:
     command: list[str | Path] = [
-        BUILT / "ssecli", str(child.port), str(load.streams), str(load.rounds), "/v1/chat/completions", body,
+        BUILT / "ssecli", str(child.port), str(load.streams), str(load.rounds), load.path, body,
     ]  # fmt: skip
     cpu = child.cpu_s()
     said = _generate(command, {"KEY": KEY, "STAGGER_US": str(load.stagger_us)}, during)

@@ -176,6 +176,15 @@ def body(max_tokens: int, prompt: str = "Hello", **fields: Any) -> Path:
         "stream_options": {"include_usage": True},
         **fields,
     }
+    return _written(request)
+
+
+def responses_body(max_tokens: int, prompt: str = "Hello", **fields: Any) -> Path:
+    """Write a streamed Responses request to a file for the load generator."""
+    return _written({"model": "bench", "input": prompt, "max_output_tokens": max_tokens, "stream": True, **fields})
+
+
+def _written(request: dict[str, Any]) -> Path:
     file = BUILT / "body.json"
     file.write_text(json.dumps(request))
     return file

@@ -81,6 +81,10 @@ def numbered_text_events(
         return before + (said if said.isascii() else one_line(said)) + after % next(numbers)
 
     def forward(pieces: Sequence[Piece | str]) -> Drain | None:
+        if len(pieces) == 1 and isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
+            show(text)
+            said = dumps(text)
+            return write(before + (said if said.isascii() else one_line(said)) + after % next(numbers))
         return write(b"".join(map(event, pieces)))
 
     return forward

@@ -26,9 +26,10 @@ _HEADERS = (
 # What differs from time to time and from machine to machine.
 _VARIABLE = (
     (r"\b((?:chat)?cmpl)-[0-9a-f]{32}\b", r"\1-ID"),
+    (r"\b(resp|msg|rs|fc|ctc)_[0-9a-f]{32}\b", r"\1_ID"),
     (r"\bcall_[A-Za-z0-9]{24}\b", "call_ID"),
     (r"\b[0-9a-f]{32}\b", "ID"),
-    (r'("created":\s?)\d{10}\b', r"\g<1>0"),
+    (r'("(?:created|created_at|completed_at)":\s?)\d{10}\b', r"\g<1>0"),
     (r"\b127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
     (r'("obfuscation":)"([^"]*)"', lambda found: f'{found[1]}"{len(found[2])} characters"'),
     (r'("(?:gateway_)?version":\s?)"\d[^"]*"', r'\1"VERSION"'),

@@ -26,14 +26,14 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class TextPart(_Part):
+class InputTextPart(_Part):
     """A content part of text, of the user or of the model."""
 
     type: Literal["input_text", "output_text", "text"]
     text: str
 
 
-class RefusalPart(_Part):
+class InputRefusalPart(_Part):
     """A content part with which the model refused."""
 
     type: Literal["refusal"]
@@ -48,7 +48,7 @@ def _part(value: Any) -> str | None:
 _Parts = Annotated[
     list[
         Annotated[
-            Annotated[TextPart, Tag(BRANCH + "text")] | Annotated[RefusalPart, Tag(BRANCH + "refusal")],
+            Annotated[InputTextPart, Tag(BRANCH + "text")] | Annotated[InputRefusalPart, Tag(BRANCH + "refusal")],
             Discriminator(
                 _part,
                 custom_error_type="content_part",

@@ -14,7 +14,7 @@ from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.responses.tools import Origin, input_of
 
 Event = dict[str, Any]
-"""An event but for its sequence number."""
+"""An event but for its sequence number, which whoever writes it adds."""
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 
@@ -57,7 +57,9 @@ class OutputItems:
         shown = logprobs_object(entries)["content"] if entries else []
         self._entries += shown
         delta = {"type": "response.output_text.delta", **self.place, "content_index": 0, "delta": text}
-        return [*events, {**delta, "logprobs": shown}]
+        delta["logprobs"] = shown
+        events.append(delta)
+        return events
 
     def reasoning(self, text: str) -> list[Event]:
         """Add text to the reasoning."""
@@ -66,8 +68,8 @@ class OutputItems:
             events = self._begin("reasoning", summary=[], content=[])
             events.append(_part("added", self.place, _content("reasoning", "", [])))
         self.texts.append(text)
-        delta = {"type": "response.reasoning_text.delta", **self.place, "content_index": 0, "delta": text}
-        return [*events, delta]
+        events.append({"type": "response.reasoning_text.delta", **self.place, "content_index": 0, "delta": text})
+        return events
 
     def call(self, tool: Origin, call_id: str) -> list[Event]:
         """Begin a call.

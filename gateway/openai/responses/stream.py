@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -86,11 +87,13 @@ class ResponsesEvents:
         return self._written(self._answer.items.content(piece.text, piece.logprobs))
 
     def _written(self, events: Sequence[dict[str, Any]]) -> bytes:
-        return b"".join(
-            _head(event["type"]) + orjson.dumps({**event, "sequence_number": next(self._numbers)}) + b"\n\n"
-            for event in events
-        )
+        written: list[bytes] = []
+        for event in events:
+            event["sequence_number"] = next(self._numbers)
+            written += _head(event["type"]), orjson.dumps(event), b"\n\n"
+        return b"".join(written)
 
 
+@functools.cache
 def _head(kind: str) -> bytes:
     return b"event: " + kind.encode() + b"\ndata: "

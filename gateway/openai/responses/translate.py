@@ -17,12 +17,12 @@ from gateway.openai.responses.items import (
     CustomCallItem,
     FunctionCallItem,
     InputItem,
+    InputTextPart,
     MessageItem,
     OtherItem,
     OutputItem,
     ReasoningItem,
     ReferenceItem,
-    TextPart,
     ToolsItem,
 )
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
@@ -315,7 +315,9 @@ def _parts(content: Content | None) -> Any:
     """Content as chat messages have it: a string, or its parts."""
     if content is None or isinstance(content, str):
         return content or ""
-    parts = [{"type": "text", "text": part.text if isinstance(part, TextPart) else part.refusal} for part in content]
+    parts = [
+        {"type": "text", "text": part.text if isinstance(part, InputTextPart) else part.refusal} for part in content
+    ]
     return parts or ""
 
 

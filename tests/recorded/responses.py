@@ -1,0 +1,65 @@
+"""Responses: text, items, calls, reasoning, whole and streamed; what is left out, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.recorded.exchange import Case, post
+from tests.recorded.forms import CALL, CITY, GUIDED, ROME, TIME
+
+S: dict[str, Any] = {"stream": True}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "name": "weather", "description": "Looks out of the window.", "parameters": CITY},
+    {"type": "function", "name": "time", "parameters": {"type": "object", "properties": {}}},
+]
+MORE: list[dict[str, Any]] = [
+    {"type": "namespace", "name": "home", "description": "Tools of the house.", "tools": TOOLS},
+    {"type": "custom", "name": "note", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}},
+    {"type": "web_search"},
+]
+
+
+def called(name: str, arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+def respond(name: str, say: str = "Hello", /, **body: Any) -> Case:
+    """A response whose text is ``say``; a ``body`` with an input has its own."""
+    return post(name, "/v1/responses", **{"model": "chat", "input": f"say:<<chunk 6>>{say}", **body})
+
+
+RESPONSES: list[Case] = [
+    respond("a text"),
+    respond("a text, streamed", **S),
+    respond("a text through the ensemble, streamed", model="text", **S),
+    respond("a text that is cut", max_output_tokens=3),
+    respond("a text that is cut, streamed", max_output_tokens=3, **S),
+    respond("log-probs, streamed", include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=2, **S),
+    respond("padded", stream_options={"include_obfuscation": True}, **S),
+    respond("a limit beyond the context where it is refused", model="strict", max_output_tokens=128000),
+    respond("instructions and items", instructions="Be kind.", input=[
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be short."}]},
+        {"role": "user", "content": "Weather?"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": ROME},
+        {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "22 degrees"}]},
+        {"type": "web_search_call", "id": "ws_1"},
+        {"role": "user", "content": "say:Warm"},
+    ]),
+    respond("two calls", f"Look: {CALL}\n{TIME}", tools=TOOLS),
+    respond("two calls, streamed", f"Look: {CALL}\n{TIME}", tools=TOOLS, **S),
+    respond("a demanded call, streamed", GUIDED, tools=TOOLS, tool_choice="required", **S),
+    respond("calls of a namespace and a custom tool, streamed",
+            called("home__weather", ROME) + called("note", '{"input": "a"}'), tools=MORE, **S),
+    respond("reasoning, streamed", "<think>\nHm.\n</think>\n\nSo.", model="reasoner", **S),
+    respond("a schema", ROME, text={"format": {"type": "json_schema", "name": "place", "schema": CITY}}),
+    respond("a failure in the middle, streamed", "He<<error Encountered an error>>", **S),
+    respond("unknown fields", client_metadata={"a": "b"}, whatever=1, include=["reasoning.encrypted_content"]),
+    respond("an image", input=[{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]),
+    respond("an output without its call", input=[{"type": "function_call_output", "call_id": "x", "output": ""}]),
+    respond("a response that was never kept", previous_response_id="resp_1"),
+    respond("a tool that nobody runs", tools=MORE, tool_choice={"type": "web_search"}),
+    respond("no input", input=None),
+    post("input tokens", "/v1/responses/input_tokens", model="chat", input="Hi", instructions="Be kind."),
+    post("input tokens of a wrong item", "/v1/responses/input_tokens", model="chat", input=[{"role": "robot"}]),
+]  # fmt: skip
