@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from gateway.anthropic.messages.blocks import _KINDS
 from gateway.anthropic.messages.objects import StopReason
@@ -30,6 +30,6 @@ def test_every_block_that_is_read_has_its_row() -> None:
 
 
 def test_every_type_of_error_and_reason_to_stop_has_its_row() -> None:
-    types = AnthropicErrorDetails.__annotations__["type"]
-    assert rows("Errors", 2) == set(re.findall(r'"(\w+)"', str(getattr(types, "__forward_arg__", types))))
+    types = get_args(get_type_hints(AnthropicErrorDetails)["type"])
+    assert rows("Errors", 2) == set(types)
     assert set(get_args(StopReason)) <= rows("The message", 2)
