@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
 
-from tests.app.harness import Gateway
-from tests.app.scripted import MODEL
+from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
+from tests.app.harness import Gateway, gateway
+from tests.app.scripted import MODEL, ByteIds, Step
 
 _EVENTS: dict[str, type[BaseModel]] = {
     get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])
@@ -127,3 +131,39 @@ def _item(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         name = "arguments" if ended["type"] == "function_call" else "input"
         assert (begun[name], ended[name], whole[name]) == ("", text, text)
     return dict(ended)
+
+
+class Engine:
+    """A running gateway whose engine says what a test tells it to, in chunks of given sizes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ids = ByteIds(folder)
+        self._text = ""
+        self._sizes = [1]
+        self.loop = asyncio.new_event_loop()
+
+    def say(self, text: str, sizes: list[int]) -> None:
+        self._text, self._sizes = text, sizes
+
+    def script(self, request: GenerationRequest) -> list[Step]:
+        ids = self._ids.of(self._text)[: request.max_tokens]
+        steps: list[Step] = []
+        place = 0
+        while ids:
+            size = self._sizes[place % len(self._sizes)]
+            steps.append(
+                EngineChunk(ids=ids[:size], logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None)
+            )
+            ids, place = ids[size:], place + 1
+        return [*steps, EngineChunk(final=True)]
+
+
+@contextlib.contextmanager
+def running(folder: Path, features: EngineFeatures) -> Iterator[tuple[Engine, Gateway]]:
+    engine = Engine(folder)
+    with contextlib.ExitStack() as stack:
+        stack.callback(engine.loop.close)
+        context = gateway(folder, engine.script, features=features, max_seq_len=4096)
+        started = engine.loop.run_until_complete(context.__aenter__())
+        stack.callback(lambda: engine.loop.run_until_complete(context.__aexit__(None, None, None)))
+        yield engine, started

@@ -82,6 +82,8 @@ async def test_null_is_accepted_where_the_document_says_so(folder: Path) -> None
     paths = {
         "/v1/chat/completions": {"model": MODEL, "messages": USER},
         "/v1/completions": {"model": MODEL, "prompt": "Hi"},
+        "/v1/responses": {"model": MODEL, "input": "Hi"},
+        "/v1/responses/input_tokens": {"model": MODEL, "input": "Hi"},
         "/tokenize": {"prompt": "Hi"},
         "/detokenize": {"tokens": [1]},
     }

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,51 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
-from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
-from tests.app.harness import Gateway, gateway
-from tests.app.scripted import ByteIds, Step, write_tokenizer
-from tests.openai.responses_harness import streamed, whole
+from tests.app.harness import Gateway
+from tests.app.scripted import write_tokenizer
+from tests.openai.responses_harness import running, streamed, whole
 from tests.openai.tools_harness import CITY, GUIDED, SHOWS_TOOLS, UNGUIDED, call_text, guided_text, tool
 from tests.openai.tools_harness import whole as whole_chat
 
 TEXTS = st.text('ab <>{}"\\né🙂\u2028', max_size=12)
 NAMES = ("weather", "time")
-
-
-class Engine:
-    """A running gateway whose engine says what a test tells it to, in chunks of given sizes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._ids = ByteIds(folder)
-        self._text = ""
-        self._sizes = [1]
-        self.loop = asyncio.new_event_loop()
-
-    def say(self, text: str, sizes: list[int]) -> None:
-        self._text, self._sizes = text, sizes
-
-    def script(self, request: GenerationRequest) -> list[Step]:
-        ids = self._ids.of(self._text)[: request.max_tokens]
-        steps: list[Step] = []
-        place = 0
-        while ids:
-            size = self._sizes[place % len(self._sizes)]
-            steps.append(
-                EngineChunk(ids=ids[:size], logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None)
-            )
-            ids, place = ids[size:], place + 1
-        return [*steps, EngineChunk(final=True)]
-
-
-@contextlib.contextmanager
-def running(folder: Path, features: EngineFeatures) -> Iterator[tuple[Engine, Gateway]]:
-    engine = Engine(folder)
-    with contextlib.ExitStack() as stack:
-        stack.callback(engine.loop.close)
-        context = gateway(folder, engine.script, features=features, max_seq_len=4096)
-        started = engine.loop.run_until_complete(context.__aenter__())
-        stack.callback(lambda: engine.loop.run_until_complete(context.__aexit__(None, None, None)))
-        yield engine, started
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,8 @@ class OtherTool(_Part):
 
 def _branch(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return BRANCH + (kind if kind in _KINDS else "other") if isinstance(value, dict | BaseModel) else None
+    known = isinstance(kind, str) and kind in _KINDS
+    return BRANCH + (str(kind) if known else "other") if isinstance(value, dict | BaseModel) else None
 
 
 Tool = Annotated[
@@ -264,7 +265,8 @@ def input_of(arguments: str) -> str:
 
 
 Choice = Literal["none", "auto", "required"]
-_MODES = frozenset({"none", "auto", "required"})
+_MODES = ("none", "auto", "required")
+_OWN = ("function", "custom")
 _INVALID = "invalid_value"
 
 
@@ -278,7 +280,7 @@ def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
     Raises:
         BadRequestError: when the choice demands a tool that cannot be called here.
     """
-    if choice is None or (isinstance(choice, str) and choice in _MODES):
+    if choice is None or choice in _MODES:
         if choice == "required" and not tools.functions and tools.hosted:
             raise _not_run(tools.hosted[0])
         return choice if tools.functions or choice == "required" else None
@@ -288,7 +290,7 @@ def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
         raise BadRequestError(message, "tool_choice", _INVALID)
     if kind == "allowed_tools":
         return _allowed(choice, tools)
-    if kind not in {"function", "custom"}:
+    if kind not in _OWN:
         raise _not_run(kind)
     return {"type": "function", "function": {"name": _named(choice, tools, "tool_choice")}}
 
@@ -298,7 +300,7 @@ def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         message = "Invalid value for 'tool_choice.tools': an array of tools is expected."
         raise BadRequestError(message, "tool_choice.tools", _INVALID)
-    if mode not in {"auto", "required"}:
+    if mode not in ("auto", "required"):
         message = "Invalid value for 'tool_choice.mode': auto or required is expected."
         raise BadRequestError(message, "tool_choice.mode", _INVALID)
     names = list(_callable(given, tools))
@@ -313,7 +315,7 @@ def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
 def _callable(given: Sequence[Mapping[str, Any]], tools: Toolbox) -> Iterator[str]:
     """The functions of those tools that are the client's own; a namespace stands for all that are in it."""
     for index, each in enumerate(given):
-        if each.get("type") in {"function", "custom"}:
+        if each.get("type") in _OWN:
             yield _named(each, tools, f"tool_choice.tools[{index}]")
         elif each.get("type") == "namespace":
             inside = {name for name, origin in tools.origins.items() if origin.namespace == each.get("name")}

@@ -286,11 +286,11 @@ class _Conversation:
             return output if isinstance(output, str) else "" if output is None else json.dumps(output)
         parts = []
         for part in output:
-            kind, text = part.get("type"), part.get("text")
+            text = part.get("text")
             if not isinstance(text, str):
-                shown = str(kind)[:64]
+                shown = str(part.get("type"))[:64]
                 self.left_out.append(f"input.{shown}")
-                what = "An image" if kind in _IMAGES else f"A part of the type {shown}"
+                what = "An image" if shown in _IMAGES else f"A part of the type {shown}"
                 text = f"[{what} was left out: this model reads text only.]"
             parts.append({"type": "text", "text": text})
         return parts or ""
