@@ -176,7 +176,7 @@ def _triton_backend(settings: Settings, share: Share | None) -> BackendFactory:
             request_timeout=settings.timeouts.total_s + 60,
             options=engine_options(model),
             transport=model.triton.transport,
-            health=HealthChecks(share.poll_s if share else POLL_S, model.triton.health_failures),
+            health=HealthChecks(share.poll_s if share else POLL_S, model.triton.health_failures, model.triton.stall_s),
         )
 
     return make

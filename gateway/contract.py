@@ -1,7 +1,7 @@
 """The wire contract of TensorRT-LLM's models on Triton: the tensors of each model that the gateway calls, as pure data.
 
 The one source for the dialects, for rendered configurations and for the tests that compare it with ``triton_repo/``.
-The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6).
+The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (8).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TensorSpec:
     Attributes:
         name: as in ``config.pbtxt`` and on the wire.
         datatype: the configuration's type without ``TYPE_``. ``LOGITS`` stands for FP32 or FP16, the deployer's choice.
-        dims: without the batch dimension that every model of this family has; ``ANY`` varies.
+        dims: without the batch dimension, which every model has but that of the LLM API; ``ANY`` varies.
         optional: whether a request may leave it out. Outputs are always optional in this sense: absent when not made.
         older: the name before TensorRT-LLM 0.20, where it was renamed.
         extension: True for what only this project's engines have; never required.
@@ -260,3 +260,39 @@ BLS = ModelSpec(
     outputs=_ENSEMBLE_OUTPUTS + _ENSEMBLE_EXTENSION_OUTPUTS,
 )
 """The ensemble's tensors by business logic scripting."""
+
+
+LLMAPI = ModelSpec(
+    name="tensorrt_llm",
+    inputs=(
+        TensorSpec("text_input", "STRING", optional=False),
+        TensorSpec("streaming", "BOOL"),
+        TensorSpec("sampling_param_best_of", "INT32", older="sampling_param_beam_width"),
+        TensorSpec("sampling_param_temperature", "FP32"),
+        TensorSpec("sampling_param_top_k", "INT32"),
+        TensorSpec("sampling_param_top_p", "FP32"),
+        TensorSpec("sampling_param_frequency_penalty", "FP32"),
+        TensorSpec("sampling_param_presence_penalty", "FP32"),
+        TensorSpec("sampling_param_max_tokens", "INT32"),
+        TensorSpec("sampling_param_stop", "STRING", (ANY,)),
+        TensorSpec("sampling_param_seed", "UINT64"),
+        TensorSpec("sampling_param_exclude_input_from_output", "BOOL"),
+        TensorSpec("sampling_param_return_perf_metrics", "BOOL"),
+        TensorSpec("return_finish_reason", "BOOL"),
+        TensorSpec("return_stop_reason", "BOOL"),
+        TensorSpec("return_cumulative_logprob", "BOOL"),
+        TensorSpec("stop", "BOOL"),
+        TensorSpec("lora_id", "UINT64"),
+        TensorSpec("lora_name", "STRING"),
+        TensorSpec("lora_path", "STRING"),
+        TensorSpec("lora_ckpt_source", "STRING"),
+        TensorSpec("image_url", "STRING", (ANY,)),
+    ),
+    outputs=(
+        TensorSpec("text_output", "STRING", (ANY,)),
+        TensorSpec("finish_reason", "STRING", (ANY,)),
+        TensorSpec("stop_reason", "STRING", (ANY,)),
+        TensorSpec("cumulative_logprob", "FP32", (ANY,)),
+    ),
+)
+"""The LLM API's own model: text in, text out, and no batch dimension. What it says of performance is not read."""

@@ -13,11 +13,14 @@ from hypothesis import settings
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
+from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
+_TOGETHER = ("tests/clients", "tests/dialects")  # folders whose tests share servers that are slow to start
 
 # An example may take as long as a busy machine makes it take. A module's own settings add to these.
 settings.register_profile("without deadline", deadline=None)
@@ -26,13 +29,13 @@ settings.load_profile("without deadline")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, and all client tests to one: servers are started once for each worker."""
+    """Give each worker whole files, and some folders as a whole: servers are started once for each worker."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there with pytest -n
 
     class ByServers(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return "tests/clients" if file.startswith("tests/clients/") else file
+            return next((folder for folder in _TOGETHER if file.startswith(f"{folder}/")), file)
 
     return ByServers(config, log)
 
@@ -46,6 +49,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             if isinstance(value, TritonServer):
                 report.sections.append((f"log of {name}", value.log()[-LOG_TAIL:]))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests measured and recorded as ``measured``."""
+    reports = terminalreporter.getreports("passed")
+    lines = [value for report in reports for name, value in report.user_properties if name == "measured"]
+    if lines:
+        terminalreporter.section("measured")
+    for line in lines:
+        terminalreporter.line(str(line))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -112,3 +125,38 @@ def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script
         yield server
     finally:
         server.triton.stop()
+
+
+@pytest.fixture(scope="session")
+def llmapi_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tokenizer of the doubles of the stock LLM API model; it adds a BOS."""
+    folder = tmp_path_factory.mktemp("llmapi-doubles-model")
+    write_llmapi_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def llmapi_triton(llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmapiServer]:
+    """A running Triton with the stock LLM API model of each version; see `LlmapiServer`."""
+    with LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def misconfigured_llmapi_triton(
+    llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LlmapiServer]:
+    """The same with settings that harm; see `misconfigured`."""
+    with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def stock_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+    """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
+    server = StockServer(tmp_path_factory.mktemp("triton-stock"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
+from gateway.contract import ENSEMBLE, LLMAPI, TENSORRT_LLM, ModelSpec
 from gateway.generation import Capability
 from gateway.openai.parameters.row import EndpointName, Parameter
 from gateway.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.inspection import read_model_file
+from gateway.triton.llmapi_capabilities import llmapi_capabilities
+from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
 from tools.type_text import type_text
 
@@ -107,12 +109,13 @@ _ENGINES = """\
 ## How engines serve them
 
 What depends on the engine: where prompts and answers travel as token ids to the engine model, and where they travel as
-text through the ensemble (see [architecture.md](architecture.md)). For TensorRT-LLM 1.2.1 as it ships, and for the
-engines of this project's `triton_repo/` as they are configured there. `no` is *impossible*. What the operator can add,
-such as log-probs from logits or beams, is not in this table but in the capabilities of the model at hand.
+text through the ensemble or to the LLM API's model (see [dialects.md](dialects.md)). For TensorRT-LLM 1.2.1 and, of the
+LLM API, 1.3 as they ship, and for the engines of this project's `triton_repo/` as they are configured there. `no` is
+*impossible*. What the operator can add, such as log-probs from logits or beams, is not in this table but in the
+capabilities of the model at hand.
 
-| parameter | 1.2.1, ids | 1.2.1, text | `triton_repo`, ids | `triton_repo`, text |
-|---|---|---|---|---|
+| parameter | 1.2.1, ids | 1.2.1, text | LLM API 1.2.1 | LLM API 1.3 | `triton_repo`, ids | `triton_repo`, text |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -131,7 +134,8 @@ def render(repository: Path) -> str:
 def _by_engine(repository: Path) -> Iterator[str]:
     ours = [read_model_file(repository / name / "config.pbtxt") for name in ("tensorrt_llm", "ensemble")]
     stock = [_stock(view, spec) for view, spec in zip(ours, (TENSORRT_LLM, ENSEMBLE), strict=True)]
-    maps = [_capabilities(view, engine) for engine, *others in (stock, ours) for view in (engine, *others)]
+    of_stock, of_ours = ([_capabilities(view, engine) for view in (engine, *rest)] for engine, *rest in (stock, ours))
+    maps = [*of_stock, _of_llmapi((1, 2, 1)), _of_llmapi((1, 3)), *of_ours]
     for row in PARAMETERS:
         if row.asks_engine:
             cells = [_word(served(row, known)) for known in maps]
@@ -150,6 +154,20 @@ def _capabilities(view: ModelView, engine: ModelView) -> Mapping[str, Capability
     by_ids = view is engine
     abilities = read_abilities(view, engine, EngineOptions(), token_ids="output_ids" in view.outputs)
     return capabilities(view, engine, abilities, prompt_ids=by_ids)
+
+
+def _of_llmapi(version: tuple[int, ...]) -> Mapping[str, Capability]:
+    newer = {"lora_id", "lora_name", "lora_path", "lora_ckpt_source", "image_url"} if version < (1, 3) else set()
+    view = ModelView(
+        name=LLMAPI.name,
+        inputs=frozenset(tensor.name for tensor in LLMAPI.inputs) - newer,
+        required=frozenset({"text_input"}),
+        outputs=frozenset(tensor.name for tensor in LLMAPI.outputs),
+        batched=False,
+        decoupled=True,
+        parameters={},
+    )
+    return llmapi_capabilities(view, read_dialect(view, EngineOptions(version=version)))
 
 
 def _word(capability: Capability) -> str:

@@ -28,6 +28,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from gateway.app import create_app
 from gateway.config import Settings
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
+from gateway.generation.progress import ProgressWatch
 from gateway.openai.errors import OpenAIError
 from gateway.web.http_protocol import http_protocol
 
@@ -117,7 +118,7 @@ class _Backend:
     def __init__(self, engine: _Engine) -> None:
         self.engine = engine
         self.on_discovered: Any = None
-        self.last_token: Any = None
+        self.progress = ProgressWatch()
 
     async def start(self) -> None:
         self.on_discovered(self.engine.features)

@@ -10,6 +10,7 @@ TRITONSERVER_RESPONSE_COMPLETE_FINAL: int
 class TritonModelException(Exception): ...  # noqa: N818 - Triton's name
 
 class TritonError:
+    CANCELLED: ClassVar[int]
     UNAVAILABLE: ClassVar[int]
     INTERNAL: ClassVar[int]
     INVALID_ARG: ClassVar[int]

@@ -6,7 +6,7 @@ model and takes the place of the file's ``models``.
 """
 
 from gateway.config.gateway_settings import LimitSettings, ServerSettings, Settings, TimeoutSettings
-from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TritonSettings
+from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TextStreaming, TritonSettings
 from gateway.config.settings_source import SettingsSource, load_settings
 from gateway.config.yaml_file import ConfigError, Problem
 
@@ -20,6 +20,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SettingsSource",
+    "TextStreaming",
     "TimeoutSettings",
     "TritonSettings",
     "load_settings",

@@ -9,9 +9,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.section import Section, split_commas
+from gateway.config.section import Seconds, Section, split_commas
 
 Policy = Literal["strict", "warn", "ignore"]
+TextStreaming = Literal["refuse", "whole", "lossy"]
 
 MOST_DRAFT_TOKENS = 256
 """That a draft model may guess at a time: more are seldom right, and the answer waits for them."""
@@ -29,7 +30,10 @@ class TritonSettings(Section):
         transport: the carrier of requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
             reaches the server as well as grpcio does.
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
-            and a model that is gone do it at once.
+            and a model that is gone do it at once. As many requests in a row without any response make the engine
+            suspect.
+        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest: it
+            takes no requests until it has given one token; 0: never.
     """
 
     url: str = Field(min_length=1)
@@ -37,6 +41,7 @@ class TritonSettings(Section):
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
     transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
+    stall_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
 
     @field_validator("url")
     @classmethod
@@ -101,10 +106,22 @@ class AdapterSettings(Section):
         task_id: the engine keeps the adapter by it; two adapters for one engine need two.
         folder: the adapter, in Hugging Face PEFT's format or as the two .npy files of TensorRT-LLM's tools, relative to
             the settings file; None where the engine has it by itself (``lora_prefetch_dir``).
+        name: of the adapter, for the stock model of the LLM API, which needs name and path.
+        path: folder of the adapter as Triton's machine names it, from which the LLM API loads it.
+        source: the format of that folder: of Hugging Face PEFT or of NeMo.
     """
 
     task_id: int = Field(ge=0, lt=2**64)
     folder: Path | None = None
+    name: str | None = Field(default=None, min_length=1)
+    path: str | None = Field(default=None, min_length=1)
+    source: Literal["hf", "nemo"] = "hf"
+
+    @model_validator(mode="after")
+    def _together(self) -> AdapterSettings:
+        if (self.name is None) != (self.path is None):
+            raise ValueError("name and path go together: the LLM API needs both, other engines neither")
+        return self
 
 
 class DraftSettings(Section):
@@ -130,6 +147,18 @@ class DraftSettings(Section):
         return self
 
 
+class LlmApiSettings(Section):
+    """What the stock model of the LLM API does not say of itself.
+
+    Attributes:
+        text: the text of a response in a stream: ``cumulative``, all of the answer so far, or ``delta``, what is new.
+            ``auto`` goes by the declared inputs: with ``lora_id`` it is cumulative, without it the model does not
+            stream. Any other value says that it streams.
+    """
+
+    text: Literal["auto", "cumulative", "delta"] = "auto"
+
+
 def template_path(given: Path, folder: Path) -> Path:
     """Find a template: in a folder, else among those that come with the gateway, if the path names one of these.
 
@@ -150,7 +179,11 @@ class ModelSettings(Section):
         name: the id that clients send as ``model``, and that answers carry.
         aliases: further ids under which clients reach it.
         triton: the Triton model behind it.
-        path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble, ``auto`` decides.
+        path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble or a BLS model,
+            ``llmapi`` text with the stock model of the LLM API, ``auto`` decides.
+        engine_version: the version of TensorRT-LLM behind the stock model of the LLM API, such as 1.2.1, which Triton
+            does not tell. What an older version ignores in silence is refused; without it, what any version ignores.
+        llmapi: what that model does not say of itself.
         tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
         max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
         vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
@@ -172,6 +205,8 @@ class ModelSettings(Section):
         reasoning_output: the fields in which answers have the reasoning: ``reasoning_content``, ``reasoning``, or both.
         tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
             while it forms (``eager``), when it may turn out to be broken.
+        text_streaming: the treatment of streams where Triton decodes each response by itself, so that characters and
+            spaces are lost: ``refuse`` them, send the ``whole`` answer as one event, or accept the loss (``lossy``).
         structured_output_without_guidance: ``refuse`` a request for a structure where the engine has no guided
             decoding, or ``validate`` the finished answer, which fails when it does not fit.
         lora: the adapter that every request carries; None is the model as it is.
@@ -185,7 +220,9 @@ class ModelSettings(Section):
     name: str = Field(min_length=1, max_length=256)
     aliases: tuple[str, ...] = ()
     triton: TritonSettings
-    path: Literal["auto", "tokens", "ensemble"] = "auto"
+    path: Literal["auto", "tokens", "ensemble", "llmapi"] = "auto"
+    engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}(\.\d{1,4}){1,3}$")
+    llmapi: LlmApiSettings = LlmApiSettings()
     tokenizer: Path | None = None
     max_seq_len: int | None = Field(default=None, ge=2)
     vocab_size: int | None = Field(default=None, ge=2)
@@ -202,6 +239,7 @@ class ModelSettings(Section):
     family: str | None = Field(default=None, min_length=1)
     reasoning_output: Literal["reasoning_content", "reasoning", "both"] = "reasoning_content"
     tool_call_streaming: Literal["whole", "eager"] = "whole"
+    text_streaming: TextStreaming = "refuse"
     structured_output_without_guidance: Literal["refuse", "validate"] = "refuse"
     lora: AdapterSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)

@@ -106,6 +106,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_REASONING_OUTPUT": ("model", "reasoning_output"),
     "GATEWAY_STRUCTURED_OUTPUT_WITHOUT_GUIDANCE": ("model", "structured_output_without_guidance"),
     "GATEWAY_PATH": ("model", "path"),
+    "GATEWAY_ENGINE_VERSION": ("model", "engine_version"),
     "GATEWAY_ESCAPE_SPECIAL_TOKENS": ("model", "escape_special_tokens"),
     "GATEWAY_IMPOSSIBLE_PARAMETERS": ("model", "policies", "impossible"),
     "GATEWAY_HINT_PARAMETERS": ("model", "policies", "hints"),

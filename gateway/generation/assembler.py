@@ -13,7 +13,7 @@ from typing import Literal, NoReturn
 from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.generation.stop import Reader, Search, StopMatcher
-from gateway.generation.token_counts import Predicted, TextCounter, Usage
+from gateway.generation.token_counts import Counted, Predicted, TextCounter, Usage
 from gateway.generation.token_logprobs import (
     EntryQueue,
     PromptTokenLogprob,
@@ -64,6 +64,8 @@ class SequenceAssembler:
         surplus_tokens: ids that arrived after the end of the answer, and are not shown.
         failure: why the engine gave the answer up; None while it has not. It counts unless ``stopped`` came first.
         finish_reason: why the sequence ended; valid after ``finish``.
+        finish_estimated: whether that follows from an estimated count of tokens: nothing tells whether the engine ended
+            the sequence or cut it.
         token_ids: the ids that ``usage`` counts, in order, where they are kept. Ids of a stop string's beginning are in
             it as they come, so after ``stopped`` it may have lost some at its end.
         prompt_logprobs: log-prob of each prompt token but the first; None until they came.
@@ -98,6 +100,7 @@ class SequenceAssembler:
         "_tokenizer",
         "_vocab_size",
         "failure",
+        "finish_estimated",
         "finish_reason",
         "prompt_logprobs",
         "prompt_top_logprobs",
@@ -149,6 +152,7 @@ class SequenceAssembler:
         self._finished = False
         self.failure: EngineError | None = None
         self.finish_reason: Literal["stop", "length"] = "stop"
+        self.finish_estimated = False
         self.stop_reason: str | int | None = None
         self.token_ids: list[int] = []
         self.prompt_logprobs: Sequence[float] | None = None
@@ -227,9 +231,9 @@ class SequenceAssembler:
     def usage(self) -> Usage:
         """Token counts so far; final after ``finish``."""
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
-        completion = self._completion if self._textual is None else self._textual.completion_tokens(self._stops)
+        completion, estimated = self._count_so_far()
         predicted = self._compare_with_draft() if self._request.draft else _NO_DRAFT
-        return Usage(prompt, completion, self._cached_tokens, predicted)
+        return Usage(prompt, completion, self._cached_tokens, predicted, estimated)
 
     def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptTokenLogprob]:
         """Return the prompt's tokens with their log-probs, once they came; see ``token_logprobs.prompt_entries``.
@@ -415,10 +419,19 @@ class SequenceAssembler:
             top = chunk.top_logprobs[offset][: self._params.top_logprobs]
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
+    def _count_so_far(self) -> Counted:
+        if self._textual is None:
+            return Counted(self._completion, False)
+        counted = self._textual.completion_tokens(self._stops)
+        # What the engine itself has cut has as many tokens as were asked for.
+        cut = self._engine_finish == "length" and not self.stopped
+        return Counted(self._most, False) if cut and counted.estimated else counted
+
     def _reason(self) -> Literal["stop", "length"]:
         """Apply the rule of wire contract 2.9, with the engine's own word where it has one."""
         if self.stopped:
             return "stop"
         if self._engine_finish is not None:
             return self._engine_finish
-        return "length" if self.usage.completion_tokens >= self._request.max_tokens else "stop"
+        completion, self.finish_estimated = self._count_so_far()
+        return "length" if completion >= self._most else "stop"

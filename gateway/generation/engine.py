@@ -99,7 +99,12 @@ class EngineFeatures:
         max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
+        adds_special_tokens: whether the server puts the tokenizer's special tokens, such as BOS, around the text of a
+            prompt, and the engine leaves it to who makes the prompt to send it without them.
+        hides_special_tokens: whether special tokens never leave their text in an answer that comes as text.
+        ends_at_eos: whether the tokenizer's own end token is the only one that ends an answer in the engine.
         streams: the form in which a streamed answer comes.
+        whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
         losses: one sentence each on what is lost of an answer here; in the log, in ``/v1/models/{id}`` and in
             ``gateway check``.
@@ -121,9 +126,17 @@ class EngineFeatures:
     guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_room: int = 0
+    adds_special_tokens: bool = False
+    hides_special_tokens: bool = False
+    ends_at_eos: bool = False
     streams: StreamForm = "pieces"
+    whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
     losses: tuple[str, ...] = ()
+
+    def one_response(self, *, stream: bool) -> bool:
+        """Whether an answer comes in one response, at its end: there is nothing of it before."""
+        return self.streams == "whole" or (self.whole and not stream)
 
 
 class Engine(Protocol):
@@ -169,6 +182,7 @@ class ErrorKind(Enum):
     INVALID_REQUEST = "invalid_request"  # 400, the engine refuses a part of the request
     QUEUE_FULL = "queue_full"  # 429 with Retry-After
     UNAVAILABLE = "unavailable"  # 503 with Retry-After: down, loading, shutting down
+    UNSERVABLE = "model_not_supported"  # 400, never to be tried again: what is deployed must change first
     TIMEOUT = "timeout"  # 504
     CANCELLED = "cancelled"  # not by the gateway
     INTERNAL = "internal"  # 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from gateway.generation.sampling_params import SamplingParams
@@ -24,6 +25,11 @@ class Prompt:
     ids: tuple[int, ...]
     escaped: bool = False
     bos_text: str = ""
+
+    @property
+    def bare_text(self) -> str:
+        """The text for a server that puts BOS before it by itself."""
+        return self.text.removeprefix(self.bos_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +60,21 @@ class LoraAdapter:
         task_id: by which the engine keeps it, unsigned 64-bit.
         weights: float16, a row for each module of each layer; None where the engine is thought to have them.
         config: int32 with three columns, module, layer and rank, for each row of the weights; None likewise.
+        name: of an adapter that the engine loads by itself from ``path``; empty elsewhere.
+        path: its folder on the engine's machine.
+        source: the format of that folder: ``hf`` or ``nemo``.
     """
 
     task_id: int
     weights: Matrix | None = None
     config: Matrix | None = None
+    name: str = ""
+    path: str = ""
+    source: str = "hf"
 
     def by_id(self) -> LoraAdapter:
         """Return the same adapter without its weights."""
-        return LoraAdapter(self.task_id)
+        return dataclasses.replace(self, weights=None, config=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class SamplingParams:
         prompt_table: name of the model's prompt table that goes before the prompt.
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
         prediction: text that the answer is thought to begin with; None is no prediction.
+        stream: whether the client is sent the answer as it grows.
         cache_salt: KV blocks are shared only with requests of the same salt; None is no salt.
     """
 
@@ -97,6 +98,7 @@ class SamplingParams:
     prompt_table: str | None = None
     num_draft_tokens: int | None = None
     prediction: str | None = None
+    stream: bool = False
     cache_salt: str | None = None
 
     @property

@@ -35,18 +35,33 @@ class Usage:
         cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
             when the gateway ends the answer before the engine's last response, which carries it.
         predicted: counts of the tokens that the request predicted; None when the engine answers without ids.
+        estimated: whether ``completion_tokens`` was counted by tokenizing the text of the answer again, so that the
+            engine's own count may be another.
     """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int | None = None
     predicted: Predicted | None = _NOTHING_PREDICTED
+    estimated: bool = False
+
+
+class Counted(NamedTuple):
+    """A number of tokens.
+
+    Attributes:
+        tokens: how many.
+        estimated: whether they were counted by tokenizing text again.
+    """
+
+    tokens: int
+    estimated: bool
 
 
 class TextCounter:
     """Counts generated tokens by the engine's own word, or by tokenizing the text again where it says nothing."""
 
-    __slots__ = ("_counted", "_end_texts", "_known", "_parts", "_tokenizer")
+    __slots__ = ("_counted", "_end_texts", "_known", "_last", "_length", "_parts", "_tokenizer", "_told")
 
     def __init__(self, tokenizer: Tokenizer, end_texts: tuple[str, ...]) -> None:
         """Start at zero.
@@ -59,24 +74,37 @@ class TextCounter:
         self._end_texts = end_texts
         self._parts: list[str] = []
         self._counted: int | None = 0
+        self._told = False  # whether the engine counted anything: no text may still be tokens, special ones
+        self._length = 0  # characters so far
+        self._last = 0  # tokens of the latest chunk
         self._known: tuple[str, int] | None = None  # the text that was tokenized last, and its count
 
     def add(self, text: str, output_tokens: int | None) -> None:
         """Count a chunk: its text, and its tokens where the engine counted them."""
         self._parts.append(text)
+        self._length += len(text)
         if output_tokens is None:
             self._counted = None if text else self._counted
         elif self._counted is not None:
             self._counted += output_tokens
+            self._last = output_tokens
+            self._told = True
 
-    def completion_tokens(self, stops: Search) -> int:
+    def completion_tokens(self, stops: Search) -> Counted:
         """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
-        ended = stops.matched is not None and stops.matched in self._end_texts
-        if self._counted is not None:
-            return max(self._counted - ended, 0)
-        text = "".join(self._parts)
-        if stops.matched is not None:
-            text = text[: stops.position if ended else stops.end]
+        matched = stops.matched is not None
+        ended = matched and stops.matched in self._end_texts
+        if self._counted is None or not self._told:
+            text = "".join(self._parts)
+            return Counted(self._tokens(text[: stops.position if ended else stops.end] if matched else text), True)
+        if not matched or self._last <= 1 or stops.end >= self._length:
+            return Counted(max(self._counted - ended, 0), False)
+        # The chunk that completed the stop has tokens behind it, and does not say how many.
+        before = self._length - len(self._parts[-1])
+        rest = self._parts[-1][: max((stops.position if ended else stops.end) - before, 0)]
+        return Counted(self._counted - self._last + min(self._tokens(rest), self._last), True)
+
+    def _tokens(self, text: str) -> int:
         # Called several times at the end of an answer, and thousands of words hold up the event loop.
         if self._known is None or self._known[0] != text:
             self._known = (text, len(self._tokenizer.encode(text)))

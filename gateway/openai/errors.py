@@ -21,6 +21,7 @@ from gateway.web.routing import meant
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
+_NO_RETRY = {"x-should-retry": "false"}
 
 EXPOSED_HEADERS = (
     "Retry-After",
@@ -108,6 +109,7 @@ class _ErrorResponse(Response):
 _BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | None]] = {
     ErrorKind.CONTEXT_LENGTH: (400, INVALID, "context_length_exceeded", None),
     ErrorKind.INVALID_REQUEST: (400, INVALID, None, None),
+    ErrorKind.UNSERVABLE: (400, INVALID, "model_not_supported", _NO_RETRY),
     ErrorKind.QUEUE_FULL: (429, "rate_limit_error", "rate_limit_exceeded", _RETRY),
     ErrorKind.UNAVAILABLE: (503, SERVER, "service_unavailable", _RETRY),
     ErrorKind.CANCELLED: (503, SERVER, "request_cancelled", _RETRY),
@@ -132,7 +134,7 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
     if isinstance(error, MalformedOutputError):
         code = "invalid_engine_output"
     elif isinstance(error, AdapterRefusedError):
-        code, headers = "adapter_unusable", {"x-should-retry": "false"}
+        code, headers = "adapter_unusable", _NO_RETRY
     return OpenAIError(status, error.message, type=kind, param=param, code=code or error.code, headers=headers)
 
 

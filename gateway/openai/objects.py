@@ -28,12 +28,13 @@ class PromptTokensDetails(TypedDict):
 
 
 class CompletionTokensDetails(TypedDict):
-    """Counts of the generated tokens."""
+    """Counts of the generated tokens; ``estimated`` is true, or absent where the engine counted them all."""
 
-    reasoning_tokens: int
-    audio_tokens: int
+    reasoning_tokens: NotRequired[int]
+    audio_tokens: NotRequired[int]
     accepted_prediction_tokens: NotRequired[int]
     rejected_prediction_tokens: NotRequired[int]
+    estimated: NotRequired[bool]
 
 
 class CompletionUsage(TypedDict):

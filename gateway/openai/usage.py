@@ -29,7 +29,8 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
     ``prompt_tokens_details`` is absent where the cached part of the prompt is not known, ``completion_tokens_details``
     where the reasoning's part of the answer is not. The latter has no counts of predicted tokens where the engine
-    answers without ids, so that they are not known.
+    answers without ids, so that they are not known; it has ``estimated``, true, where ``completion_tokens`` was counted
+    by tokenizing the answer again.
     """
     counts: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
@@ -39,8 +40,13 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     if usage.cached_tokens is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens, "audio_tokens": 0}
     reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
+    details: dict[str, Any] = {}
     if reasoning is not None:
-        counts["completion_tokens_details"] = details = {"reasoning_tokens": reasoning, "audio_tokens": 0}
+        details = {"reasoning_tokens": reasoning, "audio_tokens": 0}
         if usage.predicted is not None:
             details["accepted_prediction_tokens"], details["rejected_prediction_tokens"] = usage.predicted
+    if usage.estimated:
+        details["estimated"] = True
+    if details:
+        counts["completion_tokens_details"] = details
     return counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -127,6 +128,14 @@ class PromptBuilder:
         lacks_bos = tokenizer.adds_bos and list(ids[:1]) != [tokenizer.bos_id]
         same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
         return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(ids))
+
+    def framed(self, prompt: Prompt) -> Prompt:
+        """The prompt with the ids that a server makes of its bare text by adding the tokenizer's special tokens.
+
+        They are those of ``prompt`` unless the template leaves out what the tokenizer adds, or the tokenizer takes the
+        start of a text otherwise than what follows BOS.
+        """
+        return dataclasses.replace(prompt, ids=tuple(self._tokenizer.encode_framed(prompt.bare_text)))
 
     def of_request(self, source: str) -> RequestTemplate:
         """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""

@@ -19,22 +19,35 @@ class TokenRelay:
         forward: writes pieces to the client; None while the relay is closed.
         drain: waits for room at the client; None where there is room.
         last: ``time.perf_counter()`` when tokens last came, by the relay or past it; 0.0 before the first.
+        resumed: ``time.perf_counter()`` when the engine was last heard without tokens, or read again after a wait for
+            the client; 0.0 before.
         shown: ``time.perf_counter()`` when the client was last sent text by the relay; 0.0 before.
 
     Args:
         feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
         observe: notes the seconds that each of a number of tokens took.
+        pause_s: seconds; a longer silence of the engine before tokens is noted besides.
+        paused: notes it.
     """
 
-    __slots__ = ("_feed", "_observe", "drain", "forward", "last", "shown")
+    __slots__ = ("_feed", "_observe", "_pause_s", "_paused", "drain", "forward", "last", "resumed", "shown")
 
-    def __init__(self, feed: Callable[[int], str | None], observe: Callable[[float, int], None]) -> None:
+    def __init__(
+        self,
+        feed: Callable[[int], str | None],
+        observe: Callable[[float, int], None],
+        pause_s: float,
+        paused: Callable[[float], None],
+    ) -> None:
         self.forward: Forward | None = None
         self.drain: Drain | None = None
         self.last = 0.0
+        self.resumed = 0.0
         self.shown = 0.0
         self._feed = feed
         self._observe = observe
+        self._pause_s = pause_s
+        self._paused = paused
 
     def take(self, tokens: Sequence[int]) -> int:
         """Send tokens that came alone to the client; returns how many were taken, from the first on.
@@ -55,7 +68,10 @@ class TokenRelay:
                 texts.append(text)
         if taken:
             now = time.perf_counter()
-            self._observe((now - self.last) / taken, taken)
+            gap = now - self.last
+            self._observe(gap / taken, taken)
+            if gap > self._pause_s:
+                self._paused(min(gap, now - self.resumed))
             self.last = now
         if texts:
             self.shown = now

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from gateway.config import ModelSettings
 from gateway.generation import Engine, EngineFeatures
+from gateway.generation.progress import ProgressWatch
 
 
 class BackendStatus(Protocol):
@@ -29,18 +30,18 @@ class Backend(Protocol):
     Attributes:
         on_discovered: called, perhaps in a thread, with the features before each time it becomes ready; a ValueError
             that it raises keeps the backend from becoming ready, with the error's text as the reason.
-        last_token: asked when a health check fails: ``time.perf_counter()`` when tokens last came from the engine.
+        progress: watches its engine; is to be told of all requests to it.
     """
 
     on_discovered: Callable[[EngineFeatures], None] | None
-    last_token: Callable[[], float] | None
+    progress: ProgressWatch
 
     @property
     def engine(self) -> Engine:
         """The engine as last discovered.
 
         Raises:
-            EngineError: UNAVAILABLE while it is away or loading.
+            EngineError: UNAVAILABLE while it is away or loading, UNSERVABLE while it does not fit.
         """
         ...
 

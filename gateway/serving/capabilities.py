@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.config import ModelSettings
+from gateway.families import ToolPlan
+from gateway.families.family_choice import EXAMPLE
 from gateway.families.model_family import writes_calls
 from gateway.generation import Capability, EngineFeatures
 from gateway.serving.loading import ModelParts
+from gateway.serving.text_losses import hidden_markers
 
 _TEMPLATE_READS = {
     "reasoning_effort": "told to the chat template.",
@@ -55,7 +58,7 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
             found[name] = Capability("emulated", how)
     if settings.allow_request_template:
         found["chat_template"] = Capability("emulated", "compiled for the request, in a sandbox.")
-    found |= _tools(parts)
+    found |= _tools(parts, features)
     if settings.structured_output_without_guidance == "validate":
         unguided = [name for name in _CHECKABLE if name not in found or found[name].how == "impossible"]
         found |= dict.fromkeys(unguided, _CHECKED)
@@ -79,9 +82,11 @@ def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[
     return found
 
 
-def _tools(parts: ModelParts) -> dict[str, Capability]:
+def _tools(parts: ModelParts, features: EngineFeatures) -> dict[str, Capability]:
     """How tools are served that the model is free to call."""
-    if not parts.template(tools=True).shows_tools:
+    if hidden := hidden_markers(parts, features, ToolPlan((EXAMPLE,), "auto")):
+        how = Capability("impossible", f"the engine leaves the markers of calls out of its text: {', '.join(hidden)}.")
+    elif not parts.template(tools=True).shows_tools:
         how = Capability("impossible", _NOT_SHOWN)
     elif not writes_calls(parts.family):
         how = Capability("impossible", _NO_FORMAT)

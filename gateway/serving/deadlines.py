@@ -35,7 +35,7 @@ class DeadlineTimer:
         elapsed: seconds that have passed since the request arrived.
         waited: those of them that do not count for the first response.
         heard: tells ``time.perf_counter()`` at the engine's latest response, None before the first.
-        expire: called once with one sentence, when a deadline has passed.
+        expire: called once when a deadline has passed, with one sentence, and whether it was for want of a response.
     """
 
     __slots__ = ("_deadlines", "_end", "_expire", "_first", "_heard", "_loop", "_timer", "_when")
@@ -47,7 +47,7 @@ class DeadlineTimer:
         elapsed: float,
         waited: float,
         heard: Callable[[], float | None],
-        expire: Callable[[str], None],
+        expire: Callable[[str, bool], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._deadlines = deadlines
@@ -70,9 +70,9 @@ class DeadlineTimer:
         deadlines, heard = self._deadlines, self._heard()
         now = max(self._loop.time(), self._when)
         if heard is None and now >= self._first and self._first <= self._end:
-            self._expire(f"The model did not answer within {deadlines.first_token_s:g} seconds.")
+            self._expire(f"The model did not answer within {deadlines.first_token_s:g} seconds.", True)
         elif now >= self._end:
-            self._expire(f"The model did not finish its answer within {deadlines.total_s:g} seconds.")
+            self._expire(f"The model did not finish its answer within {deadlines.total_s:g} seconds.", heard is None)
         elif heard is None:
             self._look_at(self._first)
         elif (left := heard + deadlines.between_tokens_s - time.perf_counter()) > 0:
@@ -80,4 +80,5 @@ class DeadlineTimer:
         elif now - self._when > _LATE_S:
             self._look_at(now + _LATE_S)
         else:
-            self._expire(f"The model stopped in its answer: nothing came for {deadlines.between_tokens_s:g} seconds.")
+            silence = f"nothing came for {deadlines.between_tokens_s:g} seconds"
+            self._expire(f"The model stopped in its answer: {silence}.", True)

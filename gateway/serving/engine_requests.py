@@ -65,7 +65,7 @@ def engine_requests(
         params=params,
         seed=seed,
         end_ids=end_ids,
-        end_texts=tuple(map(parts.tokenizer.token_text, end_ids)),
+        end_texts=_end_texts(end_ids, parts, features),
         bad_word_ids=tuple(ids for word in params.bad_words for ids in word_sequences(parts.tokenizer, word)),
         cached_tokens=True,
         vocab_size=features.vocab_size or parts.tokenizer.logits_size,
@@ -79,6 +79,13 @@ def engine_requests(
         dataclasses.replace(first, id=f"{request_id}-{new_id()}", seed=(seed + index) % _SEEDS)
         for index in range(1, params.n)
     ]
+
+
+def _end_texts(end_ids: tuple[int, ...], parts: ModelParts, features: EngineFeatures) -> tuple[str, ...]:
+    """The texts of end ids; of those that an answer's text never has, none: what looks like them is ordinary text."""
+    tokenizer = parts.tokenizer
+    hidden = features.hides_special_tokens
+    return tuple("" if hidden and tokenizer.is_special(index) else tokenizer.token_text(index) for index in end_ids)
 
 
 def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, settings: ModelSettings) -> None:

@@ -8,7 +8,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 
-from gateway.generation import Engine, EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
+from gateway.generation.progress import WatchedEngine
 from gateway.relay.interface import Forward, can_relay
 from gateway.relay.token_relay import TokenRelay
 from gateway.serving.deadlines import Deadlines, DeadlineTimer
@@ -36,7 +37,7 @@ class Generation:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: WatchedEngine,
         request: GenerationRequest,
         assembler: SequenceAssembler,
         *,
@@ -49,7 +50,7 @@ class Generation:
         """Prepare; nothing is sent before it is started.
 
         Args:
-            engine: what generates.
+            engine: what generates, and is told of this request.
             request: what to generate.
             assembler: a fresh one for ``request``.
             deadlines: when to give up.
@@ -64,20 +65,22 @@ class Generation:
         self.responded = False
         self.on_change: Callable[[], None] | None = None
         self.max_parallel = max_parallel
-        self._engine = engine
+        self._engine, self._progress = engine.engine, engine.progress
         self._keep_ids = request.params.return_token_ids
         self._ids_given = 0
         self._deadlines = deadlines
         self._metrics = metrics
         self._arrived = arrived
         self._queued = False
-        self._resumed = 0.0  # when the engine was last heard without tokens, or read again after a pause
         self._ready: list[Piece] = []
         self._finished = False
         self._complete = False
+        self._given_up = False
         self._error: EngineError | None = None
         # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
-        self._relay = TokenRelay(assembler.feed_token, metrics.inter_token.observe)
+        self._relay = TokenRelay(
+            assembler.feed_token, metrics.inter_token.observe, self._progress.pause_s, self._progress.paused
+        )
         self._may_relay = relay
         self._waiter = Waiter(self._relay)
         self._cancel_request: Callable[[], None] | None = None
@@ -102,6 +105,7 @@ class Generation:
             expire=self._expire,
         )
         self._metrics.in_flight.inc()
+        self._progress.began(self)
         self._task = asyncio.create_task(self._read())
 
     async def __aenter__(self) -> Generation:
@@ -167,10 +171,9 @@ class Generation:
             return None
         return self._take_ready()
 
-    @property
-    def last_token(self) -> float:
-        """``time.perf_counter()`` when tokens last came; 0 before."""
-        return self._relay.last
+    def heard(self) -> float | None:
+        """``time.perf_counter()`` at the latest response; see ``gateway.generation.progress.Watched``."""
+        return None if self._holding else self._last_heard()
 
     def _take_ready(self) -> list[Piece]:
         ready, self._ready = self._ready, []
@@ -200,7 +203,8 @@ class Generation:
         if self.on_change is not None:
             self.on_change()
 
-    def _expire(self, message: str) -> None:
+    def _expire(self, message: str, unanswered: bool) -> None:
+        self._given_up = unanswered
         self._fail(EngineError(ErrorKind.TIMEOUT, message))
         self._stop_reading()
 
@@ -219,6 +223,7 @@ class Generation:
             self._timer.stop()
             self._timer = None  # which holds this
         self._waiter.stop()
+        self._progress.ended(self, given_up=self._given_up)
         metrics = self._metrics
         metrics.inter_token.flush()
         metrics.in_flight.dec()
@@ -272,13 +277,13 @@ class Generation:
             await room
         finally:
             self._holding = False
-            self._resumed = time.perf_counter()
+            self._relay.resumed = time.perf_counter()
 
     def _last_heard(self) -> float | None:
         """When the engine last had something to say, for its deadlines; None before its first response."""
         if not self.responded:
             return None
-        return time.perf_counter() if self._holding else max(self._relay.last, self._resumed)
+        return time.perf_counter() if self._holding else max(self._relay.last, self._relay.resumed)
 
     def _take_cancel(self, cancel: Callable[[], None]) -> None:
         self._cancel_request = cancel
@@ -338,14 +343,17 @@ class Generation:
         """Note that ``tokens`` came together, in one response."""
         now = time.perf_counter()
         if not tokens:
-            self._resumed = now
+            self._relay.resumed = now
             return
         if self.ttft_s is None:
             self.ttft_s = now - self._arrived
             if not self._queued:  # its wait for others of its answer is no delay of the engine
                 self._metrics.ttft.observe(self.ttft_s)
         else:
-            self._metrics.inter_token.observe((now - self._relay.last) / tokens)
+            gap = now - self._relay.last
+            self._metrics.inter_token.observe(gap / tokens)
+            if gap > self._progress.pause_s:
+                self._progress.paused(min(gap, now - self._relay.resumed))
         self._relay.last = now
 
 

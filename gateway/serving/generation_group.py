@@ -159,4 +159,5 @@ class GenerationGroup:
             sum(usage.completion_tokens for usage in usages),
             sum(cached) if len(cached) == len(prompts) else None,
             Predicted(*map(sum, zip(*known, strict=True))) if len(known) == len(usages) else None,
+            any(usage.estimated for usage in usages),
         )

@@ -146,10 +146,11 @@ def _family(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSetting
 def _lora(settings: ModelSettings, model: Path, key: str) -> LoraAdapter | None:
     if settings.lora is None:
         return None
-    if settings.lora.folder is None:
-        return LoraAdapter(settings.lora.task_id)
+    lora = settings.lora
+    if lora.folder is None:
+        return LoraAdapter(lora.task_id, name=lora.name or "", path=lora.path or "", source=lora.source)
     try:
-        return read_adapter(settings.lora.folder, settings.lora.task_id, read_size(model))
+        return read_adapter(lora.folder, lora.task_id, read_size(model))
     except AdapterFileError as error:
         raise ConfigError(f"{key}.lora.folder: {error}.") from None
 

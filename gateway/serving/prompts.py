@@ -113,10 +113,17 @@ def build(
         raise BadRequestError(
             "The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value"
         )
+    if prompt.escaped and not as_ids and isinstance(source, TextPrompt):
+        raise BadRequestError(
+            "Prompts of this model travel as text, and BOS is put before them: it cannot be left out. Have the operator"
+            " set path: tokens.",
+            "add_special_tokens",
+            "unsupported_value",
+        )
     if prompt.escaped and not as_ids:
         raise BadRequestError(
             "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
-            " Send it as text, or have the operator set path: tokens.",
+            " Send it as text, or have the operator serve an engine model (path: tokens).",
             "prompt",
             "unsupported_value",
         )
@@ -160,7 +167,7 @@ def truncated(
     if cut.escaped:
         message = (
             "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not"
-            " give the same token ids. Have the operator set path: tokens."
+            " give the same token ids. Have the operator serve an engine model (path: tokens)."
         )
         raise BadRequestError(message, "truncate_prompt_tokens", "unsupported_value")
     return cut

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 import threading
@@ -16,6 +17,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
+from gateway.config.model_settings import AdapterSettings
 from gateway.families import ToolPlan
 from gateway.generation import (
     Engine,
@@ -26,6 +28,7 @@ from gateway.generation import (
     SamplingParams,
     SequenceAssembler,
 )
+from gateway.generation.progress import State, WatchedEngine
 from gateway.generation.stop import Reader
 from gateway.serving import prompts
 from gateway.serving.answer_reader import PreparedTurn, prepare
@@ -37,6 +40,7 @@ from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation
+from gateway.serving.text_losses import text_losses
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -81,9 +85,11 @@ class ServedModel:
         self._timeouts = timeouts
         self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
+        self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
+        self._losses: tuple[str, ...] = ()
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
@@ -119,11 +125,16 @@ class ServedModel:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities
 
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What is lost of its answers as of the last discovery, a sentence each."""
+        return self._losses
+
     def known_capabilities(self) -> Capabilities:
         """How each request parameter is served now.
 
         Raises:
-            EngineError: UNAVAILABLE while the engine is away, so that nobody knows.
+            EngineError: as the backend's ``engine`` while it is away, so that nobody knows.
         """
         _ = self.backend.engine, self.parts
         return self._capabilities
@@ -133,9 +144,10 @@ class ServedModel:
         """Its tokenizer, templates and limits.
 
         Raises:
-            EngineError: UNAVAILABLE before they are loaded.
+            EngineError: as the backend's ``engine``, before they are loaded.
         """
         if self._parts is None:
+            _ = self.backend.engine  # which knows why there are none yet
             raise EngineError(ErrorKind.UNAVAILABLE, "The model is still being loaded.")
         return self._parts
 
@@ -160,7 +172,8 @@ class ServedModel:
         """
         self._loop = asyncio.get_running_loop()
         self.backend.on_discovered = self._discovered
-        self.backend.last_token = lambda: max((each.last_token for each in self._generations), default=0.0)
+        self.backend.progress.responses = self.metrics.inter_token.count
+        self.backend.progress.listen(self._count_stalls)
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
         await self.backend.start()
@@ -189,8 +202,8 @@ class ServedModel:
             truncation: how it is cut where it is too long; None leaves it whole.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is far too long,
-                QUEUE_FULL when too many long ones wait.
+            EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is far
+                too long, QUEUE_FULL when too many long ones wait.
             BadRequestError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
@@ -202,7 +215,7 @@ class ServedModel:
             prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            return then(prompt)
+            return then(parts.prompts.framed(prompt) if features.adds_special_tokens else prompt)
 
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
@@ -229,7 +242,8 @@ class ServedModel:
             readers: one for each generation where the answers must be read, else none.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready, CONTEXT_LENGTH when the prompt is too long.
+            EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is too
+                long.
             BadRequestError: when the engine cannot give what is asked.
         """
         engine, parts = self.engine, self.parts
@@ -238,12 +252,14 @@ class ServedModel:
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
+        watched = WatchedEngine(engine, self.backend.progress)
+        one_response = engine.features.one_response(stream=params.stream)
         generations = [
             Generation(
-                engine,
+                watched,
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
-                deadlines=self._deadlines,
+                deadlines=self._of_one_response if one_response else self._deadlines,
                 metrics=self.metrics,
                 arrived=arrived,
                 max_parallel=self.settings.max_parallel_generations,
@@ -265,7 +281,7 @@ class ServedModel:
         """What generates now, with the model's adapter where it has one.
 
         Raises:
-            EngineError: UNAVAILABLE when the model is not ready.
+            EngineError: as the backend's ``engine`` when the model is not ready.
         """
         engine, adapter = self.backend.engine, self.parts.lora
         if adapter is None:
@@ -273,6 +289,10 @@ class ServedModel:
         if self._adapter is None or self._adapter.adapter is not adapter:
             self._adapter = LoraState(adapter, self.name)
         return LoraEngine(engine, self._adapter)
+
+    def _count_stalls(self, state: State) -> None:
+        for name, gauge in self.metrics.stalls.items():
+            gauge.set(name == state)
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""
@@ -299,6 +319,10 @@ class ServedModel:
         self._problem = None
         self._features = features
         self._capabilities = capabilities(features, self._parts, self.settings)
+        own = text_losses(self._parts, features)
+        self._losses = (*features.losses, *own)
+        for loss in own:  # the engine's are logged where it was found
+            _log.warning("model %s: %s", self.name, loss)
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
@@ -318,4 +342,14 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
         how = features.capabilities.get(name)
         if given and how is not None and how.how == "impossible":
             return f"{key}.{where}: {how.note}"
+    if settings.lora is not None:
+        return _unserved_adapter(settings.lora, features, f"{key}.lora")
+    return None
+
+
+def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
+    if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
+        return f"{key}: the LLM API loads an adapter itself; give its name and path on Triton's machine, and no folder"
+    if features.path != "llmapi" and adapter.path is not None:
+        return f"{key}.path: only the LLM API loads an adapter by a path; give its folder"
     return None

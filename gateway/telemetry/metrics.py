@@ -31,12 +31,17 @@ class BatchedHistogram:
     ``Histogram.observe`` takes a lock and walks over the buckets: microseconds, as much as the rest of a token's way.
     """
 
-    __slots__ = ("_child", "_waiting")
+    __slots__ = ("_child", "_handed_over", "_waiting")
 
     def __init__(self, child: Histogram) -> None:
         """Collect for ``child``, a histogram whose labels are set."""
         self._child = child
+        self._handed_over = 0
         self._waiting: list[float] = []
+
+    def count(self) -> int:
+        """How many observations there have been here."""
+        return self._handed_over + len(self._waiting)
 
     def observe(self, value: float, times: int = 1) -> None:
         """Take one observation, or several of the same value."""
@@ -57,6 +62,7 @@ class BatchedHistogram:
         for index, count in counts.items():
             child._buckets[index].inc(count)  # noqa: SLF001 - as above
         child._sum.inc(sum(self._waiting))  # noqa: SLF001 - as above
+        self._handed_over += len(self._waiting)
         self._waiting.clear()
 
 
@@ -74,6 +80,7 @@ class ModelMetrics:
     rejected_tokens: Counter
     cancelled: Counter
     failures: Mapping[str, Counter]
+    stalls: Mapping[str, Gauge]
 
 
 class Metrics:
@@ -94,6 +101,7 @@ class Metrics:
             begins with are ``accepted``, the others ``rejected``.
         cancelled: generations ended because the client left, by model.
         failures: generations that an engine ended with an error, by model and kind.
+        stalls: 1 where an engine has fallen silent and is in that state, by model and state.
     """
 
     def __init__(self) -> None:
@@ -131,6 +139,10 @@ class Metrics:
         self.failures = Counter(
             "gateway_engine_failures", "Generations that an engine failed.", ["model", "kind"], registry=registry
         )
+        self.stalls = Gauge(
+            "gateway_engine_stall", "1 while an engine that fell silent is in that state.", ["model", "state"],
+            registry=registry, multiprocess_mode="livemax",
+        )  # fmt: skip
         self._ignored = Counter(
             "gateway_ignored_parameters", "Unknown parameters that were served without.", ["model", "parameter"],
             registry=registry,
@@ -158,6 +170,7 @@ class Metrics:
             rejected_tokens=self.predicted_tokens.labels(model, "rejected"),
             cancelled=self.cancelled.labels(model),
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
+            stalls={state: self.stalls.labels(model, state) for state in ("suspect", "stalled")},
         )
 
     def count_ignored(self, model: str, parameters: Iterable[str]) -> None:

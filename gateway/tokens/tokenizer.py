@@ -120,6 +120,14 @@ class Tokenizer:
         """
         return self._encode(self._backend, text)
 
+    def encode_framed(self, text: str) -> list[int]:
+        """Ids of ``text`` with the special tokens that the tokenizer puts around a text, such as BOS.
+
+        Raises:
+            TokenizerError: as ``encode``.
+        """
+        return self._encode(self._backend, text, framed=True)
+
     def encode_parts(self, parts: Sequence[str]) -> list[int]:
         """Ids of each part encoded by itself, one after another; no token spans two parts.
 
@@ -210,10 +218,10 @@ class Tokenizer:
 
     # Private
 
-    def _encode(self, backend: tokenizers.Tokenizer, text: str) -> list[int]:
+    def _encode(self, backend: tokenizers.Tokenizer, text: str, *, framed: bool = False) -> list[int]:
         try:
             # A batch of one: unlike ``encode`` it releases the GIL, so a long text in a thread stalls nobody.
-            ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
+            ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=framed)[0].ids
         except TypeError as error:
             raise TokenizerError(
                 "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."

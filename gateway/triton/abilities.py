@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.config import ModelSettings
+from gateway.config import ModelSettings, TextStreaming
 from gateway.generation.sampling_params import GuideBackend
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_backend, declared_guide_types
@@ -29,6 +29,9 @@ class EngineOptions:
             gather them, and 4 bytes per vocabulary entry and token may travel (wire contract 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
         max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
+        version: of TensorRT-LLM, its numbers; None where nobody says.
+        llmapi_text: the text of a response in a stream of the LLM API's model; ``auto`` goes by its inputs.
+        text_streaming: what becomes of streams of models that answer with the text of each response by itself.
     """
 
     vocab_size: int | None = None
@@ -36,6 +39,9 @@ class EngineOptions:
     generation_logits: bool = False
     context_logits_tokens: int = 0
     max_draft_tokens: int | None = None
+    version: tuple[int, ...] | None = None
+    llmapi_text: Literal["auto", "cumulative", "delta"] = "auto"
+    text_streaming: TextStreaming = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ class Abilities:
         guide_backend: what compiles them; None where nobody says.
         max_draft_tokens: tokens of a request's own draft that may be sent: 0 are none, None is any number.
         draft_model: the model that guesses; None where there is none.
+        text_streaming: what becomes of streams whose text would be damaged.
     """
 
     token_ids: bool = True
@@ -90,6 +97,7 @@ class Abilities:
     guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_model: DraftModel | None = None
+    text_streaming: TextStreaming = "refuse"
 
 
 def read_abilities(
@@ -134,6 +142,7 @@ def read_abilities(
         guide_backend=declared_guide_backend(engine),
         max_draft_tokens=_max_draft_tokens(called, options) if drafted else 0,
         draft_model=None if draft is None else _draft_model(called, draft, options, taken=drafted),
+        text_streaming=options.text_streaming,
     )
 
 
@@ -187,4 +196,7 @@ def engine_options(settings: ModelSettings) -> EngineOptions:
         generation_logits=settings.logits_for_logprobs,
         context_logits_tokens=settings.max_logits_tokens if settings.logits_for_logprobs else 0,
         max_draft_tokens=settings.speculative.max_draft_tokens,
+        version=tuple(map(int, settings.engine_version.split("."))) if settings.engine_version else None,
+        llmapi_text=settings.llmapi.text,
+        text_streaming=settings.text_streaming,
     )

@@ -7,17 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.generation.engine import Engine, EngineError, ErrorKind
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.error_mapping import NO_GUIDED_DECODING
+from gateway.triton.engine_factory import ensemble_engine, llmapi_engine, tokens_engine
+from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
+from gateway.triton.missing_models import refuse_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
-from gateway.triton.servable import EnginePath, check
+from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapters, check
+from gateway.triton.stall_guard import Probe
+from gateway.triton.transport import InferCall
 from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
@@ -32,10 +37,12 @@ class Discovered:
     Attributes:
         engine: what to generate with.
         models: every model that must be ready for it.
+        probe: asks the engine for one token; see ``gateway.triton.stall_guard.Probe``.
     """
 
     engine: Engine
     models: tuple[str, ...]
+    probe: Probe
 
 
 _NO_OPTIONS = EngineOptions()
@@ -53,16 +60,60 @@ async def discover(
     models = await read_models(client, model)
     check(models, path)
     make, reason = await _choose(connection, models, path)
-    asked = make(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe", options)
+    own = replace(connection, timeout=PROBE_TIMEOUT_S)
+    asked = make(own, models, "probe", options)
+    if models.llmapi:
+        await refuse_broken(asked)
     if asked.features.guide_types and not await has_guided_decoder(asked):
         models = replace(models, guided=False)
     if (models.draft or asked.features.max_draft_tokens != 0) and not await takes_drafts(asked, models):
         models = replace(models, drafted=False)
-    return Discovered(make(connection, models, reason, options), models.names)
+
+    async def again(timeout: float) -> EngineError | None:
+        own.timeout = timeout
+        return await _ask(asked)
+
+    return Discovered(make(connection, models, reason, options), models.names, again)
+
+
+def describe(models: Models, path: EnginePath, options: EngineOptions = _NO_OPTIONS) -> EngineFeatures:
+    """Tell by configurations alone how a model would be served, as ``discover`` does where its engine answers.
+
+    Raises:
+        DiscoveryError: it cannot be served like this.
+    """
+    check(models, path)
+    make, reason = _expect(models, path)
+    return make(Connection(_Nowhere()), models, reason, options).features
+
+
+class _Nowhere:
+    """A transport for engines that are described, and never asked."""
+
+    name = "nowhere"
+
+    async def prepare(self) -> None: ...
+
+    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
 
 
 async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str]:
     """How to make the engine, and why so."""
+    make, reason = _expect(models, path)
+    if path == "auto" and models.pipeline is not None and make is tokens_engine:
+        failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
+        if failure is not None:
+            step = models.engine.name if models.engine else ""
+            reason = f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
+            return ensemble_engine, reason
+    return make, reason
+
+
+def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
+    """As above, if the engine answers."""
     if models.pipeline is None:
         return _single(models)
     if path == "tokens":
@@ -72,15 +123,13 @@ async def _choose(connection: Connection, models: Models, path: EnginePath) -> t
     if models.pipeline.deviation is not None:
         return ensemble_engine, f"the ensemble is not stock: {models.pipeline.deviation}"
     step = models.engine.name if models.engine else ""
-    failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
-    if failure is not None:
-        reason = f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
-        return ensemble_engine, reason
     return tokens_engine, f"the ensemble's steps are stock and {step!r} answers token ids"
 
 
 def _single(models: Models) -> tuple[_Make, str]:
     """As above, for what is no ensemble."""
+    if models.llmapi:
+        return llmapi_engine, f"{models.entry.name!r} is a model of the LLM API"
     if not models.bls:
         return tokens_engine, f"{models.entry.name!r} is an engine model"
     drafting = f", for which {models.draft.name!r} drafts" if models.draft else ""
@@ -90,14 +139,12 @@ def _single(models: Models) -> tuple[_Make, str]:
 async def read_models(client: TritonClient, model: str) -> Models:
     """Read the configuration of a model and of those that it calls."""
     entry = await _read_model(client, model)
-    return assemble(entry, {name: await _read_model(client, name) for name in called_models(entry)})
+    return assemble(entry, {name: await _read_model(client, name, entry) for name in called_models(entry)})
 
 
-async def _read_model(client: TritonClient, model: str) -> ModelView:
+async def _read_model(client: TritonClient, model: str, caller: ModelView | None = None) -> ModelView:
     if not await client.model_ready(model):
-        raise EngineError(
-            ErrorKind.UNAVAILABLE, f"Model {model!r} is unknown to Triton, failed to load, or is still loading."
-        )
+        await refuse_missing(client, model, caller)
     return ModelView.of(await client.model_config(model))
 
 
@@ -112,6 +159,18 @@ async def probe(engine: Engine) -> str | None:
     """
     error = await _ask(engine)
     return None if error is None or error.kind is ErrorKind.QUEUE_FULL else error.message.rstrip(".")
+
+
+async def refuse_broken(engine: Engine) -> None:
+    """Generate one token with the LLM API's model, of which some settings make every request fail.
+
+    Raises:
+        DiscoveryError: it says that it has them. Any other failure says nothing of that.
+        EngineError: Triton is not available.
+    """
+    error = await _ask(engine)
+    if error is not None and error.message == LLMAPI_WITH_ADAPTERS:
+        raise DiscoveryError(broken_by_adapters(engine.features.model))
 
 
 async def has_guided_decoder(engine: Engine) -> bool:

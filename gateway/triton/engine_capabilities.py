@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gateway.contract import BLS, TENSORRT_LLM
-from gateway.generation.engine import Capability
+from gateway.generation.engine import Capability, StreamForm
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.text_path import text_path
 
-# Which kinds of guide each parameter needs, one of which is enough.
-_GUIDES: dict[str, tuple[str, ...]] = {
+GUIDED: dict[str, tuple[str, ...]] = {
     "response_format": ("json_schema", "json"),
     "structured_outputs": ("json_schema", "json", "regex", "ebnf_grammar", "structural_tag"),
     "guided_json": ("json_schema",),
@@ -25,7 +25,20 @@ _GUIDES: dict[str, tuple[str, ...]] = {
     "tool_choice": ("json_schema",),
     "function_call": ("json_schema",),
 }
+"""The kinds of guide that each parameter needs, one of which is enough."""
+
 _NO_DRAFTS = "The engine takes no draft tokens."
+_DAMAGE = "Triton decodes each response by itself, which breaks characters of several tokens and drops spaces"
+_STREAMS: dict[StreamForm, Capability] = {
+    "pieces": Capability("native", "By decoupled responses."),
+    "whole": Capability("emulated", "As one event with the whole text, at its end."),
+    "damaged": Capability("native", f"By decoupled responses, with losses: {_DAMAGE} (`text_streaming: lossy`)."),
+    "refused": Capability(
+        "impossible",
+        f"{_DAMAGE}; send `stream: false`, or have the operator set `path: tokens`, `accumulate_tokens: true` in the"
+        " BLS model, or `text_streaming: whole`.",
+    ),
+}
 
 
 def capabilities(
@@ -63,6 +76,11 @@ class _Table:
         self._encoder = RequestEncoder(called, TENSORRT_LLM if prompt_ids else BLS)
         self._abilities = abilities
         self._prompt_ids = prompt_ids
+        self._streams: StreamForm = "pieces" if called.decoupled else "whole"
+        self._whole = not called.decoupled
+        if not prompt_ids:
+            path = text_path(called, engine, abilities.text_streaming)
+            self._streams, self._whole = path.streams, path.whole
         self._normalized = (hints.parameter(engine, "normalize_log_probs") or "true").lower() != "false"
 
     def _by(self, tensor: str, note: str = "", limit: int | None = None) -> Capability:
@@ -93,13 +111,16 @@ class _Table:
             stop_ids = _emulated(
                 "The gateway ends the request when the id comes, which counts as a token of the answer."
             )
+        ends = "which then ends the request in the engine"
+        if self._whole:
+            ends = "which cuts the answer there; one that comes whole is generated to its end all the same"
         found = {
             "max_tokens": length,
             "max_completion_tokens": length,
             "seed": self._by("seed"),
             "n": _emulated("As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
             "ignore_eos": self._by("end_id", "with -1 no end id ends the answer"),
-            "stop": _emulated("Matched on the text in the gateway, which then ends the request in the engine."),
+            "stop": _emulated(f"Matched on the text in the gateway, {ends}."),
             "stop_token_ids": stop_ids,
             "include_stop_str_in_output": _emulated("The gateway cuts the answer after the stop instead of before it."),
         }
@@ -185,7 +206,7 @@ class _Table:
             None: _impossible("The engine does not say how many tokens its blocks have; set tokens_per_block."),
         }[abilities.cached_tokens]
         return {
-            "stream": _native("By decoupled responses."),
+            "stream": _STREAMS[self._streams],
             "return_token_ids": ids,
             "detokenize": ids,
             "skip_special_tokens": special,
@@ -204,7 +225,7 @@ class _Table:
         else:
             nothing = f"The engine takes guides of other kinds only: {', '.join(sorted(types))}."
         found = {}
-        for name, needed in _GUIDES.items():
+        for name, needed in GUIDED.items():
             taken = [kind for kind in needed if kind in types]
             found[name] = (
                 _native(f"By the engine's guided decoding: {', '.join(taken)}.") if taken else _impossible(nothing)

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from gateway.contract import BLS, TENSORRT_LLM
+from dataclasses import replace
+from typing import Literal
+
+from gateway.contract import BLS, LLMAPI, TENSORRT_LLM
 from gateway.generation.engine import EngineFeatures
 from gateway.triton import hints
-from gateway.triton.abilities import MAX_TOP_LOGPROBS, EngineOptions, read_abilities
+from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities, EngineOptions, read_abilities
 from gateway.triton.connection import Connection
 from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.llmapi_engine import LlmApiEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
-from gateway.triton.pipeline import Models, is_own_bls
-from gateway.triton.servable import ALWAYS_ENSEMBLE, ALWAYS_TOKENS, DiscoveryError, check_required
+from gateway.triton.llmapi_capabilities import llmapi_capabilities
+from gateway.triton.llmapi_dialect import read_dialect
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models, ignored_inputs, is_own_bls
+from gateway.triton.servable import (
+    ALWAYS_ENSEMBLE,
+    ALWAYS_LLMAPI,
+    ALWAYS_TOKENS,
+    check_required,
+    check_text,
+    losses,
+)
+from gateway.triton.text_path import is_decoupled, read_text_path
 
 _NO_OPTIONS = EngineOptions()
 
@@ -24,25 +39,41 @@ def tokens_engine(
     assert engine is not None  # noqa: S101
     check_required(engine, TENSORRT_LLM, ALWAYS_TOKENS)
     abilities = read_abilities(engine, engine, options, guided=models.guided, drafted=models.drafted)
-    features = EngineFeatures(
-        path="tokens",
-        reason=reason,
-        model=engine.name,
-        token_ids=True,
-        prompt_ids=True,
-        logprobs=abilities.logprobs is not None,
-        max_top_logprobs=MAX_TOP_LOGPROBS if abilities.top_logprobs else 0,
-        max_seq_len=hints.max_seq_len(engine),
-        tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
-        vocab_size=abilities.vocab_size,
+    features = replace(
+        _features("tokens", engine, models, abilities, options, reason),
         warnings=hints.warnings(engine),
-        capabilities=capabilities(engine, engine, abilities, prompt_ids=True),
-        guide_types=abilities.guide_types,
-        guide_backend=abilities.guide_backend,
         max_draft_tokens=abilities.max_draft_tokens,
-        draft_room=_draft_room(models, options),
+        streams="pieces" if is_decoupled(models) else "whole",
+        losses=losses(models, options, "tokens"),
     )
     return TokensEngine(connection, engine, features, abilities)
+
+
+def _features(
+    path: Literal["tokens", "ensemble"],
+    called: ModelView,
+    models: Models,
+    abilities: Abilities,
+    options: EngineOptions,
+    reason: str,
+) -> EngineFeatures:
+    """What follows from abilities, whichever model is called."""
+    return EngineFeatures(
+        path=path,
+        reason=reason,
+        model=called.name,
+        token_ids=abilities.token_ids,
+        prompt_ids=path == "tokens",
+        logprobs=abilities.logprobs is not None,
+        max_top_logprobs=MAX_TOP_LOGPROBS if abilities.top_logprobs else 0,
+        max_seq_len=hints.max_seq_len(models.engine),
+        tokenizer_dir=hints.tokenizer_dir(models.engine, models.preprocessing),
+        vocab_size=abilities.vocab_size,
+        capabilities=capabilities(called, models.engine, abilities, prompt_ids=path == "tokens"),
+        guide_types=abilities.guide_types,
+        guide_backend=abilities.guide_backend,
+        draft_room=_draft_room(models, options),
+    )
 
 
 def _draft_room(models: Models, options: EngineOptions) -> int:
@@ -51,52 +82,82 @@ def _draft_room(models: Models, options: EngineOptions) -> int:
     return 0 if ours or not models.drafted else options.max_draft_tokens or 0
 
 
-def _text_warnings(models: Models, *, stoppable: bool, tokens: bool) -> tuple[str, ...]:
+def _text_warnings(models: Models, *, stoppable: bool) -> tuple[str, ...]:
     warnings = list(hints.warnings(models.engine))
     if models.bls and not is_own_bls(models.entry):
         warnings.append("the BLS model passes on no cancel: a cancelled request runs to its end in the engine")
     elif not models.bls and not stoppable:
         warnings.append("the ensemble's engine takes no stop requests: a cancelled request runs to its end there")
-    if not tokens:
-        warnings.append("the ensemble answers text only: usage is the server's where given, and there are no log-probs")
     return tuple(warnings)
+
+
+def llmapi_engine(
+    connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
+) -> LlmApiEngine:
+    """Make the engine that calls the stock model of the LLM API with text."""
+    entry = models.entry
+    check_required(entry, LLMAPI, ALWAYS_LLMAPI)
+    dialect = read_dialect(entry, options)
+    features = EngineFeatures(
+        path="llmapi",
+        reason=reason,
+        model=entry.name,
+        token_ids=False,
+        prompt_ids=False,
+        logprobs=False,
+        max_seq_len=hints.number(entry, "max_seq_len"),
+        tokenizer_dir=hints.parameter(entry, "tokenizer_dir"),
+        vocab_size=options.vocab_size,
+        capabilities=llmapi_capabilities(entry, dialect),
+        adds_special_tokens=dialect.adds_special_tokens,
+        hides_special_tokens=True,
+        ends_at_eos=dialect.ends_at_eos,
+        streams="pieces" if dialect.streams else "whole",
+        estimates=frozenset({"completion_tokens"}),
+        losses=losses(models, options),
+    )
+    return LlmApiEngine(connection, entry, features, dialect)
+
+
+def _as_read(model: ModelView) -> ModelView:
+    """The model as if it did not declare what it does not read: a request that needs it is refused."""
+    return replace(model, inputs=model.inputs - ignored_inputs(model))
 
 
 def ensemble_engine(
     connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
 ) -> EnsembleEngine:
     """Make the engine that calls the ensemble, or a BLS model, with text."""
-    entry, engine = models.entry, models.engine
+    entry, engine = _as_read(models.entry), models.engine
+    check_text(models, options)
     check_required(entry, BLS, ALWAYS_ENSEMBLE)
-    tokens = {"output_ids", "sequence_length"} <= entry.outputs
-    if "text_output" not in entry.outputs:
-        raise DiscoveryError(f"ensemble {entry.name!r} has no output text_output")
+    path = read_text_path(models, options)
     abilities = read_abilities(
-        entry, engine, options, token_ids=tokens, guided=models.guided, draft=models.draft, drafted=models.drafted
+        entry,
+        engine,
+        options,
+        token_ids=path.token_ids,
+        guided=models.guided,
+        draft=models.draft,
+        drafted=models.drafted,
     )
+    if path.cumulative:
+        abilities = replace(abilities, beams=1)  # it puts the tokens of one sequence together
     stoppable = engine is not None and "stop" in engine.inputs and not models.bls
-    features = EngineFeatures(
-        path="ensemble",
-        reason=reason,
-        model=entry.name,
-        token_ids=tokens,
-        prompt_ids=False,
-        logprobs=abilities.logprobs is not None,
-        max_top_logprobs=MAX_TOP_LOGPROBS if abilities.top_logprobs else 0,
-        max_seq_len=hints.max_seq_len(engine),
-        tokenizer_dir=hints.tokenizer_dir(engine, models.preprocessing),
-        vocab_size=abilities.vocab_size,
-        warnings=_text_warnings(models, stoppable=stoppable, tokens=tokens),
-        capabilities=capabilities(entry, engine, abilities, prompt_ids=False),
-        guide_types=abilities.guide_types,
-        guide_backend=abilities.guide_backend,
-        draft_room=_draft_room(models, options),
+    features = replace(
+        _features("ensemble", entry, models, abilities, options, reason),
+        warnings=_text_warnings(models, stoppable=stoppable),
+        streams=path.streams,
+        whole=path.whole,
+        estimates=path.estimates,
+        losses=losses(models, options),
     )
     return EnsembleEngine(
         connection,
         entry,
         features,
         abilities,
+        path,
         engine=engine if stoppable else None,
         adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
     )

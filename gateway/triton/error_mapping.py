@@ -21,9 +21,19 @@ from gateway.triton.parameter_inputs import parameter_of
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
 _CONTEXT = re.compile(
-    r"(?:prompt|input) length.{0,40}exceeds|exceeds.{0,20}max(?:imum)?[ _](?:input|sequence|seq)[ _]len",
+    r"(?:prompt|input) length.{0,40}exceeds|exceeds.{0,20}max(?:imum)?[ _](?:input|sequence|seq)[ _]len"
+    # The LLM API: by the longest sequence, and by the longest prompt of one step.
+    r"|default_max_tokens`?.{0,40}(?:must|should) be greater than 0|is greater than `?max_seq_len"
+    r"|prompt length.{0,120}(?:should|must)(?: not|n't) exceed",
     re.IGNORECASE,
 )
+# The prompt's and the most tokens, where they stand in another order than those of the others.
+_OF_DEFAULT = re.compile(r"max_seq_len \((?P<most>\d+)\).{0,20}prompt_len`? \((?P<prompt>\d+)\)")
+_OF_STEP = re.compile(r"prompt length \((?P<prompt>\d+)(?:\.0)?\).*max_num_tokens \((?P<most>\d+)\)")
+# The LLM API's model where it loads an adapter by itself; its text may name folders.
+_NOT_LOADABLE = re.compile(r"^error generating request: .*lora", re.IGNORECASE | re.DOTALL)
+# Its versions up to 1.2 hand the flag `streaming` to the engine as an adapter.
+_FLAG_AS_ADAPTER = re.compile(r"'bool' object has no attribute")
 _NOT_HELD = re.compile(r"lora task \d+ not found in cache", re.IGNORECASE)
 # TensorRT-LLM's loraUtils.cpp, on an adapter that does not fit the engine.
 _BAD_ADAPTER = re.compile(
@@ -51,6 +61,11 @@ def _rule(pattern: str, kind: ErrorKind, message: str, param: str | None = None)
 UNSUPPORTED = "unsupported_parameter"
 NO_GUIDED_DECODING = "This deployment's engine has no guided decoding."
 """The sentence for clients where the engine says that it was not set up for guides."""
+LLMAPI_WITH_ADAPTERS = (
+    "This deployment's engine cannot take any request: its version of the LLM API's model fails where model.yaml has"
+    " lora_config."
+)
+"""That where each request fails: the flag ``streaming`` stands in the place of an adapter."""
 
 _QUEUE_FULL = "The engine's queue is full; try again later."
 _BAD_GUIDE = "The engine cannot hold an answer to this guide (schema, regular expression, grammar or structural tag)."
@@ -65,6 +80,8 @@ _REJECTED = "Triton rejected the gateway's request: the model's tensors are not 
 _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str | None, str | None], ...] = (
     (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
     (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_NOT_LOADABLE, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, LLMAPI_WITH_ADAPTERS, None, None),
     (_GUIDE, EngineError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE, "guide", "invalid_value"),
 )
 
@@ -219,7 +236,8 @@ def unsupported(parameter: str, model: str, what: str | None = None) -> EngineEr
 
 
 def _context_message(words: str) -> str:
-    numbers = _NUMBER.findall(words)
+    told = _OF_DEFAULT.search(words) or _OF_STEP.search(words)
+    numbers = (told["prompt"], told["most"]) if told else _NUMBER.findall(words)
     if len(numbers) >= 2:
         return f"The prompt has {numbers[0]} tokens; this model accepts at most {numbers[1]}."
     return "The prompt is longer than this model accepts."

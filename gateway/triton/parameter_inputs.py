@@ -16,7 +16,8 @@ class Input:
     """The tensor of a request parameter.
 
     Attributes:
-        tensors: its names: a model has one of them, the engine's or the ensemble's; or others do in its place.
+        tensors: its names: a model has one of them, the engine's, the ensemble's or the LLM API's; or others do in its
+            place.
         off: the value that is not sent; None where more than the value decides.
         note: how the engine takes it, for the capability map.
         limit: the largest value that it takes.
@@ -31,11 +32,15 @@ class Input:
 
 
 INPUTS: Mapping[str, Input] = {
-    "temperature": Input(("temperature",), note="0 is greedy, by top_k 1"),
-    "top_p": Input(("runtime_top_p", "top_p")),
-    "top_k": Input(("runtime_top_k", "top_k"), limit=1024),
-    "presence_penalty": Input(("presence_penalty",), 0.0, _COUNTS_PROMPT),
-    "frequency_penalty": Input(("frequency_penalty",), 0.0, _COUNTS_PROMPT),
+    "temperature": Input(
+        ("temperature", "sampling_param_temperature"),
+        note="0 is greedy, by top_k 1",
+        missing="The Triton model has no input temperature, or does not pass it on; send 0, which is greedy, or 1.",
+    ),
+    "top_p": Input(("runtime_top_p", "top_p", "sampling_param_top_p")),
+    "top_k": Input(("runtime_top_k", "top_k", "sampling_param_top_k"), limit=1024),
+    "presence_penalty": Input(("presence_penalty", "sampling_param_presence_penalty"), 0.0, _COUNTS_PROMPT),
+    "frequency_penalty": Input(("frequency_penalty", "sampling_param_frequency_penalty"), 0.0, _COUNTS_PROMPT),
     "repetition_penalty": Input(("repetition_penalty",), 1.0, _COUNTS_PROMPT),
     "min_p": Input(
         ("min_p",),

@@ -36,6 +36,26 @@ def is_own_bls(model: ModelView) -> bool:
     return is_bls(model) and "max_concurrent_requests" in model.parameters
 
 
+def kind_of(model: ModelView) -> str | None:
+    """What a model that can be configured is, in a word or two; None for one of no kind that is served."""
+    if is_llmapi(model):
+        return "LLM API"
+    if is_bls(model):
+        return "BLS"
+    if is_engine(model):
+        return "engine"
+    return "ensemble" if model.steps and {"text_input", "max_tokens"} <= model.inputs else None
+
+
+def ignored_inputs(model: ModelView) -> frozenset[str]:
+    """Inputs that a model declares and does not read: a BLS model before 0.13 passes no temperature on.
+
+    It is known by an input that came with 0.13 (wire contract 1.6).
+    """
+    old = is_bls(model) and not is_own_bls(model) and "prompt_table_extra_id" not in model.inputs
+    return frozenset({"temperature"} & model.inputs) if old else frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class BlsSteps:
     """The models that a BLS model calls, by what they do; upstream's own names where it says nothing.
@@ -128,11 +148,12 @@ class Models:
         entry: the configured model.
         engine: the one that generates, None when an ensemble has no such step.
         preprocessing: the ensemble's tokenizing step, if it has one.
-        pipeline: the ensemble's steps; None when the entry is an engine model itself.
+        pipeline: the ensemble's steps; None when the entry is no ensemble.
         names: every model that must be ready.
         guided: False once the engine has said that it has no guided decoder.
         draft: the draft model of a BLS model.
         bls: whether the entry is a BLS model.
+        llmapi: whether the entry is the stock model of the LLM API.
         drafted: False once the engine has refused a draft.
     """
 
@@ -144,6 +165,7 @@ class Models:
     guided: bool = True
     draft: ModelView | None = None
     bls: bool = False
+    llmapi: bool = False
     drafted: bool = True
 
 
@@ -171,7 +193,7 @@ def assemble(entry: ModelView, called: Mapping[str, ModelView]) -> Models:
             entry, engine if is_engine(engine) else None, called[steps.text], None, names, draft=draft, bls=True
         )
     if not entry.steps:
-        return Models(entry, entry if is_engine(entry) else None, None, None, names)
+        return Models(entry, entry if is_engine(entry) else None, None, None, names, llmapi=is_llmapi(entry))
     pipeline = read_pipeline(entry)
     return Models(
         entry,

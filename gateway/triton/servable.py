@@ -5,19 +5,41 @@ A model that breaks a rule breaks it until its repository or the gateway's setti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from gateway.contract import ModelSpec
-from gateway.triton import hints
+from gateway.triton.abilities import EngineOptions
 from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS
+from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, is_llmapi
+from gateway.triton.pipeline import Models, is_own_bls
+from gateway.triton.text_path import TextPath, is_decoupled, read_text_path
 
-EnginePath = Literal["auto", "tokens", "ensemble"]
+EnginePath = Literal["auto", "tokens", "ensemble", "llmapi"]
 
 _ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
 ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
 ALWAYS_ENSEMBLE = frozenset(_ALWAYS | {"text_input", "max_tokens", "stream"})
+ALWAYS_LLMAPI = frozenset(
+    {
+        "text_input",
+        "streaming",
+        "sampling_param_max_tokens",
+        "sampling_param_exclude_input_from_output",
+        "return_finish_reason",
+    }
+)
+"""Without any of these the LLM API's model gives another answer than was asked for, or does not say why it ended."""
+
+
+SERVED_KINDS = (
+    "an ensemble or a BLS model of TensorRT-LLM (text_input and max_tokens), its engine model (input_ids, "
+    "input_lengths and request_output_len), or the model of its LLM API (text_input and sampling_param_*)"
+)
+"""What a gateway can be pointed at, for sentences on what was expected."""
+_MOST_TENSORS = 6
 
 
 class DiscoveryError(ValueError):
@@ -32,35 +54,147 @@ def check(models: Models, path: EnginePath) -> None:
     """
     entry, engine = models.entry, models.engine
     name = entry.name
-    if models.bls:
-        _check_bls(entry, path)
+    if models.llmapi:
+        _check_llmapi(entry, path)
+    elif path == "llmapi":
+        raise DiscoveryError(f"path: llmapi is configured, but model {name!r} has no inputs sampling_param_*")
+    elif models.bls:
+        _check_bls(models, path)
+        _check_engine_name(entry)
     elif models.pipeline is None:
-        if is_llmapi(entry):
-            raise DiscoveryError(f"model {name!r} takes LLM API tensors (sampling_param_*), which is not supported yet")
         if engine is None:
-            raise DiscoveryError(
-                f"model {name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM"
-            )
+            raise DiscoveryError(_of_no_kind(entry))
         if path == "ensemble":
             raise DiscoveryError(f"path: ensemble is configured, but model {name!r} is an engine model")
     elif path == "tokens" and engine is None:
         raise DiscoveryError(f"path: tokens is configured, but not exactly one step of {name!r} takes token ids")
-    for model in (engine, entry if models.bls else None):
-        if model is not None and not model.decoupled:
-            raise DiscoveryError(
-                f"model {model.name!r} is not decoupled, so it cannot stream; "
-                "set model_transaction_policy { decoupled: true } in its config.pbtxt"
-            )
 
 
-def _check_bls(model: ModelView, path: EnginePath) -> None:
-    if path == "tokens":
-        raise DiscoveryError(f"path: tokens is configured, but {model.name!r} is a BLS model, which takes text")
-    accumulates = (hints.parameter(model, "accumulate_tokens") or "false").lower() == "true"
-    if accumulates and "output_ids" not in model.outputs:
-        raise DiscoveryError(
-            f"the BLS model {model.name!r} streams the text so far, not what is new; set accumulate_tokens to false"
+def _of_no_kind(model: ModelView) -> str:
+    if not model.inputs and not model.outputs:
+        return (
+            f"model {model.name!r} declares no tensors: expected are those of {SERVED_KINDS}; a model that completes "
+            "its configuration as it is loaded needs tritonserver without --disable-auto-complete-config"
         )
+    return (
+        f"model {model.name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM: it takes "
+        f"{_some(model.inputs)} and answers {_some(model.outputs)}; expected is {SERVED_KINDS}"
+    )
+
+
+def _some(names: frozenset[str]) -> str:
+    shown = ", ".join(sorted(names)[:_MOST_TENSORS])
+    return f"{shown}, ..." if len(names) > _MOST_TENSORS else shown or "nothing"
+
+
+def _check_bls(models: Models, path: EnginePath) -> None:
+    entry, engine = models.entry, models.engine
+    if path == "tokens":
+        raise DiscoveryError(f"path: tokens is configured, but {entry.name!r} is a BLS model, which takes text")
+    if engine is not None and engine.decoupled and not entry.decoupled:
+        raise DiscoveryError(
+            f"the BLS model {entry.name!r} is not decoupled and cannot call {engine.name!r}, which is; "
+            "set model_transaction_policy { decoupled: true } in the config.pbtxt of both, or of none"
+        )
+
+
+def _check_engine_name(model: ModelView) -> None:
+    name = model.parameters.get("tensorrt_llm_model_name", "")
+    # Upstream's model takes an unfilled name for the default since 0.13, which brought this parameter.
+    reads_defaults = is_own_bls(model) or "multimodal_encoders_name" in model.parameters
+    if name.startswith("${") and not reads_defaults:
+        raise DiscoveryError(
+            f"the BLS model {model.name!r} calls an engine model of the name {name!r}, which nobody filled in; "
+            "set tensorrt_llm_model_name to the engine model's name"
+        )
+
+
+def _check_llmapi(model: ModelView, path: EnginePath) -> None:
+    if path not in ("auto", "llmapi"):
+        raise DiscoveryError(f"path: {path} is configured, but {model.name!r} is a model of the LLM API (path: llmapi)")
+    lacks = sorted((ALWAYS_LLMAPI - model.inputs) | ({"text_output", "finish_reason"} - model.outputs))
+    if lacks:
+        raise DiscoveryError(f"model {model.name!r} of the LLM API lacks tensors of the stock one: {', '.join(lacks)}")
+    if model.batched:
+        raise DiscoveryError(
+            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set 0"
+        )
+
+
+def broken_by_adapters(model: str) -> str:
+    """Word the refusal of an LLM API model before 1.3 that loads adapters; its yaml or a request tells."""
+    return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove it, or move to 1.3"
+
+
+def check_text(models: Models, options: EngineOptions) -> None:
+    """Refuse an ensemble or a BLS model of whose answers the text cannot be told.
+
+    Raises:
+        DiscoveryError: with the reason.
+    """
+    name = models.entry.name
+    if not models.entry.inputs >= {"text_input", "max_tokens"}:
+        raise DiscoveryError(_of_no_kind(models.entry))
+    if "text_output" not in models.entry.outputs:
+        raise DiscoveryError(f"ensemble {name!r} has no output text_output")
+    if read_text_path(models, options).echoes:
+        raise DiscoveryError(
+            f"model {name!r} puts the prompt before an answer that is not streamed, and has no input "
+            "exclude_input_in_output to leave it out; set the parameter exclude_input_in_output of its engine model to "
+            "true, or path: tokens"
+        )
+
+
+def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble") -> tuple[str, ...]:
+    """Say what is lost of answers: nothing where they come as token ids, one response after the other.
+
+    Args:
+        models: behind the model that is called.
+        options: of the operator.
+        path: ``tokens`` where the engine model is called, also behind an ensemble.
+
+    Returns:
+        One sentence for each loss, without a capital and without a full stop.
+    """
+    if models.llmapi:
+        return read_dialect(models.entry, options).losses()
+    if path == "tokens" or (models.pipeline is None and not models.bls):
+        return () if is_decoupled(models) else (_one_response(models),)
+    return tuple(_losses(models, read_text_path(models, options)))
+
+
+_CURES = "set path: tokens, or accumulate_tokens in a BLS model, or text_streaming: whole for one event at the end"
+
+
+def _losses(models: Models, path: TextPath) -> Iterator[str]:
+    name = models.entry.name
+    if not path.decoupled:
+        yield _one_response(models)
+    if path.token_ids:
+        return
+    damage = f"{name!r} decodes each response by itself, which breaks characters of several tokens and drops spaces"
+    if path.streams == "refused":
+        yield f"streamed answers are refused: {damage}; {_CURES}"
+    elif path.streams == "damaged":
+        yield f"streamed answers are damaged (text_streaming: lossy): {damage}"
+    elif path.streams == "whole" and path.decoupled:
+        yield f"a streamed answer comes as one event at its end (text_streaming: whole): {damage}"
+    if path.whole:
+        yield "a stop string cuts an answer that is not streamed, but does not end its generation in the engine"
+    elif path.streams == "damaged":
+        yield "answers that are not streamed are damaged as well: in one piece they would begin with the prompt"
+    if not path.counts:
+        yield f"{name!r} tells no number of tokens: usage.completion_tokens and finish_reason are estimated"
+    elif path.estimates:
+        yield "usage.completion_tokens of an answer that a stop string cuts is estimated"
+    yield "log-probs are refused: text does not tell which part of it is of which token"
+
+
+def _one_response(models: Models) -> str:
+    entry = models.entry if models.bls else models.engine
+    deciding = {model.name for model in (entry, models.engine) if model is not None and not model.decoupled}
+    who = " and ".join(map(repr, sorted(deciding))) + (" is" if len(deciding) == 1 else " are")
+    return f"a streamed answer comes as one event at its end: {who} not decoupled"
 
 
 def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:
@@ -78,7 +212,8 @@ def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) ->
     unknown = sorted(model.required - known)
     if unknown:
         raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}"
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}; "
+            "declare them with optional: true"
         )
     encoder = RequestEncoder(model, spec)
     for name in sorted(filled):

@@ -13,11 +13,13 @@ from types import TracebackType
 import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.progress import ProgressWatch
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import Discovered, discover
 from gateway.triton.grpcio import open_channel
 from gateway.triton.servable import DiscoveryError, EnginePath
+from gateway.triton.stall_guard import StallGuard
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
 from gateway.triton.triton_client import TritonClient
@@ -35,6 +37,18 @@ Hook = Callable[[EngineFeatures], None]
 
 class _NotReadyError(Exception):
     """Why requests cannot be served, in one sentence."""
+
+    def __init__(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+_TOLD = {
+    ErrorKind.UNAVAILABLE: "The model is not available at the moment.",
+    ErrorKind.UNSERVABLE: (
+        "The model cannot be served as it is deployed, which trying again does not change; the gateway's log says why."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +73,12 @@ class HealthChecks:
     Attributes:
         poll_s: seconds between health checks.
         failures: checks in a row that must fail before requests are refused; until then they are tried.
+        stall_s: seconds of silence after which its engine is asked for a token at the earliest; 0: never.
     """
 
     poll_s: float = POLL_S
     failures: int = 3
+    stall_s: float = 10.0
 
 
 _HEALTH = HealthChecks()
@@ -83,8 +99,8 @@ class TritonBackend:
         health: how it is watched while it is ready.
 
     Attributes:
-        last_token: tells ``time.perf_counter()`` when tokens last came from the engine; None where nobody knows. An
-            engine that generates lives, however slow its health checks are.
+        progress: watches the engine, and is to be told of all requests. An engine that generates lives, however slow
+            its health checks are; one that has fallen silent may be dead, whatever these say.
     """
 
     def __init__(
@@ -107,11 +123,12 @@ class TritonBackend:
         self._options = options or EngineOptions()
         self._transport_name = transport
         self._health = health
-        self.last_token: Callable[[], float] | None = None
+        self.progress = ProgressWatch(health.stall_s, health.failures)
         self._transport: Transport | None = None
         self._background = BackgroundTasks()
         self._engine: Engine | None = None
         self._reason = f"Triton at {url} has not been reached yet"
+        self._kind = ErrorKind.UNAVAILABLE
         self._connection_lost = False
         self._ready = asyncio.Event()
         self._check_now = asyncio.Event()
@@ -166,17 +183,22 @@ class TritonBackend:
         """The engine to generate with. Ask for it per request: it is another one after Triton was away.
 
         Raises:
-            EngineError: UNAVAILABLE, while there is none.
+            EngineError: while there is none: UNAVAILABLE where that passes, as where it has fallen silent, UNSERVABLE
+                where something must change.
         """
         if self._engine is None:
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", self._reason)
+            raise EngineError(self._kind, _TOLD[self._kind], self._reason)
+        if self.progress.state != "well":
+            raise EngineError(ErrorKind.UNAVAILABLE, _TOLD[ErrorKind.UNAVAILABLE], self.progress.reason)
         return self._engine
 
     @property
     def status(self) -> BackendStatus:
-        """Whether requests can be served now, and why not."""
+        """Whether requests can be served now, and why not; an engine that is only suspect is still ready."""
         if self._engine is None:
             return BackendStatus(ready=False, reason=self._reason)
+        if self.progress.state == "stalled":
+            return BackendStatus(ready=False, reason=self.progress.reason)
         features = self._engine.features
         return BackendStatus(ready=True, reason=features.reason, features=features)
 
@@ -184,12 +206,12 @@ class TritonBackend:
         """Wait until requests can be served.
 
         Raises:
-            EngineError: UNAVAILABLE, when that takes longer than ``timeout`` seconds.
+            EngineError: as ``engine``, when that takes longer than ``timeout`` seconds.
         """
         try:
             await asyncio.wait_for(self._ready.wait(), timeout)
         except asyncio.TimeoutError:
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available yet.", self._reason) from None
+            raise EngineError(self._kind, _TOLD[self._kind], self._reason) from None
 
     async def _supervise(self, client: TritonClient, connection: Connection) -> None:
         delay = _FIRST_RETRY_S
@@ -199,20 +221,22 @@ class TritonBackend:
             try:
                 discovered = await self._discover(client, connection)
             except _NotReadyError as error:
-                self._lose(str(error))
+                self._lose(str(error), error.kind)
                 await self._pause(delay)
                 delay = min(2 * delay, _LAST_RETRY_S)
                 continue
             delay = _FIRST_RETRY_S
             self._gain(discovered.engine, connection.transport.name)
-            self._lose(await self._until_lost(client, connection, discovered.models))
+            async with StallGuard(self.progress, discovered.probe, self._whose()):
+                reason = await self._until_lost(client, connection, discovered.models)
+            self._lose(reason)
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
             await connection.transport.prepare()
             discovered = await discover(client, connection, self.model, self.path, self._options)
         except DiscoveryError as error:
-            raise _NotReadyError(str(error)) from None
+            raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
         except EngineError as error:
             raise _NotReadyError(f"{error.message.rstrip('.')} ({self.url})") from None
         if self.on_discovered is not None:
@@ -220,7 +244,7 @@ class TritonBackend:
                 # In a thread: it may load a tokenizer, and other models' tokens must not wait for that.
                 await asyncio.to_thread(self.on_discovered, discovered.engine.features)
             except ValueError as error:
-                raise _NotReadyError(str(error)) from None
+                raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
         return discovered
 
     async def _until_lost(self, client: TritonClient, connection: Connection, models: tuple[str, ...]) -> str:
@@ -241,7 +265,7 @@ class TritonBackend:
                     self._doubted = False
                     await connection.transport.prepare()
             except EngineError as error:
-                failures = 0 if self._generates(since) else failures + 1
+                failures = 0 if self.progress.latest() > since else failures + 1
                 if error.kind is ErrorKind.UNAVAILABLE or failures >= self._health.failures:
                     return f"{error.message.rstrip('.')} ({self.url})"
                 if failures:
@@ -254,9 +278,6 @@ class TritonBackend:
     def _doubt(self) -> None:
         self._doubted = True
         self._check_now.set()
-
-    def _generates(self, since: float) -> bool:
-        return self.last_token is not None and self.last_token() > since
 
     def _whose(self) -> dict[str, str]:
         return {"triton": self.url, "model": self.model}
@@ -302,12 +323,12 @@ class TritonBackend:
                 "transport": transport,
             },
         )
-        for warning in features.warnings:
+        for warning in (*features.warnings, *features.losses):
             _LOG.warning("engine: %s", warning, extra={"triton": self.url, "model": features.model})
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
         if self._engine is not None or reason != self._reason:
             _LOG.warning("engine not ready: %s", reason, extra=self._whose())
         self._engine = None
-        self._reason = reason
+        self._reason, self._kind = reason, kind
         self._ready.clear()

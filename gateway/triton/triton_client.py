@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
+from gateway.generation.engine import EngineError
 from gateway.triton.error_mapping import engine_error
 
 DEADLINE_S = 2.0
+
+_READY = "READY"
+# What other servers answer, and what is left of an answer without its trailers.
+_OF_NO_TRITON = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+_NO_TRITON = (
+    "What is there does not answer as Triton's gRPC port does ({}): expected is that port, usually 8001, and no proxy "
+    "between that drops HTTP/2 trailers"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """What Triton's repository index says of a model.
+
+    Attributes:
+        ready: whether a version of it can be asked.
+        words: its state and the reason for it, in Triton's own words; empty where nobody asked for the model yet.
+    """
+
+    ready: bool
+    words: str
 
 
 class TritonClient:
@@ -46,8 +69,21 @@ class TritonClient:
         response = await self._call(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model))
         return cast("service_pb2.ModelMetadataResponse", response)
 
+    async def repository(self) -> dict[str, ModelState]:
+        """State of each model of the repository by name, loaded or not."""
+        response = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest())
+        found: dict[str, ModelState] = {}
+        for entry in response.models:  # one for each version
+            if entry.name not in found or entry.state == _READY:
+                words = ": ".join(filter(None, (entry.state, entry.reason)))
+                found[entry.name] = ModelState(entry.state == _READY, words)
+        return found
+
     async def _call(self, method: Any, request: Any) -> Any:
         try:
             return await method(request, timeout=DEADLINE_S)
         except grpc.aio.AioRpcError as error:
-            raise engine_error(error.code().name, error.details() or "") from None
+            failure = engine_error(error.code().name, error.details() or "")
+            if error.code() in _OF_NO_TRITON:
+                failure = EngineError(failure.kind, _NO_TRITON.format(error.code().name), failure.detail)
+            raise failure from None

@@ -16,7 +16,7 @@ import anyio.to_thread
 from gateway.generation import EngineError
 from gateway.generation.engine import Capability, EngineFeatures
 from gateway.triton.inspection import DiscoveryError, EngineOptions, inspect_model
-from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.findings import Finding, Severity, sentence
 
 _TIMEOUT_S = 10.0
 
@@ -60,16 +60,13 @@ async def describe_triton(url: str, model: str) -> Outcome:
     where = f"{url} {model}"
     try:
         features = await inspect_model(url, model, "auto", EngineOptions())
-    except (DiscoveryError, EngineError) as error:
-        reason = str(error) if isinstance(error, DiscoveryError) else error.message
-        return [Finding(Severity.ERROR, where, reason, f"Is this Triton's gRPC port, and {model!r} the model?")], {}
-    findings = [Finding(Severity.WARNING, where, sentence(warning)) for warning in features.warnings]
+    except DiscoveryError as error:
+        return [Finding(Severity.ERROR, where, sentence(str(error)))], {}
+    except EngineError as error:
+        fix = f"Is this Triton's gRPC port, and {model!r} the model?"
+        return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
+    findings = [Finding(Severity.WARNING, where, sentence(words)) for words in (*features.warnings, *features.losses)]
     return findings, {model: Described.of(features)}
-
-
-def sentence(words: str) -> str:
-    """End the words of a log line with a full stop; a name at their beginning keeps its letters."""
-    return words if words.endswith(".") else f"{words}."
 
 
 async def describe_gateway(url: str, api_key: str | None) -> Outcome:

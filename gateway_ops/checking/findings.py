@@ -29,3 +29,8 @@ class Finding:
     where: str
     what: str
     fix: str = ""
+
+
+def sentence(words: str) -> str:
+    """End the words of a log line with a full stop; a name at their beginning keeps its letters."""
+    return words if words.endswith(".") else f"{words}."

@@ -23,8 +23,8 @@ from gateway.serving.loading import load_parts, needs_discovery
 from gateway.tokens import unreadable
 from gateway.triton.abilities import engine_options
 from gateway.triton.inspection import DiscoveryError, inspect_model
-from gateway_ops.checking.endpoint import Described, Outcome, sentence
-from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.endpoint import Described, Outcome
+from gateway_ops.checking.findings import Finding, Severity, sentence
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions
 
 
@@ -147,7 +147,8 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
         fix = "The gateway starts without it and serves the model once it is there."
         return None, [(("triton", "url"), Finding(Severity.WARNING, "", what, fix))]
     return features, [
-        (("triton", "model"), Finding(Severity.WARNING, "", sentence(warning))) for warning in features.warnings
+        (("triton", "model"), Finding(Severity.WARNING, "", sentence(words)))
+        for words in (*features.warnings, *features.losses)
     ]
 
 

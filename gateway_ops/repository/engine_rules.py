@@ -39,8 +39,8 @@ def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
         fix = "Keep 1 for chat; a deployment for beam search alone says so with decoding.mode: beam_search."
         yield "limits.max_beam_width", reason, fix
     if not deployment.triton.decoupled:
-        # Requests for beams as well: they ask for no stream, and get one response (wire contract 3.2).
-        reason = "the gateway streams, and serves no model that is not decoupled"
+        # For beams as well, whose requests ask for no stream: an engine has one policy (wire contract 3.2).
+        reason = "a streamed answer would come as one event at its end"
         yield "triton.decoupled", reason, "Leave it true, for beam search too."
     if deployment.triton.instances.postprocessing > 1:
         reason = "streamed pieces would overtake each other, and each instance would know a part of the text"

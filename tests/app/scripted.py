@@ -14,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
+from gateway.generation.progress import ProgressWatch
 from gateway.relay.interface import Began, Take
 
 MODEL = "scripted"
@@ -143,28 +144,28 @@ class ScriptedBackend:
 
     def __init__(self, engine: Engine | None) -> None:
         self.on_discovered: Callable[[EngineFeatures], None] | None = None
-        self.last_token: Callable[[], float] | None = None
+        self.progress = ProgressWatch()
         self.closed = False
         self._initial = engine
         self._engine: Engine | None = None
-        self._reason = "Triton has not been reached yet."
+        self._reason, self._kind = "Triton has not been reached yet.", ErrorKind.UNAVAILABLE
 
     def arrive(self, engine: Engine) -> None:
         try:
             if self.on_discovered is not None:
                 self.on_discovered(engine.features)
         except ValueError as error:
-            self._reason = str(error)
+            self._reason, self._kind = str(error), ErrorKind.UNSERVABLE
             return
         self._engine = engine
 
-    def leave(self, reason: str) -> None:
-        self._engine, self._reason = None, reason
+    def leave(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
+        self._engine, self._reason, self._kind = None, reason, kind
 
     @property
     def engine(self) -> Engine:
         if self._engine is None:
-            raise EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", self._reason)
+            raise EngineError(self._kind, "The model is not available at the moment.", self._reason)
         return self._engine
 
     @property

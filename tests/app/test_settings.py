@@ -31,6 +31,7 @@ def test_one_model_by_environment_alone() -> None:
             "GATEWAY_TOKENIZER": "/models/m",
             "GATEWAY_MAX_SEQ_LEN": "8192",
             "GATEWAY_PATH": "tokens",
+            "GATEWAY_ENGINE_VERSION": "1.2.1",
             "GATEWAY_TEMPLATE": "/templates/m.jinja",
             "GATEWAY_ESCAPE_SPECIAL_TOKENS": "false",
             "GATEWAY_MODEL_ALIASES": "n, o",
@@ -45,6 +46,7 @@ def test_one_model_by_environment_alone() -> None:
     assert (model.tokenizer, model.max_seq_len, model.path) == (Path("/models/m"), 8192, "tokens")
     assert (model.aliases, model.policies.impossible, model.policies.unknown) == (("n", "o"), "strict", "ignore")
     assert (model.template, model.escape_special_tokens) == (Path("/templates/m.jinja"), False)
+    assert model.engine_version == "1.2.1"
     assert (settings.server.host, settings.server.port) == ("0.0.0.0", 9001)
     assert [key.get_secret_value() for key in settings.server.api_keys] == ["a", "b"]
     assert "b'" not in repr(settings)
@@ -114,6 +116,7 @@ def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     assert first.defaults.temperature == 0.6
     assert second.triton.model == "qwen_ensemble"
     own = {"vocab_size", "tokens_per_block", "template", "family", "lora", "prompt_tables", "speculative"}
+    own |= {"engine_version"}
     for key in first.model_fields_set - own - {"name", "triton", "tokenizer", "max_seq_len", "defaults"}:
         assert getattr(first, key) == getattr(second, key)
 
@@ -215,6 +218,7 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, says: str) 
         ({"GATEWAY_TRITON_URL": "x:1"}, "GATEWAY_MODEL: must name the served model"),
         ({**ONE, "GATEWAY_MAX_SEQ_LEN": "many"}, "models[0].max_seq_len (GATEWAY_MAX_SEQ_LEN): "),
         ({**ONE, "GATEWAY_PATH": "fast"}, "models[0].path (GATEWAY_PATH): "),
+        ({**ONE, "GATEWAY_ENGINE_VERSION": "1.3rc5"}, "models[0].engine_version (GATEWAY_ENGINE_VERSION): "),
         ({**ONE, "GATEWAY_PORT": "http"}, "server.port (GATEWAY_PORT): "),
         ({"GATEWAY_CONFIG": "/nowhere/gateway.yaml"}, "/nowhere/gateway.yaml: the settings file cannot be read"),
     ],

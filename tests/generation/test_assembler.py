@@ -310,9 +310,42 @@ def test_missing_alternatives_are_an_error() -> None:
 def test_text_only_answers_are_cut_and_counted() -> None:
     texts = ["Hel", "lo wo", "rld STO", "P here"]
     counted = Run(request(stop=("STOP",)), byte_level(), [EngineChunk(text=t, output_tokens=2) for t in texts])
-    assert (counted.text, counted.usage, counted.reason) == ("Hello world ", Usage(3, 8), "stop")
+    # Of the last two tokens one at least is of the stop string, and nobody says whether both are.
+    assert (counted.text, counted.usage, counted.reason) == ("Hello world ", Usage(3, 7, estimated=True), "stop")
     again = Run(request(stop=("STOP",)), byte_level(), [EngineChunk(text=t) for t in texts])
-    assert again.usage.completion_tokens == len(byte_level().encode("Hello world STOP"))
+    assert again.usage == Usage(3, len(byte_level().encode("Hello world STOP")), estimated=True)
+
+
+def test_a_count_up_to_a_stop_string_is_exact_where_no_token_follows_it_in_its_response() -> None:
+    for chunks in ([("Hello STOP", 4)], [("Hello S", 2), ("TOP", 1), ("x", 1)], [("Hello ", 3), ("STOP!", 1)]):
+        run = Run(request(stop=("STOP",)), byte_level(), [EngineChunk(text=t, output_tokens=n) for t, n in chunks])
+        assert not run.usage.estimated
+        assert run.usage.completion_tokens == sum(n for t, n in chunks if t != "x")
+
+
+def test_a_whole_answer_is_not_counted_beyond_its_stop_string() -> None:
+    whole = EngineChunk(text="one STOP and much more", output_tokens=22, final=True)
+    run = Run(request(stop=("STOP",), max_tokens=22), byte_level(), [whole])
+    assert (run.text, run.reason) == ("one ", "stop")
+    assert run.usage == Usage(3, len(byte_level().encode("one STOP")), estimated=True)
+    assert not run.assembler.finish_estimated
+
+
+@pytest.mark.parametrize("limit", [2, 64])
+def test_a_reason_that_nothing_tells_is_marked(limit: int) -> None:
+    run = Run(request(max_tokens=limit), byte_level(), [EngineChunk(text="ab", final=True)])
+    assert run.usage == Usage(3, 2, estimated=True)
+    assert (run.reason, run.assembler.finish_estimated) == ("length" if limit == 2 else "stop", True)
+
+
+def test_an_answer_that_the_engine_has_cut_has_as_many_tokens_as_were_asked_for() -> None:
+    cut = EngineChunk(text="ab", finish_reason="length", final=True)
+    run = Run(request(max_tokens=5), byte_level(), [cut])
+    assert (run.usage, run.reason, run.assembler.finish_estimated) == (Usage(3, 5), "length", False)
+    ended = EngineChunk(text="ab", finish_reason="stop", final=True)
+    run = Run(request(max_tokens=5), byte_level(), [ended])
+    assert (run.usage, run.reason) == (Usage(3, 2, estimated=True), "stop")
+    assert not run.assembler.finish_estimated
 
 
 def test_text_of_an_end_id_is_trimmed_and_not_counted() -> None:

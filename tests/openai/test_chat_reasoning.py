@@ -169,7 +169,10 @@ async def test_an_engine_that_tells_no_tokens(thinks: Path) -> None:
         assert answer.choices[0].message.content == "Sunny."
         assert answer.choices[0].message.model_extra == {"reasoning_content": "Hm, é?"}
         assert answer.usage is not None
-        assert answer.usage.completion_tokens_details is None
+        details = answer.usage.completion_tokens_details
+        assert details is not None
+        # How many tokens are of the reasoning is not known, and how many there are is estimated.
+        assert details.model_dump(exclude_none=True) == {"estimated": True}
 
 
 async def test_earlier_reasoning_and_the_effort_reach_the_template(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ CHECKS = ("-c", "all", "--exclude-checks", "positive_data_acceptance")
 @pytest.mark.parametrize(
     "amount",
     [
-        pytest.param(("--phases", "fuzzing", "-n", "5"), id="short"),
+        pytest.param(("--phases", "fuzzing", "-n", "2"), id="short"),
         pytest.param(("--phases", "coverage,fuzzing,stateful", "-n", "100"), id="long", marks=pytest.mark.long),
     ],
 )

@@ -39,6 +39,7 @@ COMPLETIONS: list[Case] = [
     complete("stream with an echo", "say:Hi", echo=True, **S),
     complete("stream with an echo and log-probs", "say:Hi", echo=True, logprobs=1, **S),
     complete("stream of text", model="text", **S),
+    complete("stream of text as one event", model="text-whole", **S, stream_options={"include_usage": True}),
     complete("stream through the ensemble", model="words", **S),
     complete("stream without text", "say:Hi", detokenize=False, **S),
     complete("stream with a stop", "say:Hello, you", stop=", ", **S),

@@ -295,7 +295,7 @@ class Answer:
             self._begun = True
             self._put_prompt(response)
         response.ints("num_input_tokens", [1, 1], [len(self._asked.prompt)])
-        response.ints("num_output_tokens", [1, 1], [len(self._said)])
+        response.ints("num_output_tokens", [1, 1], [len(ids)])
         if final:
             response.text("finish_reason", self._finish)
             response.ints("num_cached_tokens", [1, 1], [self._cached])

@@ -112,6 +112,8 @@ def _open(url: str) -> dict[str, Any]:
             _model("warning", url, "bare", policies={"impossible": "warn"}),
             _model("words", url, "ensemble", path="ensemble"),
             _model("text", url, "text", path="ensemble"),
+            _model("text-whole", url, "text", path="ensemble", text_streaming="whole"),
+            _model("text-lossy", url, "text", path="ensemble", text_streaming="lossy"),
             _model("bare", url, "bare", family="plain", template="plain.jinja"),
             _model("validating", url, "bare", structured_output_without_guidance="validate"),
             _model("beams", url, "beams"),

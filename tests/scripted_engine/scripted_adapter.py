@@ -3,20 +3,9 @@
 Environment: ENGINE_PATH is this folder; SCRIPT_FILE names the script, read anew whenever it changed; JOURNAL_FILE takes
 a line of JSON for every request; MODEL_DIR needs a ``tokenizer.json`` and nothing more. See `replay.ScriptedServer`.
 
-The script is an object::
+What a script is, `turns` says. A turn has here, too:
 
-    {"chunk": 1, "guided": true, "turns": [{"match": "weather in Paris", "text": "<tool_call>...", "chunk": 3}, ...]}
-
-``chunk`` is the number of tokens in a response, or a list of such numbers that is gone through again and again.
-``guided`` false refuses guides as an engine without a guided decoder does; true takes them, journals them, and replays
-all the same. A turn has
-
-- ``match``: a regular expression that is searched for in the decoded prompt, special tokens included; or
-  ``prompt_ids``: the prompt's exact ids. The last turn that matches plays, so that turns of a conversation stand in
-  their order;
-- ``ids``: the answer's token ids; or ``text``, from which they are made, special tokens included;
 - ``finish``: why it ends when all is said, ``stop`` by default; an end id, a stop word or the limit may end it earlier;
-- ``chunk``: its own;
 - ``hold``: true keeps the answer open after its last token until it is cancelled or stopped.
 
 A prompt that no turn matches is refused, but a request for one token, which probes send, is answered with an echo of
@@ -28,7 +17,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
+from turns import Script
 
 from cpu_double.sequence import echo
 from wire.base_adapter import BaseAdapter
@@ -77,7 +66,7 @@ class Adapter(BaseAdapter):
             if request.id in self._live:
                 raise RefusedError(f"requestId {request.id} is already in progress, request is ignored.")
             self._write(request)
-            turn = self._script.turn(request)
+            turn = self._turn(request)
             self._live.add(request.id)
         self._players.submit(self._play, request, turn)
 
@@ -89,6 +78,14 @@ class Adapter(BaseAdapter):
     def _take(self, request: Any) -> None:
         self._guided = self._script.read().get("guided", True)
         super()._take(request)
+
+    def _turn(self, request: Request) -> dict[str, Any]:
+        turn: dict[str, Any] | None = self._script.turn(request.prompt)
+        if turn is not None:
+            return turn
+        if request.max_tokens == 1:
+            return {"ids": request.prompt[:1], "chunk": [1]}
+        raise RefusedError("no turn of the script matches the prompt")
 
     def _write(self, request: Request) -> None:
         """A journal line; the lock is held."""
@@ -151,48 +148,6 @@ class Adapter(BaseAdapter):
             if request.id in self._stopped:
                 return True
         return request.is_cancelled()
-
-
-class Script:
-    """The file, read when it changed."""
-
-    def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
-        self._path, self._tokenizer = path, tokenizer
-        self._version: tuple[int, int] | None = None
-        self._content: dict[str, Any] = {}
-
-    def read(self) -> dict[str, Any]:
-        """The script as it is now."""
-        status = self._path.stat()
-        version = (status.st_mtime_ns, status.st_ino)
-        if version != self._version:
-            self._content, self._version = json.loads(self._path.read_text(encoding="utf-8")), version
-        return self._content
-
-    def decode(self, ids: list[int]) -> str:
-        """The text of ids, special tokens included."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
-
-    def turn(self, request: Request) -> dict[str, Any]:
-        """What answers a request: ``ids``, ``chunk`` as a list, and the rest as the script has it."""
-        content = self.read()
-        prompt = self.decode(request.prompt)
-        for turn in reversed(content.get("turns", [])):
-            if "prompt_ids" in turn:
-                matches = turn["prompt_ids"] == request.prompt
-            else:
-                matches = re.search(turn["match"], prompt, re.DOTALL) is not None
-            if matches:
-                chunk = turn.get("chunk") or content.get("chunk", 1)
-                ids = turn["ids"] if "ids" in turn else self._encode(turn["text"])
-                return {**turn, "ids": ids, "chunk": chunk if isinstance(chunk, list) else [chunk]}
-        if request.max_tokens == 1:
-            return {"ids": request.prompt[:1], "chunk": [1]}
-        raise RefusedError("no turn of the script matches the prompt")
-
-    def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
 
 
 def _cut(request: Request, ids: list[int]) -> tuple[list[int], Finish | None]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
+from gateway.generation.progress import ProgressWatch, WatchedEngine
 from gateway.relay.interface import Began, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
@@ -21,6 +22,8 @@ from tests.app.scripted import TOKENS, ByteIds, RelayingEngine, Script, Scripted
 from tests.engine_requests import generation_request
 
 LONG = Deadlines(first_token_s=60, total_s=60)
+SILENCE_S = 0.5
+GAP_S = SILENCE_S / 10
 
 
 class Setup:
@@ -29,6 +32,7 @@ class Setup:
     def __init__(self, folder: Path, script: Script, deadlines: Deadlines = LONG, stop: tuple[str, ...] = ()) -> None:
         self.engine = ScriptedEngine(script, TOKENS)
         self.metrics = Metrics()
+        self.progress = ProgressWatch(SILENCE_S)
         self._tokenizer = Tokenizer.from_folder(folder)
         self._deadlines = deadlines
         self._stop = stop
@@ -36,7 +40,7 @@ class Setup:
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> Generation:
         request = generation_request("r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft))
         return Generation(
-            engine or self.engine,
+            WatchedEngine(engine or self.engine, self.progress),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,
@@ -432,3 +436,72 @@ async def test_leaving_while_a_client_has_no_room_ends_the_request(folder: Path)
         reader.cancel()
     await asyncio.wait_for(engine.left.wait(), 5)
     assert engine.running == 0
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+async def test_the_watch_hears_each_response_and_is_told_of_long_gaps(folder: Path, forwarded: bool) -> None:
+    ids = ByteIds(folder).of("abc")
+    gates = [asyncio.Event(), asyncio.Event()]
+    script: list[Any] = [EngineChunk(ids[:1]), gates[0], EngineChunk(ids[1:2]), gates[1], EngineChunk(final=True)]
+    setup = Setup(folder, lambda _: script)
+    progress, shown = setup.progress, asyncio.Event()
+    progress.responses = setup.metrics.for_model("m").inter_token.count
+    engine = RelayingEngine(lambda _: script, TOKENS)
+    before = time.perf_counter()
+    async with setup.start(engine) as generation:
+        await generation.pieces()
+        assert before < progress.latest() < time.perf_counter()
+        assert progress.limit_s == SILENCE_S
+        reader = asyncio.create_task(generation.pieces(forward=(lambda _: shown.set()) if forwarded else None))
+        asyncio.get_running_loop().call_later(GAP_S, gates[0].set)
+        await (shown.wait() if forwarded else reader)
+        assert engine.relayed == forwarded
+        assert progress.latest() >= before + GAP_S
+        assert progress.limit_s >= 50 * GAP_S * 0.99
+        gates[1].set()
+        await reader
+    heard = progress.latest()
+    assert heard >= before + GAP_S, "what has ended was heard, too"
+    assert generation not in progress._running
+
+
+async def test_the_watch_does_not_hear_an_engine_that_a_slow_client_keeps_from_being_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_READY", 1)
+    ids = ByteIds(folder).of("ab")
+    never = asyncio.Event()
+    setup = Setup(folder, lambda _: [EngineChunk(ids[:1]), EngineChunk(ids[1:]), never])
+    async with setup.start() as generation:
+        assert generation.heard() is None, "nothing came yet"
+        assert await generation.wait_for_response()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert generation.heard() is None
+        await generation.pieces()
+        await generation.pieces()
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "began", "suspect"),
+    [
+        (Deadlines(first_token_s=0.05, total_s=60), False, True),
+        (Deadlines(first_token_s=60, total_s=0.05), False, True),
+        (Deadlines(first_token_s=60, total_s=60, between_tokens_s=0.05), True, True),
+        (Deadlines(first_token_s=60, total_s=0.05), True, False),
+    ],
+)
+async def test_requests_that_are_given_up_in_a_row_make_the_engine_suspect(
+    folder: Path, deadlines: Deadlines, began: bool, suspect: bool
+) -> None:
+    never = asyncio.Event()
+    script: list[Any] = [EngineChunk(ByteIds(folder).of("a"))] * began + [never]
+    setup = Setup(folder, lambda _: script, deadlines)
+
+    async def ask() -> None:
+        async with setup.start() as generation:
+            with pytest.raises(EngineError):
+                await text_of(generation)
+
+    await asyncio.gather(ask(), ask(), ask())
+    assert setup.progress.state == ("suspect" if suspect else "well")

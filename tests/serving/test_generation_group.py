@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, SequenceAssembler
+from gateway.generation.progress import ProgressWatch, WatchedEngine
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.serving.generation_group import GenerationGroup
@@ -47,7 +48,7 @@ class Setup:
             request_id=str(index), prompt=PROMPT, return_token_ids=keep_ids, cached_tokens=True
         )
         return Generation(
-            self.engine,
+            WatchedEngine(self.engine, ProgressWatch()),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,

@@ -23,7 +23,11 @@ from tests.tokens.test_families import SOURCES
 from tests.tokens.vocabularies import FOLDERS, llama2, llama3, sentence_piece, tekken, tiktoken_file, write
 
 KIND = pytest.mark.parametrize("kind", FOLDERS)
-QUICK = settings(FIXED, max_examples=100)
+QUICK = settings(FIXED, max_examples=40)
+LONG = settings(FIXED, max_examples=400)
+AMOUNT = pytest.mark.parametrize(
+    "amount", [pytest.param(QUICK, id="quick"), pytest.param(LONG, id="long", marks=pytest.mark.long)]
+)
 TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(SOURCES), max_size=5).map("".join)
 USER = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
 
@@ -43,9 +47,10 @@ def theirs(folder: Any) -> Any:
     return functools.cache(lambda kind: transformers.AutoTokenizer.from_pretrained(str(folder(kind))))
 
 
+@AMOUNT
 @KIND
-def test_texts_become_the_same_ids(kind: str, ours: Any, theirs: Any) -> None:
-    @QUICK
+def test_texts_become_the_same_ids(kind: str, amount: settings, ours: Any, theirs: Any) -> None:
+    @amount
     @given(TEXTS)
     @example("")
     def check(text: str) -> None:
@@ -54,11 +59,12 @@ def test_texts_become_the_same_ids(kind: str, ours: Any, theirs: Any) -> None:
     check()
 
 
+@AMOUNT
 @KIND
-def test_ids_become_the_same_text_at_once_and_one_by_one(kind: str, ours: Any, theirs: Any) -> None:
+def test_ids_become_the_same_text_at_once_and_one_by_one(kind: str, amount: settings, ours: Any, theirs: Any) -> None:
     ids = st.lists(st.integers(0, ours(kind).vocab_size - 1), max_size=12) | TEXTS.map(ours(kind).encode)
 
-    @QUICK
+    @amount
     @given(ids, st.booleans())
     def check(ids: list[int], skip: bool) -> None:
         text = theirs(kind).decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
@@ -69,12 +75,14 @@ def test_ids_become_the_same_text_at_once_and_one_by_one(kind: str, ours: Any, t
     check()
 
 
+@AMOUNT
 @pytest.mark.parametrize("kind", ["llama2", "gemma", "unigram"])
-def test_sentencepiece_itself_makes_the_same_ids(kind: str, ours: Any, folder: Any) -> None:
+def test_sentencepiece_itself_makes_the_same_ids(kind: str, amount: settings, ours: Any, folder: Any) -> None:
     original = SentencePieceProcessor(model_file=str(folder(kind) / "tokenizer.model"))
 
-    @QUICK
-    @given(TEXTS.map(lambda text: "a" + text.replace("▁", "_").replace("<0x", "<")))
+    # transformers takes NEL (U+0085) for a space in what it makes of unigram models; SentencePiece does not.
+    @amount
+    @given(TEXTS.map(lambda text: "a" + text.replace("▁", "_").replace("<0x", "<").replace("\x85", "")))
     def check(text: str) -> None:
         assert ours(kind).encode_literal(text, at_start=True) == original.encode(text)
 

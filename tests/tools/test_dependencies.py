@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -46,10 +47,18 @@ def declared(*extras: str) -> set[str]:
     return {normal(re.split(r"[<>=!~;\[ ]", one)[0]) for one in listed}
 
 
-def imported(*folders: str) -> Iterator[tuple[Path, set[str]]]:
+providers_of = functools.cache(packages_distributions)
+
+
+@functools.cache
+def imported(folder: str) -> list[tuple[Path, set[str]]]:
     """A file below the root and the distributions that may provide one of its imports, for each import."""
-    providers = packages_distributions()
-    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+    return list(_imported(folder))
+
+
+def _imported(folder: str) -> Iterator[tuple[Path, set[str]]]:
+    providers = providers_of()
+    for path in (ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
@@ -70,7 +79,7 @@ def test_every_import_is_declared(package: str) -> None:
 
 
 def test_everything_declared_is_imported() -> None:
-    used = {name for _, names in imported("gateway", "gateway_ops") for name in names}
+    used = {name for folder in ("gateway", "gateway_ops") for _, names in imported(folder) for name in names}
     assert declared("bench", "embedded", "transformers") - used == ELSEWHERE.keys()
 
 

@@ -167,6 +167,12 @@ class RawServer:
             peer.closed = True
             await self.note()
 
+    def close(self) -> None:
+        """Listen no more, and drop all connections."""
+        self._server.close()
+        for peer in self.peers:
+            peer.drop()
+
     async def note(self) -> None:
         async with self._changed:
             self._changed.notify_all()

@@ -100,6 +100,8 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         cancelled: ids of requests that ended by the client's cancellation.
         checks: health checks so far.
         slow_checks: how many of the next ones are never answered.
+        unloaded: models of the repository that are not loaded, with what the index says of them.
+        index: whether it answers requests for the index.
     """
 
     def __init__(
@@ -111,6 +113,8 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         self.metadata: list[dict[str, str]] = []
         self.cancelled: list[str] = []
         self.checks = self.slow_checks = 0
+        self.unloaded: dict[str, str] = {}
+        self.index = True
         self._changed = asyncio.Event()
         self._server: Any = None
         self._settings: dict[str, Any] = server
@@ -168,6 +172,16 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
                 grpc.StatusCode.INVALID_ARGUMENT, f"Request for unknown model: '{request.name}' is not found"
             )
         return service_pb2.ModelConfigResponse(config=self.configs[request.name])
+
+    async def RepositoryIndex(self, _request: Any, context: Any) -> Any:  # noqa: N802
+        if not self.index:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'x'")
+        response = service_pb2.RepositoryIndexResponse()
+        for name in self.configs:
+            response.models.add(name=name, version="1", state="READY")
+        for name, reason in self.unloaded.items():
+            response.models.add(name=name, version="1", state="UNAVAILABLE", reason=reason)
+        return response
 
     async def ModelMetadata(self, request: Any, _context: Any) -> Any:  # noqa: N802
         return service_pb2.ModelMetadataResponse(name=request.name, platform="scripted")

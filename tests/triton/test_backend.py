@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from scripted_triton import ScriptedTriton, ask, play, stock_configs
@@ -22,6 +23,13 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
     await asyncio.wait_for(poll(), 10)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A request in flight, as the backend's watch asks it."""
+
+    heard: Callable[[], float | None]
 
 
 async def generate(backend: TritonBackend) -> list[int]:
@@ -123,11 +131,12 @@ async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(mon
         TritonBackend(server.url, "ensemble", health=HealthChecks(0.1, 2)) as backend,
     ):
         await backend.wait_ready(10)
-        backend.last_token = time.perf_counter
+        running = Running(time.perf_counter)
+        backend.progress.began(running)
         server.slow_checks = 100
         await until(lambda: server.slow_checks <= 94)
         assert backend.status.ready
-        backend.last_token = lambda: 0.0
+        backend.progress.ended(running)
         await until(lambda: not backend.status.ready)
 
 
@@ -150,20 +159,31 @@ async def test_the_hook_sees_features_and_may_refuse() -> None:
             raise ValueError("models[0].max_seq_len is not set")
 
     async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", on_discovered=check) as backend:
-        await until(lambda: bool(seen))
-        assert "max_seq_len" in backend.status.reason
+        await until(lambda: "max_seq_len" in backend.status.reason)
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
+        assert error.value.kind is ErrorKind.UNSERVABLE
         await backend.wait_ready(10)
         assert backend.status.features == seen[1]
 
 
-async def test_a_misconfiguration_is_the_reason() -> None:
+async def test_a_misconfiguration_is_the_reason_until_it_is_mended(unused_port: int) -> None:
     configs = stock_configs()
-    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
-    async with ScriptedTriton(configs=configs) as server, TritonBackend(server.url, "ensemble") as backend:
+    configs["tensorrt_llm"].input.add(name="image")
+    url = f"127.0.0.1:{unused_port}"
+    async with ScriptedTriton(configs=configs, port=unused_port) as server, TritonBackend(url, "ensemble") as backend:
+        await until(lambda: "requires inputs that the gateway does not send: image" in backend.status.reason)
         with pytest.raises(EngineError) as error:
-            await backend.wait_ready(0.3)
+            await backend.wait_ready(0)
+        assert error.value.kind is ErrorKind.UNSERVABLE
+        await server.stop()
+        await until(lambda: "cannot be reached" in backend.status.reason)
+        with pytest.raises(EngineError) as error:
+            await generate(backend)
         assert error.value.kind is ErrorKind.UNAVAILABLE
-        assert "decoupled" in backend.status.reason
+        async with ScriptedTriton(port=unused_port):
+            await backend.wait_ready(10)
+            assert await generate(backend) == [7]
 
 
 async def test_after_closing_nothing_is_served() -> None:

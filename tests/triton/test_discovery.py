@@ -234,10 +234,11 @@ def llmapi() -> Any:
     return config
 
 
-def not_decoupled() -> dict[str, Any]:
-    configs = stock_configs()
-    configs["tensorrt_llm"].model_transaction_policy.decoupled = False
-    return configs
+def of_another_kind(name: str) -> Any:
+    config = model_config_pb2.ModelConfig(name=name)
+    config.input.add(name="image")
+    config.output.add(name="labels")
+    return config
 
 
 def without_text_output() -> dict[str, Any]:
@@ -263,15 +264,28 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("configs", "model", "path", "words"),
     [
-        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "not supported yet"),
-        ({"resnet": model_config_pb2.ModelConfig(name="resnet")}, "resnet", "auto", "neither"),
+        ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
+        ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "neither .*: it takes image and answers labels; exp"),
+        (
+            {"late": model_config_pb2.ModelConfig(name="late")},
+            "late",
+            "auto",
+            "no tensors.*--disable-auto-complete-con",
+        ),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
-        (not_decoupled(), "ensemble", "auto", "not decoupled"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, and"),
     ],
-    ids=["llmapi", "another", "engine as ensemble", "not decoupled", "no text", "required input", "another type"],
+    ids=[
+        "llmapi",
+        "another",
+        "not completed",
+        "engine as ensemble",
+        "no text",
+        "required input",
+        "another type",
+    ],
 )
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str
@@ -285,7 +299,7 @@ async def test_an_ensemble_without_inner_tensors_is_text_only() -> None:
     remove(configs["ensemble"].output, "output_ids", "sequence_length")
     features = await discover(configs, path="ensemble")
     assert (features.token_ids, features.logprobs, features.max_top_logprobs) == (False, False, 0)
-    assert any("text only" in warning for warning in features.warnings)
+    assert any("log-probs are refused" in loss for loss in features.losses)
 
 
 async def test_an_upstream_engine_has_no_alternatives() -> None:

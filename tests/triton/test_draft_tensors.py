@@ -6,71 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from scripted_triton import ScriptedTriton, ask, inputs_of, play, stock_config, stock_configs, text, tokens
+from bls_exchange import BLS, bls_configs, exchange, find, upstream_configs
+from scripted_triton import ScriptedTriton, ask, inputs_of, stock_configs, text, tokens
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import Engine, EngineChunk, EngineError
-from gateway.generation.request import GenerationRequest
-from gateway.triton import EngineOptions, discovery
-from gateway.triton.connection import Connection
-from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.generation.engine import EngineError
+from gateway.triton import EngineOptions
+from gateway.triton.grpcio import open_channel
 from gateway.triton.servable import DiscoveryError
-from gateway.triton.triton_client import TritonClient
-
-BLS = "tensorrt_llm_bls"
-OWN = ("max_concurrent_requests", "engine_silence_seconds")
-EXTENSIONS = ("output_ids", "sequence_length", "finish_reason", "num_cached_tokens")
-
-
-def bls_configs(draft: str | None = "guess", **parameters: str) -> dict[str, Any]:
-    """This project's repository with a draft model."""
-    configs = stock_configs() | {BLS: stock_config(BLS)}
-    if draft is not None:
-        configs[draft] = stock_config("tensorrt_llm")
-        configs[draft].name = draft
-        configs[BLS].parameters["tensorrt_llm_draft_model_name"].string_value = draft
-    for name, value in parameters.items():
-        configs[BLS].parameters[name].string_value = value
-    return configs
-
-
-def upstream_configs(**parameters: str) -> dict[str, Any]:
-    """As upstream's templates come, which answer with text alone."""
-    configs = bls_configs(**parameters)
-    for name in OWN:
-        del configs[BLS].parameters[name]
-    for name in ("tensorrt_llm", "guess"):
-        del configs[name].parameters["engine"]
-        del configs[name].parameters["guided_decoding_guide_types"]
-    kept = [tensor for tensor in configs[BLS].output if tensor.name not in EXTENSIONS]
-    del configs[BLS].output[:]
-    configs[BLS].output.extend(kept)
-    return configs
-
-
-async def find(
-    server: ScriptedTriton, channel: Any, model: str, path: Any = "auto", options: EngineOptions | None = None
-) -> Engine:
-    connection = Connection(GrpcioTransport(channel))
-    found = await discovery.discover(TritonClient(channel), connection, model, path, options or EngineOptions())
-    await connection.background.drain(5)
-    return found.engine
-
-
-async def exchange(
-    configs: dict[str, Any],
-    request: GenerationRequest,
-    *answer: Any,
-    model: str = BLS,
-    options: EngineOptions | None = None,
-) -> tuple[dict[str, Any], list[EngineChunk], Engine]:
-    """Ask once; returns the tensors that were sent, the chunks that came, and the engine."""
-    script = (lambda *_: play(*answer)) if answer else None
-    async with ScriptedTriton(script, configs) as server, open_channel(server.url) as channel:
-        engine = await find(server, channel, model, options=options)
-        server.requests.clear()
-        chunks = [chunk async for chunk in engine.generate(request)]
-        return inputs_of(server.requests[0]), chunks, engine
 
 
 async def test_a_draft_model_guesses_behind_a_bls_model() -> None:
@@ -142,8 +85,10 @@ async def test_upstreams_bls_model_answers_in_one_piece() -> None:
     assert "".join(chunk.text or "" for chunk in chunks) == "all of it"
     assert chunks[-1].final
     assert any("passes on no cancel" in warning for warning in engine.features.warnings)
+    assert engine.features.streams == "refused"
+    assert engine.features.one_response(stream=False)
     sent, _, _ = await exchange(upstream_configs(), ask(), *answer)
-    assert sent["stream"][2] == b"\x01"
+    assert sent["stream"][2] == b"\0"
 
 
 def not_decoupled() -> dict[str, Any]:
@@ -157,9 +102,8 @@ def not_decoupled() -> dict[str, Any]:
     [
         (bls_configs(), "tokens", "is a BLS model, which takes text"),
         (not_decoupled(), "auto", "'tensorrt_llm_bls' is not decoupled"),
-        (upstream_configs(accumulate_tokens="true"), "auto", "accumulate_tokens"),
     ],
-    ids=["by ids", "not decoupled", "cumulative text"],
+    ids=["by ids", "not decoupled"],
 )
 async def test_a_bls_model_that_cannot_be_served(configs: dict[str, Any], path: str, words: str) -> None:
     async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
@@ -171,7 +115,7 @@ async def test_all_models_behind_a_bls_model_must_be_ready() -> None:
     configs = bls_configs()
     del configs["guess"]
     async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
-        with pytest.raises(EngineError, match="'guess' is unknown to Triton"):
+        with pytest.raises(DiscoveryError, match="'guess', which .* calls, is not in Triton"):
             await find(server, channel, BLS)
 
 

@@ -95,7 +95,7 @@ def in_chunks(traffic: bytes, data: Any) -> None:
 
 
 @given(TRAFFIC, st.data())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
     in_chunks(traffic, data)
 
@@ -109,7 +109,7 @@ def test_any_chunking_at_length(traffic: bytes, data: Any) -> None:
 
 
 @given(TRAFFIC)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_byte_by_byte_has_the_same_outcome(traffic: bytes) -> None:
     wire, streams = opened()
     wire.gets(traffic)
@@ -145,7 +145,7 @@ def withstand(traffic: list[bytes], chance: random.Random) -> None:
 
 
 @given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random) -> None:
     withstand(traffic, chance)
 

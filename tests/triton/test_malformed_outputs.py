@@ -27,6 +27,7 @@ from gateway.triton.engines.answer_readers import TextReader, TokenReader
 from gateway.triton.engines.ensemble_engine import EnsembleEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView
+from gateway.triton.text_path import TextPath
 from tests.tokens.build import byte_level
 
 RECORDED = {
@@ -69,6 +70,11 @@ class Replay:
         return Call(self._messages)
 
 
+WITH_IDS = TextPath(
+    token_ids=True, decoupled=True, cumulative=False, streams="pieces", whole=False, echoes=False, counts=()
+)
+
+
 def request(case: str) -> GenerationRequest:
     prompt = Prompt("In the beginning", tuple(range(5, 16)))
     return ask(prompt=prompt, max_tokens=4, end_ids=(), end_texts=(), vocab_size=byte_level().vocab_size, **ASKED[case])
@@ -85,7 +91,7 @@ async def answer(path: str, case: str, messages: list[bytes]) -> Any:
     else:
         model = ModelView.of(stock_config("ensemble"))
         chunks = EnsembleEngine(
-            connection, model, features, Abilities(), engine=None, adds_special_tokens=True
+            connection, model, features, Abilities(), WITH_IDS, engine=None, adds_special_tokens=True
         ).generate(asked)
     assembler = SequenceAssembler(asked, byte_level())
     pieces, ids = [], []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
+from raw_http2 import DATA, END_STREAM, Peer, RawServer, frame, message
 from scripted_triton import ScriptedTriton
 
 from gateway.generation.engine import EngineError, ErrorKind
+from gateway.triton import TritonBackend
 from gateway.triton.grpcio import open_channel
 from gateway.triton.triton_client import TritonClient
+from tests.waiting import until
 
 
 async def test_health_and_configuration() -> None:
@@ -22,6 +26,32 @@ async def test_health_and_configuration() -> None:
         with pytest.raises(EngineError) as error:
             await client.model_config("no_such_model")
         assert error.value.kind is ErrorKind.UNAVAILABLE
+
+
+async def without_trailers(peer: Peer, stream: int) -> None:
+    peer.send(peer.headers(stream), frame(DATA, END_STREAM, stream, message(b"\x08\x01")))
+
+
+async def test_a_proxy_that_drops_trailers_is_named_until_it_is_gone() -> None:
+    async with RawServer(without_trailers) as proxy, TritonBackend(proxy.url, "ensemble") as backend:
+        await until(lambda: "drops HTTP/2 trailers" in backend.status.reason)
+        assert backend.status.reason.endswith(f"({proxy.url})")
+        with pytest.raises(EngineError) as error:
+            _ = backend.engine
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        port = int(proxy.url.rpartition(":")[2])
+        proxy.close()
+        async with ScriptedTriton(port=port):
+            await backend.wait_ready(10)
+
+
+async def test_a_server_that_is_no_triton_is_named() -> None:
+    other = grpc.aio.server()
+    url = f"127.0.0.1:{other.add_insecure_port('127.0.0.1:0')}"
+    await other.start()
+    async with TritonBackend(url, "ensemble") as backend:
+        await until(lambda: "does not answer as Triton's gRPC port does (UNIMPLEMENTED)" in backend.status.reason)
+    await other.stop(None)
 
 
 async def test_nobody_there(unused_port: int) -> None:

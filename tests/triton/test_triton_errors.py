@@ -25,6 +25,12 @@ K = ErrorKind
         ),
         ("INTERNAL", "The prompt length (9) exceeds max sequence length (8)", K.CONTEXT_LENGTH),
         ("INTERNAL", "Input length (9) + max new tokens (1) exceeds max_seq_len (8)", K.CONTEXT_LENGTH),
+        (None, "Error generating request: default_max_tokens (-3) must be greater than 0", K.CONTEXT_LENGTH),
+        (
+            None,
+            "Error generating request: `prompt_token_ids` length (9) is greater than `max_seq_len` (8)",
+            K.CONTEXT_LENGTH,
+        ),
         ("UNAVAILABLE", "[request id: X] Exceeds maximum queue size", K.QUEUE_FULL),
         (
             None,
@@ -84,6 +90,24 @@ def test_the_context_length_is_told_in_numbers() -> None:
     error = engine_error("INTERNAL", "in ensemble 'e', Prompt length (9000) exceeds maximum input length (8192)")
     assert "9000" in error.message
     assert "8192" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt", "most"),
+    [
+        (
+            "`default_max_tokens` (-3) must be greater than 0, `default_max_tokens` (-3) = max_seq_len (100) - "
+            "`splited_prompt_len` (102) - `query_token_len` (1)",
+            "102",
+            "100",
+        ),
+        ("The sum of prompt length (70.0), query length (1) should not exceed max_num_tokens (64)", "70", "64"),
+        ("`prompt_token_ids` length (9) is greater than `max_seq_len` (8)", "9", "8"),
+    ],
+)
+def test_the_llm_api_s_ways_to_say_it_become_one(text: str, prompt: str, most: str) -> None:
+    error = engine_error(None, f"Error generating request: {text}")
+    assert error.message == f"The prompt has {prompt} tokens; this model accepts at most {most}."
 
 
 @pytest.mark.parametrize("status", [None, "INTERNAL", "UNKNOWN", "CANCELLED", "UNAVAILABLE", "INVALID_ARGUMENT"])
@@ -161,6 +185,8 @@ def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, agai
         "Assertion failed: Invalid low_rank (65). low_rank must be smaller than mMaxLowRank (64)",
         "in ensemble 'e', lora_config: Expected layerId to be in the range [0, numModelLayers)",
         "lora_weights is not supported by the engine: it has the adapters of its own folder alone",
+        "Error generating request: lora_path (/models/secret) does not exist.",
+        "Error generating request: LoRA rank 64 is more than max_lora_rank",
     ],
 )
 def test_an_adapter_that_does_not_fit_is_the_deployment_s_mistake(text: str) -> None:

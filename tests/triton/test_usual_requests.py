@@ -58,6 +58,7 @@ PARAMS: dict[str, list[Any]] = {
     "bad_words": [(), ("x",)],
     "end_ids": [(), (1,)],
     "ignore_eos": [False, True],
+    "stream": [False, True],
     "include_stop_str_in_output": [False, True],
     "max_tokens": [None, 1],
     "clamp_max_tokens": [False, True],

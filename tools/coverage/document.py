@@ -6,6 +6,7 @@ Run ``python -m tools.coverage.document [FILE]`` in the root of the repository.
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -139,6 +140,7 @@ def _tensor(tensor: TensorSpec, entries: Mapping[str, Entry]) -> Row:
     return Row(tensor.name, where, test, status)
 
 
+@functools.cache
 def _known_tests(folder: Path) -> set[str]:
     """``file::function`` of every test, without running anything."""
     found = set()

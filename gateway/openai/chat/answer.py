@@ -85,7 +85,12 @@ class ChatAnswer(Answer):
         known = [count for count in counts if count is not None]
         reasoning = sum(known) if len(known) == len(counts) else None
         return ReasonedUsage(
-            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.predicted, reasoning
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
+            usage.predicted,
+            usage.estimated,
+            reasoning,
         )
 
     def failure(self, index: int, text: str) -> OpenAIError | None:
@@ -147,6 +152,8 @@ class ChatAnswer(Answer):
             "finish_reason": self.finish_reason(index),
             "stop_reason": assembler.stop_reason,
         }
+        if assembler.finish_estimated:
+            choice["finish_reason_estimated"] = True
         return choice | {"token_ids": assembler.token_ids} if request.return_token_ids else choice
 
 

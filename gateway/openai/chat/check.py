@@ -12,6 +12,7 @@ from gateway.openai.parameters.check import (
     Ignored,
     check_parameters,
     consider_form,
+    consider_greedy,
     serves_all,
     without,
 )
@@ -42,6 +43,7 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
         # Then it is the number of beams, not of candidates.
         capabilities["best_of"] = capabilities.get("use_beam_search", _NO_BEAMS)
     consider_form(request, capabilities)
+    consider_greedy(request, capabilities)
     fields = request.given() | request.unknown_parts()
     _consider_tools(request, model, fields, capabilities)
     if not own_template:

@@ -115,6 +115,8 @@ class ChunkWriter:
         stop_reason: str | int | None = None,
         extras: Extras | None = None,
         usage: Usage | None = None,
+        *,
+        estimated: bool = False,
     ) -> bytes:
         """The last chunk of a choice that may have entries and ids left.
 
@@ -124,8 +126,9 @@ class ChunkWriter:
             stop_reason: the stop string or id that ended it, as in vLLM.
             extras: what is left.
             usage: so far, where it is wanted.
+            estimated: whether nothing tells for certain why it ended.
         """
-        return self._chunk(index, {}, finish_reason, extras or Extras(), usage, stop_reason)
+        return self._chunk(index, {}, finish_reason, extras or Extras(), usage, stop_reason, estimated=estimated)
 
     def _chunk(
         self,
@@ -135,6 +138,8 @@ class ChunkWriter:
         extras: Extras,
         usage: Usage | None,
         stop_reason: str | int | None = None,
+        *,
+        estimated: bool = False,
     ) -> bytes:
         choice: dict[str, Any] = {
             "index": index,
@@ -144,6 +149,8 @@ class ChunkWriter:
         }
         if finish_reason is not None:
             choice["stop_reason"] = stop_reason
+        if estimated:
+            choice["finish_reason_estimated"] = True
         if extras.ids is not None:
             choice["token_ids"] = extras.ids
         return self._head + orjson.dumps(choice) + self._closing(usage)

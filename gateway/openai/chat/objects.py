@@ -63,13 +63,14 @@ class ChatCompletionMessage(TypedDict):
 
 
 class ChatCompletionChoice(TypedDict):
-    """One choice."""
+    """One choice; ``finish_reason_estimated`` is true where nothing tells for certain why it ended, else absent."""
 
     index: int
     message: ChatCompletionMessage
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason
     stop_reason: str | int | None
+    finish_reason_estimated: NotRequired[bool]
     token_ids: NotRequired[list[int]]
 
 
@@ -122,6 +123,7 @@ class ChatCompletionChunkChoice(TypedDict):
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason | None
     stop_reason: NotRequired[str | int | None]
+    finish_reason_estimated: NotRequired[bool]
     token_ids: NotRequired[list[int]]
 
 

@@ -69,8 +69,9 @@ class ChatEvents:
                 parts += [writer.piece(index, piece, usage) for piece in pieces]
             if complete:
                 self._check(index)
-                reasons = self._answer.finish_reason(index), group.generations[index].assembler.stop_reason
-                parts.append(writer.last(index, *reasons, extras, usage))
+                assembler = group.generations[index].assembler
+                reasons = self._answer.finish_reason(index), assembler.stop_reason
+                parts.append(writer.last(index, *reasons, extras, usage, estimated=assembler.finish_estimated))
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:

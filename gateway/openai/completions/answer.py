@@ -53,7 +53,8 @@ class CompletionAnswer(Answer):
     def usage(self, group: GenerationGroup) -> Usage:
         """Token counts so far; the one token that the engine generates for none is not counted."""
         usage = group.usage()
-        return usage if self.request.max_tokens != 0 else dataclasses.replace(usage, completion_tokens=0)
+        nothing = self.request.max_tokens == 0
+        return dataclasses.replace(usage, completion_tokens=0, estimated=False) if nothing else usage
 
     def finish_reasons(self) -> list[str]:
         """See the base."""
@@ -90,7 +91,7 @@ class CompletionAnswer(Answer):
             "text": opening + "".join(self._texts[index]),
             "logprobs": choice.logprobs(first + self._rows[index]),
             "finish_reason": choice.finish_reason,
-            "stop_reason": choice.stop_reason,
+            **choice.finish_marks,
             **choice.prompt_extras(),
             **choice.new_extras(),
         }

@@ -12,6 +12,7 @@ from gateway.openai.parameters.check import (
     Ignored,
     check_parameters,
     consider_form,
+    consider_greedy,
     serves_all,
     without,
 )
@@ -33,6 +34,7 @@ def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[Co
         if request.use_beam_search:
             capabilities["best_of"] = _capability("use_beam_search", known)
         consider_form(request, capabilities)
+        consider_greedy(request, capabilities)
         fields = request.given() | request.unknown_parts()
         ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
         request = without(request, ignored.dropped)

@@ -141,6 +141,14 @@ class CompletionChoice:
         return self.running.assembler.stop_reason if self._shown.generated else None
 
     @property
+    def finish_marks(self) -> dict[str, Any]:
+        """Further fields of the choice about its end: what ended it, and whether that is certain."""
+        marks: dict[str, Any] = {"stop_reason": self.stop_reason}
+        if self._shown.generated and self.running.assembler.finish_estimated:
+            marks["finish_reason_estimated"] = True
+        return marks
+
+    @property
     def mean_logprob(self) -> float:
         """Log-prob per token, by which ``best_of`` chooses; an answer without tokens is the last choice."""
         return self.logprob_sum / self.tokens if self.tokens else -math.inf

@@ -28,10 +28,11 @@ class _CompletionText(TypedDict):
 
 
 class CompletionChoice(_CompletionText):
-    """One choice."""
+    """One choice; ``finish_reason_estimated`` is true where nothing tells for certain why it ended, else absent."""
 
     finish_reason: Literal["stop", "length"]
     stop_reason: str | int | None
+    finish_reason_estimated: NotRequired[bool]
 
 
 class CompletionChunkChoice(_CompletionText):
@@ -39,6 +40,7 @@ class CompletionChunkChoice(_CompletionText):
 
     finish_reason: Literal["stop", "length"] | None
     stop_reason: NotRequired[str | int | None]
+    finish_reason_estimated: NotRequired[bool]
 
 
 class _CompletionHead(TypedDict):

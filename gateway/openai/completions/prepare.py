@@ -7,7 +7,6 @@ import dataclasses
 import functools
 
 from gateway.bad_request import BadRequestError
-from gateway.generation import engine_seed
 from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
 from gateway.openai.completions.plan import CompletionPlan
@@ -35,8 +34,7 @@ async def prepare(
     """
     parts = model.parts
     params = request.sampling_params(parts.defaults)
-    # One seed for all prompts, drawn where the request has none.
-    params = dataclasses.replace(params, guide=plan.structure.guide, seed=engine_seed(params.seed))
+    params = dataclasses.replace(params, guide=plan.structure.guide)
     truncation = request.truncation(params)
     shown = Shown.of(request, parts.end_ids)
     choices: list[CompletionChoice] = []

@@ -77,6 +77,5 @@ class CompletionEvents:
                 logprobs = choice.logprobs(rows) if rows else None
                 events += writer.choice(index, text, usage, logprobs=logprobs, extra=extras)
         if complete:
-            extra = {"stop_reason": choice.stop_reason}
-            events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=extra)
+            events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=choice.finish_marks)
         return events

@@ -103,6 +103,6 @@ def model_object(model: ServedModel, name: str) -> Model:
             "max_stops": model.settings.max_stops,
             "streams": features.streams if features else None,
             "estimates": sorted(features.estimates) if features else None,
-            "losses": list(features.losses) if features else None,
+            "losses": list(model.losses) if features else None,
         },
     }

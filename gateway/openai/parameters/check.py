@@ -11,8 +11,9 @@ from gateway.bad_request import BadRequestError
 from gateway.generation.engine import Capability
 from gateway.openai.formats import capability_of
 from gateway.openai.generation_fields import GenerationFields
-from gateway.openai.parameters.row import EndpointName
+from gateway.openai.parameters.row import BY_GATEWAY, EndpointName
 from gateway.openai.parameters.table import ROWS, find, served
+from gateway.openai.sampling_fields import GREEDY_BELOW, SamplingFields
 from gateway.serving.capabilities import Capabilities
 
 Policy = Literal["strict", "warn", "ignore"]
@@ -20,6 +21,8 @@ Policy = Literal["strict", "warn", "ignore"]
 Request = TypeVar("Request", bound=GenerationFields)
 
 _LOOKED_INTO = frozenset({"stream_options", "nvext"})
+# Refused whatever the policy: who waits for events cannot read a whole answer.
+_NEVER_DROPPED = frozenset({"stream"})
 # Parameters whose values decide how they are served, beyond what the table and the capabilities say.
 _BY_VALUE = frozenset({"response_format", "chat_template_kwargs"})
 
@@ -116,6 +119,7 @@ def check_parameters(
             if how.how == "impossible":
                 message = f"The parameter {name!r} is not supported with this value: {how.note}"
                 policy = policies.hints if row.hint else policies.impossible
+                policy = "strict" if name in _NEVER_DROPPED else policy
                 found.append((name, _apply(policy, message, name)))
                 dropped.add(name)
             else:
@@ -160,6 +164,13 @@ def without(request: Request, names: Collection[str]) -> Request:
     for name in vars(copy).keys() - known.keys():  # facts that were derived of the whole request
         del vars(copy)[name]
     return copy
+
+
+def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]) -> None:
+    """Let temperature 0 be served where a temperature is not: it takes none, but the best token each time."""
+    how = capabilities.get("temperature")
+    if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
+        capabilities["temperature"] = capabilities.get("top_k", BY_GATEWAY)
 
 
 def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:

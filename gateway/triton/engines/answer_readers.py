@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
+from gateway.generation.cumulative_text import CumulativeText
 from gateway.generation.engine import EngineChunk, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.relay.response_template import ResponseTemplate, TemplateShelf
@@ -16,12 +17,14 @@ from gateway.triton.abilities import Abilities
 from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
 from gateway.triton.engines.request_tensors import uses_logits
 from gateway.triton.error_mapping import no_final_response, read_finish
+from gateway.triton.text_path import Counts
 
 if sys.byteorder != "little":
     raise ImportError("tensors on the wire are little-endian, and so must this machine be")
 
 _DEFAULT = Abilities()
 _ONE = b"\x01\0\0\0"
+_ZERO = bytes(4)  # versions before 0.13 fill log-probs that they do not have with one zero (wire contract 9.2)
 _OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
 _OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
 _OF_PROMPT = ("prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids", "prompt_top_log_probs")
@@ -230,13 +233,25 @@ class TokenReader:
 
 
 class TextReader:
-    """Reads the responses of one request that carry text only."""
+    """Reads the responses of one request that carry text only.
 
-    __slots__ = ("_answered", "_outputs")
+    Args:
+        most: tokens that were asked for: a number beyond it is none of tokens of the answer.
+        cumulative: whether each response has all of the text so far.
+        counts: outputs that tell the number of tokens; see ``TextPath``.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_answered", "_by_logprobs", "_counted", "_most", "_outputs", "_text")
+
+    def __init__(
+        self, most: int | None = None, *, cumulative: bool = False, counts: tuple[Counts, ...] = ("tokens",)
+    ) -> None:
         self._answered = False
-        self._outputs = _outputs(_OF_TEXT, 1)
+        self._most = most
+        self._text = CumulativeText() if cumulative else None
+        self._by_logprobs = "logprobs" in counts
+        self._counted = 0  # log-probs so far
+        self._outputs = _outputs((*_OF_TEXT, *(("output_log_probs",) if self._by_logprobs else ())), 1)
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
         """Turn a response into a chunk: its new text, and the counts that the server gives.
@@ -254,12 +269,31 @@ class TextReader:
         if text is None:
             if final and not self._answered and chunk.failure is None:
                 raise no_final_response()
+            chunk.text = self._new_text(None, final=final)
+            chunk.output_tokens = 0
             return chunk
         self._answered = True
-        chunk.text = text.decode("utf-8", "replace")
+        chunk.text = self._new_text(text.decode("utf-8", "replace"), final=final)
         chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
-        chunk.output_tokens = self._outputs.number(outputs, "num_output_tokens")
+        chunk.output_tokens = self._new_tokens(outputs, text)
         return chunk
+
+    def _new_text(self, text: str | None, *, final: bool) -> str:
+        if self._text is None:
+            return text or ""
+        new = "" if text is None else self._text.push(text)
+        return new + self._text.finish() if final else new
+
+    def _new_tokens(self, outputs: dict[str, bytes], text: bytes) -> int | None:
+        """The tokens of a response, None where it does not tell them."""
+        counted = self._outputs.number(outputs, "num_output_tokens")
+        if self._by_logprobs and outputs.get("output_log_probs", _ZERO) != _ZERO:
+            before, self._counted = self._counted, self._outputs.forms["output_log_probs"].shape[-1]
+            if counted is None:
+                counted = self._counted - before  # the list is cumulative in a stream (wire contract 3.3)
+        if counted is None or counted < bool(text) or counted > (self._most or counted):
+            return None
+        return counted
 
 
 # Shared by the requests that want the same: a response is read in one go, and its form is that of many.

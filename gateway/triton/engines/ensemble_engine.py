@@ -29,6 +29,7 @@ from gateway.triton.engines.request_tensors import (
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.response_stream import ResponseStream
+from gateway.triton.text_path import TextPath
 
 # The text is asked for even where it is not needed: it is what the last step makes, and a request for only what the
 # engine step makes was seen to end with one empty final response (Triton 2.51).
@@ -44,6 +45,7 @@ class EnsembleEngine:
         model: the ensemble or BLS model.
         features: what was discovered of it.
         abilities: which of its tensors give what.
+        path: the form of its answers.
         engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does: a
             request is then left by a gRPC cancel, which an ensemble does not pass on.
         adds_special_tokens: whether preprocessing adds BOS to every prompt.
@@ -55,6 +57,7 @@ class EnsembleEngine:
         model: ModelView,
         features: EngineFeatures,
         abilities: Abilities,
+        path: TextPath,
         *,
         engine: ModelView | None,
         adds_special_tokens: bool,
@@ -63,6 +66,7 @@ class EnsembleEngine:
         self._encoder = RequestEncoder(model, BLS)
         self._features = features
         self._abilities = abilities
+        self._path = path
         self._stopper = StopSender(connection, engine) if engine is not None else None
         self._adds_special_tokens = adds_special_tokens
 
@@ -80,7 +84,7 @@ class EnsembleEngine:
 
         When it is left early, the request is stopped in the background.
         """
-        reader = TokenReader(request, self._abilities) if self._features.token_ids else TextReader()
+        reader = self._reader(request)
         message = self.encode(request)
         connection = self._connection
         stream = ResponseStream(connection.transport.infer(message, timeout=connection.timeout))
@@ -103,6 +107,11 @@ class EnsembleEngine:
                 # A task of its own, since nothing can be awaited here when the reader was cancelled.
                 connection.background.spawn(self._end(request.id, pump, stream, late=late))
 
+    def _reader(self, request: GenerationRequest) -> TokenReader | TextReader:
+        if self._path.token_ids:
+            return TokenReader(request, self._abilities)
+        return TextReader(request.max_tokens, cumulative=self._path.cumulative, counts=self._path.counts)
+
     async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool) -> None:
         if self._stopper is not None and late:
             await self._stopper.send(request_id)  # the call ended at its deadline, but not the request in the engine
@@ -122,7 +131,8 @@ class EnsembleEngine:
         encoder.put(wire, "text_input", self._prompt_text(request.prompt))
         encoder.put(wire, "max_tokens", request.max_tokens)
         draft = self._abilities.draft_model if request.num_draft_tokens else None
-        encoder.put(wire, "stream", request.params.beam_width == 1 and (draft is None or draft.streams))
+        one_response = self._features.one_response(stream=request.params.stream) or request.params.beam_width > 1
+        encoder.put(wire, "stream", not one_response and (draft is None or draft.streams))
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
@@ -138,7 +148,7 @@ class EnsembleEngine:
             raise unsupported("logit_bias", encoder.model.name)
         if request.prompt_table is not None:
             raise unsupported("prompt_table", encoder.model.name)
-        outputs = put_returns(encoder, wire, request, self._abilities) + self._put_counts(wire, tokens=tokens)
+        outputs = put_returns(encoder, wire, request, self._abilities) + self._put_counts(wire)
         for name in outputs:
             wire.outputs.add(name=name)
         return wire
@@ -157,10 +167,14 @@ class EnsembleEngine:
             if not words or not encoder.put(wire, "bad_words", *words):
                 raise unsupported("bad_words", encoder.model.name)
 
-    def _put_counts(self, wire: service_pb2.ModelInferRequest, *, tokens: bool) -> list[str]:
-        counts = ("num_input_tokens",) if tokens else ("num_input_tokens", "num_output_tokens")
+    def _put_counts(self, wire: service_pb2.ModelInferRequest) -> list[str]:
+        counts = ("num_input_tokens", *(("num_output_tokens",) if "tokens" in self._path.counts else ()))
         declared = self._encoder.model.outputs
-        return [name for name in counts if name in declared and self._encoder.put(wire, f"return_{name}", True)]
+        asked = [name for name in counts if name in declared and self._encoder.put(wire, f"return_{name}", True)]
+        if "logprobs" in self._path.counts:
+            self._encoder.put(wire, "return_log_probs", True)
+            asked.append("output_log_probs")
+        return asked
 
     def _prompt_text(self, prompt: Prompt) -> str:
         if prompt.escaped:

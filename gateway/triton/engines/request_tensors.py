@@ -41,7 +41,9 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
             message, code = f"top_k must be at most {most}.", "integer_above_max_value"
             raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_k", code=code)
         encoder.send(wire, "top_p", params.top_p)
-        encoder.send(wire, "temperature", params.temperature)
+        # 1 is what the engine takes where it is not told.
+        if params.temperature != 1.0 or encoder.declares(encoder.tensor("temperature")):
+            encoder.send(wire, "temperature", params.temperature)
         if params.top_k > 0:
             encoder.send(wire, "top_k", params.top_k)
     for name, each in INPUTS.items():

@@ -124,7 +124,7 @@ class TokensEngine:
         """All of a request but its id, prompt, length and seed."""
         encoder = self._encoder
         wire = encoder.request("", _OUTPUTS)
-        encoder.put(wire, "streaming", request.params.beam_width == 1)
+        encoder.put(wire, "streaming", self._features.streams == "pieces" and request.params.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
         put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)

@@ -1,4 +1,4 @@
-"""Faults that make a repository bad for chat, though Triton loads it (wire contract 1.4, 1.5, 2.1, 2.5 and 3.2)."""
+"""Faults that make a repository bad for chat, though Triton loads it (wire contract 1.5, 2.1, 2.5 and 3.2)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,10 @@ _OF_ENGINES = ("gpt_model_path", "gpt_model_type", "engine", "engine_dir")
 
 
 def check_chat(models: Models) -> Iterator[Finding]:
-    """Find what spoils streaming, prompts, text and log-probs."""
+    """Find what spoils streaming, text and log-probs."""
     for model in engines(models).values():
-        yield from _check_streaming(model)
         if is_native(model) or any(name in model.config.parameters for name in _OF_ENGINES):
             yield from _check_engine(model)
-    for model in of_kind(models, "preprocessing").values():
-        if filled(model, "add_special_tokens").lower() not in FALSE_WORDS:
-            what = (
-                "It adds BOS to every prompt, and chat templates begin with it already: "
-                "a double BOS changes the answer."
-            )
-            yield error(model, "add_special_tokens", what, "Set add_special_tokens to false.")
     for model in of_kind(models, "postprocessing").values():
         yield from _check_postprocessing(model, recent=_is_recent(models))
     for model in of_kind(models, "tensorrt_llm_bls").values():
@@ -48,12 +40,6 @@ def check_chat(models: Models) -> Iterator[Finding]:
 def _is_recent(models: Models) -> bool:
     """Whether a model has a tensor that was renamed in 0.20, when Triton began to call back from several threads."""
     return any("seed" in tensors(model, "input") for model in models.values())
-
-
-def _check_streaming(model: ModelFolder) -> Iterator[Finding]:
-    if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
-        what = "It is not decoupled, so no answer can be streamed, and the gateway does not serve it."
-        yield error(model, "decoupled", what, "Set model_transaction_policy { decoupled: true }.")
 
 
 def _check_engine(model: ModelFolder) -> Iterator[Finding]:
@@ -108,9 +94,6 @@ def _check_postprocessing(model: ModelFolder, *, recent: bool) -> Iterator[Findi
 
 
 def _check_bls(model: ModelFolder) -> Iterator[Finding]:
-    if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
-        what = "It is not decoupled, so no answer can be streamed."
-        yield warning(model, "decoupled", what, "Set model_transaction_policy { decoupled: true }.")
     count = instance_count(model)
     # This project's model serves many requests in one instance, and says how many; upstream's serves one.
     unknown = model.unfilled & {"instance_group", "max_batch_size"}

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
-from gateway_ops.checking.findings import Finding
+from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository.models import (
     Models,
+    at,
     engines,
     error,
     filled,
@@ -38,6 +39,10 @@ def check_engines(models: Models) -> Iterator[Finding]:
             yield from _check_native(model)
             yield from _check_guided(model)
             yield from _check_cache(model)
+        elif "engine" not in model.config.parameters:  # upstream's Python variant, not one of this project's
+            yield from _check_guided_python(model)
+        if "engine" not in model.config.parameters:
+            yield from _check_folder(model)
         yield from _check_decoding(model)
 
 
@@ -58,6 +63,24 @@ def _check_native(model: ModelFolder) -> Iterator[Finding]:
     elif folder and Path(folder).is_dir() and not list(Path(folder).glob("rank*.engine")):
         what = f"{folder} holds no rank0.engine."
         yield error(model, "gpt_model_path", what, "Build the engine there with trtllm-build.")
+
+
+def _check_folder(model: ModelFolder) -> Iterator[Finding]:
+    """Check that the TensorRT engine is there; a machine without the folder around it may not be Triton's."""
+    folder = filled(model, "gpt_model_path")
+    if Path(folder).is_absolute() and not Path(folder).exists():
+        severity = Severity.WARNING if Path(folder).parent.is_dir() else Severity.INFO
+        what, fix = (
+            f"{folder} does not exist on this machine.",
+            "Build the engine there, or check it where Triton runs.",
+        )
+        yield Finding(severity, at(model, "gpt_model_path"), what, fix)
+
+
+def _check_guided_python(model: ModelFolder) -> Iterator[Finding]:
+    if filled(model, "guided_decoding_backend") == "xgrammar" and not filled(model, "tokenizer_dir"):
+        what = "guided_decoding_backend is set, but not tokenizer_dir, without which the Python variant does not load."
+        yield error(model, "guided_decoding_backend", what, "Set tokenizer_dir to the model's folder.")
 
 
 def _check_guided(model: ModelFolder) -> Iterator[Finding]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from gateway_ops.checking.findings import Finding, Severity
-from gateway_ops.checking.repository.models import LLMAPI, Models, error, of_kind
+from gateway.triton.discovery import describe
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import assemble, is_llmapi
+from gateway.triton.servable import broken_by_adapters
+from gateway_ops.checking.findings import Finding, Severity, sentence
+from gateway_ops.checking.repository.models import LLMAPI, Models, at, error, of_kind, tensors
 from gateway_ops.checking.repository.version_folders import loaded_versions
 from gateway_ops.repository.model_folders import ModelFolder
 
@@ -22,12 +27,44 @@ _COPY = "Copy it from all_models/llmapi/tensorrt_llm/1"
 def check_llmapi(models: Models) -> Iterator[Finding]:
     """Check upstream's LLM API models: their files are there, and agree with their configuration."""
     for model in of_kind(models, LLMAPI).values():
-        if not model.config.model_transaction_policy.decoupled and "model_transaction_policy" not in model.unfilled:
-            what = "It is not decoupled here: with --disable-auto-complete-config a streamed request is never answered."
-            fix = f"Set model_transaction_policy {{ decoupled: true }}, and decoupled: True in {_FILE}."
-            yield error(model, "decoupled", what, fix)
+        yield from _check_policy(model)
         for version in loaded_versions(model):
             yield from _check_version(model, model.path / str(version))
+
+
+def completed(model: ModelFolder, view: ModelView) -> ModelView:
+    """A model as Triton tells of it once it has completed the configuration by ``model.yaml``."""
+    return replace(view, decoupled=view.decoupled or _is_decoupled(model)) if is_llmapi(view) else view
+
+
+def _is_decoupled(model: ModelFolder) -> bool:
+    """Whether the file of the newest version that is loaded says so."""
+    for version in reversed(loaded_versions(model)):
+        settings = _read(model.path / str(version) / _FILE)
+        said = settings.get("triton_config") if isinstance(settings, dict) else None
+        return isinstance(said, dict) and bool(said.get("decoupled"))
+    return False
+
+
+def _read(file: Path) -> Any:
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+
+
+def _check_policy(model: ModelFolder) -> Iterator[Finding]:
+    """Check for what Triton takes from ``model.yaml`` unless it is told not to, as upstream's launcher does."""
+    view = ModelView.of(model.config)
+    if view.decoupled or "model_transaction_policy" in model.unfilled or not _is_decoupled(model):
+        return
+    streams = describe(assemble(completed(model, view), {}), "auto").streams == "pieces"
+    what = (
+        f"decoupled stands in {_FILE} alone: with --disable-auto-complete-config, which launch_triton_server.py gives, "
+        "Triton does not know it, and a streamed answer is one event."
+    )
+    severity = Severity.WARNING if streams else Severity.INFO  # others answer in one piece anyway
+    yield Finding(severity, at(model, "decoupled"), what, "Write model_transaction_policy { decoupled: true } as well.")
 
 
 def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
@@ -52,6 +89,9 @@ def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, where, what, "Correct the line.")
         return
     yield from _check_settings(model, file, settings)
+    if isinstance(settings, dict) and settings.get("lora_config") and "lora_id" not in tensors(model, "input"):
+        what = sentence(broken_by_adapters(model.path.name))
+        yield Finding(Severity.ERROR, _line(file, "lora_config"), what)
 
 
 def _check_settings(model: ModelFolder, file: Path, settings: Any) -> Iterator[Finding]:
@@ -60,10 +100,10 @@ def _check_settings(model: ModelFolder, file: Path, settings: Any) -> Iterator[F
         what = "It has no triton_config with decoupled, which model.py reads as it is loaded."
         yield Finding(Severity.ERROR, f"{file}:1", what, "Write triton_config: {max_batch_size: 0, decoupled: True}.")
         return
-    if not said["decoupled"]:
-        what = "decoupled is False: model.py goes by it, whatever config.pbtxt says, and refuses to stream."
+    if not said["decoupled"] and model.config.model_transaction_policy.decoupled:
+        what = "decoupled is False, but true in config.pbtxt: model.py goes by this one, and refuses to stream."
         yield Finding(Severity.ERROR, _line(file, "decoupled"), what, "Write decoupled: True.")
-    elif said["decoupled"] is not True:
+    elif said["decoupled"] and said["decoupled"] is not True:
         what = f"decoupled is {said['decoupled']!r}, which model.py takes for true because it is not empty."
         yield Finding(Severity.WARNING, _line(file, "decoupled"), what, "Write decoupled: True.")
     if said.get("max_batch_size"):

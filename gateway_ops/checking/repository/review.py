@@ -13,6 +13,7 @@ from gateway_ops.checking.repository.engines import check_engines, check_gpus
 from gateway_ops.checking.repository.llmapi import check_llmapi
 from gateway_ops.checking.repository.models import OTHER_BACKENDS, stock_model
 from gateway_ops.checking.repository.parameters import check_parameters, check_tokenizers, check_values
+from gateway_ops.checking.repository.serving import check_serving
 from gateway_ops.checking.repository.tensors import check_tables
 from gateway_ops.checking.repository.triton_refusals import check_configuration
 from gateway_ops.checking.repository.version_folders import check_versions
@@ -53,6 +54,7 @@ def check_repository(folder: Path) -> list[Finding]:
         check_tokenizers,
         check_llmapi,
         check_chat,
+        check_serving,
     ):
         findings += review(whole)
     return _sorted(findings)
@@ -136,7 +138,7 @@ def _check_placeholders(model: ModelFolder) -> Iterator[Finding]:
         names = ", ".join(found.name for found in optional)
         what = f"Optional values are not filled in, which leaves them at their defaults: {names}."
         fix = "Fill in those that matter, and remove the other parameters."
-        yield Finding(Severity.WARNING, f"{model.file}:{optional[0].line}", what, fix)
+        yield Finding(Severity.INFO, f"{model.file}:{optional[0].line}", what, fix)
 
 
 def _is_mandatory(found: Placeholder, model: ModelFolder) -> bool:

@@ -26,8 +26,6 @@ _NEEDED = {
     "postprocessing": ({"TOKENS_BATCH", "SEQUENCE_LENGTH"}, {"OUTPUT"}),
 }
 _STREAMING = {"tensorrt_llm": "streaming", "tensorrt_llm_bls": "stream", "ensemble": "stream"}
-# Inputs that the gateway sends with every request beside the needed ones: a model may require them.
-_ALWAYS_SENT = frozenset({"end_id", "pad_id", "exclude_input_in_output", "seed", "random_seed", "streaming", "stream"})
 # Deployers choose these by template variables, or by the type that the engine was built with.
 _FLOATS = ("FP16", "FP32", "BF16")
 _OF_ANY_FLOAT = frozenset({"prompt_embedding_table", "encoder_input_features", "lora_weights", "image_input"})
@@ -44,8 +42,6 @@ def check_tables(models: Models) -> Iterator[Finding]:
             for kind in _KINDS:
                 yield from _check_kind(model, stock, kind, mapped[kind])
             yield from _check_streaming(model, stock)
-            if stock in _STREAMING and not any(mapped.values()):
-                yield from _check_required(model, stock)
 
 
 def allowed_types(spec: TensorSpec) -> tuple[str, ...]:
@@ -121,17 +117,6 @@ def _check_streaming(model: ModelFolder, stock: str) -> Iterator[Finding]:
         what = f"It has no input {name!r}: no answer can be streamed."
         spec = known_tensors(stock, "input")[name]
         yield Finding(Severity.WARNING, at_tensor(model, "input"), what, declaration("input", spec))
-
-
-def _check_required(model: ModelFolder, stock: str) -> Iterator[Finding]:
-    """Check the required inputs of a model that clients call, since it is no step of an ensemble."""
-    sent = _NEEDED[stock][0] | _ALWAYS_SENT
-    known, declared = known_tensors(stock, "input"), tensors(model, "input")
-    absent = {name: spec for name, spec in known.items() if name not in declared}
-    for name, tensor in declared.items():
-        if not tensor.optional and name not in sent and (name in known or not _near(name, absent)):
-            what = f"It requires the input {name!r}, which the gateway does not send with every request."
-            yield Finding(Severity.ERROR, at_tensor(model, name), what, "Add optional: true.")
 
 
 def declaration(kind: str, spec: TensorSpec) -> str:

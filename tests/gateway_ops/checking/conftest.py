@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
 from gateway_ops.repository.rendered_files import render, write
+from tests.gateway_ops.checking.planting import ENGINE, edit, parameter
+from tests.gateway_ops.repository.stock import UPSTREAM
 
+OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
 
@@ -31,6 +36,17 @@ def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Call
 
 
 @pytest.fixture
+def stock_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's older stock models among those that can be rebuilt."""
+    for version, facts in OLDER.items():
+        monkeypatch.setitem(UPSTREAM, version, facts)
+
+
+@pytest.fixture
 def repo(rendered: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A copy of a repository without mistakes, for TensorRT-LLM's C++ backend."""
-    return shutil.copytree(rendered("llama3-8b-awq"), tmp_path / "repo")
+    """A copy of a repository without mistakes, for TensorRT-LLM's C++ backend, and its engine."""
+    (tmp_path / "engines" / "llama3").mkdir(parents=True)
+    (tmp_path / "engines" / "llama3" / "rank0.engine").touch()
+    repo = shutil.copytree(rendered("llama3-8b-awq"), tmp_path / "repo")
+    edit(repo / ENGINE, *parameter("gpt_model_path", str(tmp_path / "engines" / "llama3")))
+    return repo

@@ -16,7 +16,7 @@ PLANTED = {
     ),
     "unfilled optional value": (
         (ENGINE, *parameter("batch_scheduler_policy", "${batch_scheduler_policy}")),
-        ("warning", "Optional values are not filled in", "remove the other parameters"),
+        ("info", "Optional values are not filled in", "remove the other parameters"),
     ),
     "environment variable in the C++ backend": (
         (ENGINE, *parameter("gpt_model_path", "${MODEL_DIR}")),
@@ -72,15 +72,15 @@ PLANTED = {
     ),
     "not decoupled": (
         (ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
-        ("error", "not decoupled, so no answer can be streamed", "decoupled: true"),
+        (
+            "warning",
+            "a streamed answer comes as one event at its end: 'tensorrt_llm' is not decoupled",
+            "decoupled: true",
+        ),
     ),
-    "double BOS": (
-        (TEXT, *parameter("add_special_tokens", "true")),
-        ("error", "a double BOS changes the answer", "add_special_tokens to false"),
-    ),
-    "double BOS by leaving it out": (
-        (TEXT, r'parameters \{ key: "add_special_tokens"[^\n]*\n', ""),
-        ("error", "a double BOS changes the answer", "add_special_tokens to false"),
+    "BLS model that cannot call an engine that streams": (
+        (BLS, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
+        ("error", "'tensorrt_llm_bls' is not decoupled and cannot call 'tensorrt_llm', which is", "set model_transac"),
     ),
     "normalised log-probs": (
         (ENGINE, *parameter("normalize_log_probs", "true")),
@@ -241,7 +241,7 @@ PLANTED = {
     ),
     "input that the gateway does not send": (
         (BLS, r"^", 'input { name: "tenant" data_type: TYPE_STRING dims: 1 }\n'),
-        ("error", "It requires the input 'tenant', which the gateway does not send", "optional: true"),
+        ("error", "'tensorrt_llm_bls' requires inputs that the gateway does not send: tenant", "optional: true"),
     ),
     "logits type differs from that of the engine it calls": (
         (BLS, r'(name: "generation_logits" data_type: )TYPE_FP32', r"\1TYPE_FP16"),

@@ -12,6 +12,7 @@ from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.checking.repository.version_folders import OWN_GENERIC_MODULES, OWN_MODULES
 from gateway_ops.repository.pbtxt import to_text
+from tests.gateway_ops.checking.configured_triton import agree
 from tests.gateway_ops.checking.planted import PLANTED
 from tests.gateway_ops.checking.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
 from tests.gateway_ops.repository.stock import filled_by_hand
@@ -23,10 +24,11 @@ def test_a_planted_mistake_is_named_with_its_fix(name: str, repo: Path) -> None:
     edit(repo / file, pattern, replacement)
     found = [finding for finding in check_repository(repo) if what in finding.what]
     assert [finding.severity.value for finding in found] == [severity], check_repository(repo)
-    assert fix in found[0].fix
+    assert fix in found[0].what + found[0].fix
     path, _, line = found[0].where.rpartition(":")
     assert Path(path).parent.parent == repo
     assert int(line) >= 1
+    agree(repo)
 
 
 def test_a_file_that_does_not_parse_is_the_only_finding(repo: Path) -> None:
@@ -59,12 +61,12 @@ def test_a_step_that_is_gone_is_the_only_finding(repo: Path) -> None:
     assert found.fix == "Add it."
 
 
-def test_beams_do_not_excuse_a_model_that_is_not_decoupled(repo: Path) -> None:
+def test_beams_do_not_hide_that_a_model_is_not_decoupled(repo: Path) -> None:
     edit(repo / ENGINE, *parameter("max_beam_width", "4"))
     edit(repo / ENGINE, FIRST, added("decoding_mode", "beam_search"))
     edit(repo / ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }")
-    (found,) = bad(repo)
-    assert (found.severity, "the gateway does not serve it" in found.what) == (Severity.ERROR, True)
+    said = {(found.severity, found.what.partition(":")[0]) for found in bad(repo)}
+    assert (Severity.WARNING, "a streamed answer comes as one event at its end") in said
 
 
 def test_python_that_does_not_parse(repo: Path) -> None:
@@ -292,8 +294,20 @@ def test_an_engine_folder_that_is_here_must_hold_an_engine(repo: Path, tmp_path:
     assert bad(repo) == []
 
 
+def test_an_engine_folder_that_does_not_exist(repo: Path, tmp_path: Path) -> None:
+    edit(repo / ENGINE, *parameter("gpt_model_path", str(tmp_path / "engines" / "lama3")))
+    (found,) = check_repository(repo)
+    assert (found.severity, found.what) == (
+        Severity.WARNING,
+        f"{tmp_path}/engines/lama3 does not exist on this machine.",
+    )
+    edit(repo / ENGINE, *parameter("gpt_model_path", "/of/another/machine/llama3"))
+    (found,) = check_repository(repo)
+    assert (found.severity, found.what) == (Severity.INFO, "/of/another/machine/llama3 does not exist on this machine.")
+
+
 def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
-    """What people have after the README's steps: it loads, and is bad for chat in five ways."""
+    """What people have after the README's steps: it loads, and is bad for chat in these ways."""
     batch = {"triton_max_batch_size": "4", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
     text = {**batch, "tokenizer_dir": "/data/m"}
     engine = {
@@ -314,29 +328,21 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
     found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
     assert [what.partition(":")[0] for what in found] == [
         "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other.",
-        "It adds BOS to every prompt, and chat templates begin with it already",
         "Answers that are not streamed begin with the prompt.",
         "Log-probs are normalised over the sampled candidates",
         "1 instances serve 1 requests at a time",
+        "streamed answers are refused",
     ]
 
 
-def test_upstreams_llm_api_model_without_its_policy(tmp_path: Path) -> None:
-    version = tmp_path / "tensorrt_llm" / "1"
-    version.mkdir(parents=True)
-    (version / "model.py").write_text("class TritonPythonModel: ...\n")
-    text = """name: "tensorrt_llm"
-backend: "python"
-input { name: "text_input" data_type: TYPE_STRING dims: -1 }
-input { name: "sampling_param_max_tokens" data_type: TYPE_INT32 dims: 1 optional: true }
-output { name: "text_output" data_type: TYPE_STRING dims: -1 }
-"""
-    file = tmp_path / "tensorrt_llm" / "config.pbtxt"
-    file.write_text(text)
-    (found,) = bad(tmp_path)
-    assert "a streamed request is never answered" in found.what
-    file.write_text(text + "model_transaction_policy { decoupled: true }\n")
-    assert bad(tmp_path) == []
+@pytest.mark.parametrize("value", ["true", None])
+def test_special_tokens_of_the_text_step_are_the_gateways_business(repo: Path, value: str | None) -> None:
+    """It tokenizes itself, or leaves the BOS to that step."""
+    pattern, written = parameter("add_special_tokens", "true")
+    if value is None:
+        pattern, written = r'parameters \{ key: "add_special_tokens"[^\n]*\n', ""
+    edit(repo / TEXT, pattern, written)
+    assert bad(repo) == []
 
 
 def test_a_folder_without_models(tmp_path: Path) -> None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway_ops.checking.findings import Finding, Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.repository.pbtxt import to_text
-from tests.gateway_ops.checking.planting import BACK, BLS, BLS_FIRST, ENGINE, TEXT, added, bad, edit
+from tests.gateway_ops.checking.conftest import OLDER
+from tests.gateway_ops.checking.planting import BACK, BLS, BLS_FIRST, ENGINE, TEXT, added, bad, edit, parameter
 from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 
-OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
 VERSIONS = (*OLDER, *UPSTREAM)
+pytestmark = pytest.mark.usefixtures("stock_facts")
 RECENT = "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other."
-
-
-@pytest.fixture(autouse=True)
-def _older(monkeypatch: pytest.MonkeyPatch) -> None:
-    for version, facts in OLDER.items():
-        monkeypatch.setitem(UPSTREAM, version, facts)
 
 
 def fill(folder: Path, version: str, **more: str) -> Path:
@@ -42,7 +36,8 @@ def fill(folder: Path, version: str, **more: str) -> Path:
         **more,
     }
     values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
-    values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "16", "accumulate_tokens": "false"}
+    values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "16", "accumulate_tokens": "true"}
+    values["tensorrt_llm_bls"]["tensorrt_llm_model_name"] = "tensorrt_llm"
     for name, config in filled_by_hand(version, values).items():
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "1" / "model.py").write_text("class TritonPythonModel: ...\n")
@@ -176,3 +171,69 @@ def test_a_bls_model_that_calls_an_engine_of_other_logits(tmp_path: Path) -> Non
     edit(repo / BLS, r'(name: "context_logits" data_type: )TYPE_FP32', r"\1TYPE_FP16")
     (found,) = said(repo)
     assert found.what == "The output 'context_logits' is FP16, but FP32 in tensorrt_llm, which it calls."
+
+
+def as_the_readme_has_it(folder: Path, version: str) -> Path:
+    """What the README's commands leave: BLS neither accumulates nor streams, special tokens are added."""
+    repo = fill(folder, version, normalize_log_probs="${normalize_log_probs}")
+    edit(repo / TEXT, r'("add_special_tokens" value \{ string_value: )"false"', r'\1"${add_special_tokens}"')
+    edit(repo / BLS, *parameter("accumulate_tokens", "False"))
+    for file in (BLS, ENGINE):
+        edit(repo / file, r"model_transaction_policy \{[^}]*\}", "model_transaction_policy { }")
+    return repo
+
+
+HEALTHY = ("0.12.0", "0.16.0", "0.19.0", "1.2.1")
+
+
+@pytest.mark.parametrize("version", HEALTHY)
+def test_a_stock_repository_for_chat_has_no_mistakes(tmp_path: Path, version: str) -> None:
+    """With an engine that is there, as where it is served; of the newest, its text steps must keep the order."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "rank0.engine").touch()
+    repo = fill(tmp_path / "repo", version, engine_dir=str(tmp_path / "engine"))
+    if version == "1.2.1":
+        edit(repo / BACK, r"dynamic_batching \{[^}]*\}\s*\}", "dynamic_batching { preserve_ordering: true }")
+    assert said(repo) == []
+
+
+@pytest.mark.parametrize("version", HEALTHY)
+def test_a_stock_repository_by_the_readme_is_no_error(tmp_path: Path, version: str) -> None:
+    """It is served; what is lost of answers is said, and nothing else."""
+    found = said(as_the_readme_has_it(tmp_path, version))
+    assert [finding for finding in found if finding.severity is Severity.ERROR] == []
+    assert {re.split("[:(]", finding.what)[0] for finding in found} == {
+        "a streamed answer comes as one event at its end",
+        "Log-probs are normalised over the sampled candidates",
+        *([RECENT] if version == "1.2.1" else []),
+    }
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.12.0"])
+def test_an_engine_that_nobody_named_to_an_old_bls_model(tmp_path: Path, version: str) -> None:
+    repo = fill(tmp_path, version)
+    edit(repo / BLS, *parameter("tensorrt_llm_model_name", "${tensorrt_llm_model_name}"))
+    assert [(found.severity, "which nobody filled in" in found.what) for found in said(repo)] == [
+        (Severity.ERROR, True)
+    ]
+
+
+def test_a_bls_model_that_does_not_accumulate_is_told_to(tmp_path: Path) -> None:
+    repo = fill(tmp_path, "1.2.1")
+    edit(repo / BLS, *parameter("accumulate_tokens", "false"))
+    (found,) = (each for each in said(repo) if each.what != RECENT)
+    assert (found.severity, found.fix) == (Severity.WARNING, "Set accumulate_tokens to true.")
+    assert found.what.startswith("streamed answers are refused: 'tensorrt_llm_bls' decodes each response by itself")
+
+
+def test_the_text_path_of_an_ensemble_is_told_of(tmp_path: Path) -> None:
+    """The gateway does not take it unless it must."""
+    told = [found for found in check_repository(fill(tmp_path, "1.2.1")) if "path: ensemble, streamed" in found.what]
+    assert [found.severity for found in told] == [Severity.INFO]
+
+
+@pytest.mark.parametrize(("tokenizer", "named"), [("", True), ("/data/m", False)])
+def test_guides_of_the_python_variant_need_a_tokenizer(tmp_path: Path, tokenizer: str, named: bool) -> None:
+    variant = {"triton_backend": "python", "guided_decoding_backend": "xgrammar"}
+    found = said(fill(tmp_path, "0.19.0", **variant, tokenizer_dir=tokenizer or "${tokenizer_dir}"))
+    assert [found.fix for found in found] == ["Set tokenizer_dir to the model's folder."] * named

@@ -46,6 +46,7 @@ def wait_ready(process: subprocess.Popen[bytes], url: str) -> None:
     pytest.fail("the gateway is not ready")
 
 
+@pytest.mark.long
 def test_the_readme_can_be_followed(folder: Path) -> None:
     block = re.findall(r"(?:^    .+\n)+", (EXAMPLE / "README.md").read_text(), re.MULTILINE)[1]
     build, up, _, serve, chat, ask, down = (line.strip() for line in block.splitlines())

@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 def filled_by_hand(version: str, values: Values) -> dict[str, Any]:
     """ModelConfig by model, with ``values`` by model and variable; variables without a value stay as they are."""
-    return {model: _fill(model, facts, values.get(model, {})) for model, facts in UPSTREAM[version].items()}
+    return {model: fill(model, facts, values.get(model, {})) for model, facts in UPSTREAM[version].items()}
 
 
 def renamed(configs: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
@@ -34,7 +34,8 @@ def is_image(setting: str) -> bool:
     return any(word in setting for word in image)
 
 
-def _fill(model: str, facts: dict[str, Any], values: dict[str, str]) -> Any:
+def fill(model: str, facts: dict[str, Any], values: dict[str, str]) -> Any:
+    """The ModelConfig of one model by its recorded facts; variables without a value stay as they are."""
     config = model_config_pb2.ModelConfig(name=model, max_batch_size=int(values["triton_max_batch_size"]))
     if model == "ensemble":
         config.platform = "ensemble"

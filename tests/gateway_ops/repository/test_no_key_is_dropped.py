@@ -108,10 +108,12 @@ def test_every_key_is_rendered_or_refused(engine: str, repository: Path) -> None
             continue
         values = [value for value in WORDS.get(key, GUESSES) if value != field.default]
         after = (outcome(with_value(start, key, value), repository) for value in values)
-        known = [found for found in after if found != "malformed"]
-        seen += bool(known)
+        known = (found for found in after if found != "malformed")
+        first = next(known, None)
+        seen += first is not None
         looked_at.add(key)
-        if known and all(found == before for found in known):
+        # One value that is rendered or refused is enough, and rendering takes its time.
+        if first is not None and first == before and all(found == before for found in known):
             dropped.append(key)
     assert dropped == []
     assert seen > 60

@@ -1,0 +1,49 @@
+"""The 99th percentile of the gaps between an engine's responses, of which only the long ones are told."""
+
+from __future__ import annotations
+
+import math
+
+_SHARE = 0.01
+_BUCKETS = 64
+_GROWTH = 1.125  # from one bucket to the next: the last one begins beyond 1,600 floors
+_WINDOW = 4096  # responses, of which half counts no more when as many have come again
+_LOG_GROWTH = math.log(_GROWTH)
+
+
+class LongGaps:
+    """Estimates the percentile in fixed memory, right within an eighth, over the latest few thousand responses.
+
+    Args:
+        floor_s: seconds; shorter gaps are not to be told, so that they cost nothing.
+        responses: that there have been before.
+    """
+
+    def __init__(self, floor_s: float, responses: int = 0) -> None:
+        self._floor_s = floor_s
+        self._counts = [0.0] * _BUCKETS
+        self._responses = 0.0
+        self._seen = responses
+
+    def add(self, gap_s: float) -> None:
+        """Take a gap that is longer than the floor."""
+        bucket = int(math.log(gap_s / self._floor_s) / _LOG_GROWTH)
+        self._counts[min(bucket, _BUCKETS - 1)] += 1
+
+    def p99(self, responses: int) -> float:
+        """The percentile in seconds, rounded up; 0 where it is not above the floor.
+
+        Args:
+            responses: that there have been in all, those after short gaps too.
+        """
+        self._responses += responses - self._seen
+        self._seen = responses
+        while self._responses > _WINDOW:
+            self._responses /= 2
+            self._counts = [count / 2 for count in self._counts]
+        longer = 0.0
+        for bucket in reversed(range(_BUCKETS)):
+            longer += self._counts[bucket]
+            if longer > _SHARE * self._responses:
+                return self._floor_s * float(_GROWTH ** (bucket + 1))
+        return 0.0

@@ -1,0 +1,131 @@
+"""What a gateway says of a repository: what it refuses, and what it serves with losses, by the rules it serves by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gateway.generation.engine import EngineFeatures
+from gateway.triton.discovery import describe
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import assemble, called_models, kind_of
+from gateway.triton.servable import DiscoveryError, EnginePath
+from gateway_ops.checking.findings import Finding, Severity, sentence
+from gateway_ops.checking.repository.llmapi import completed
+from gateway_ops.checking.repository.models import LLMAPI, Models, stock_model
+
+_ENTRIES = ("ensemble", "tensorrt_llm", "tensorrt_llm_bls", LLMAPI)
+_NAME = re.compile(r"'([^']+)'")
+_WORD = re.compile(r"\w+")
+_TEXT_PATH = "where the engine step fails its probe, or with path: ensemble"
+
+
+def _decoupled(view: ModelView) -> ModelView:
+    return replace(view, decoupled=True)
+
+
+def _accumulating(view: ModelView) -> ModelView:
+    return replace(view, parameters={**view.parameters, "accumulate_tokens": "true"})
+
+
+# What of a configuration may cost something of an answer, and is tried to tell what.
+_CURES: Mapping[str, Callable[[ModelView], ModelView]] = {
+    "Set model_transaction_policy { decoupled: true }.": _decoupled,
+    "Set accumulate_tokens to true.": _accumulating,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that is lost of answers.
+
+    Attributes:
+        what: the gateway's sentence.
+        fix: what cures it; empty where no change of this configuration does.
+    """
+
+    what: str
+    fix: str
+
+
+def check_serving(models: Models) -> Iterator[Finding]:
+    """Find what a gateway refuses or serves with losses, whichever of the models it is pointed at.
+
+    Args:
+        models: all models of the repository whose configurations parse; who calls another is not judged.
+    """
+    views = gateway_views(models)
+    for name in entries(models, views):
+        if any(models[each].unfilled for each in (name, *called_models(views[name]))):
+            continue  # which has a finding of its own
+        try:
+            losses = judge(views, name)
+        except DiscoveryError as error:
+            yield _finding(Severity.ERROR, models, name, str(error))
+            continue
+        for loss in losses:
+            # Of an ensemble only the text path has more of them: it is not on it unless something is wrong.
+            severity = Severity.WARNING if loss.fix or views[name].steps else Severity.INFO
+            yield _finding(severity, models, name, loss.what, loss.fix)
+        if views[name].steps and not losses:
+            yield from _text_path(models, views, name)
+
+
+def gateway_views(models: Models) -> dict[str, ModelView]:
+    """The models as a gateway sees them in a Triton that has loaded them."""
+    return {name: completed(model, replace(ModelView.of(model.config), name=name)) for name, model in models.items()}
+
+
+def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:
+    """The models that a gateway could be pointed at, and that have all the models that they call."""
+    return [
+        name
+        for name, view in views.items()
+        if (kind_of(view) or stock_model(models[name]) in _ENTRIES) and views.keys() >= set(called_models(view))
+    ]
+
+
+def judge(views: Mapping[str, ModelView], name: str) -> tuple[Loss, ...]:
+    """Judge a model as a gateway does that is pointed at it.
+
+    Args:
+        views: the repository's models by name, all those among them that the model calls.
+        name: the model.
+
+    Raises:
+        DiscoveryError: it is not served.
+    """
+    said = _describe(views, name).losses
+    without = {fix: _with(cure, views, name) for fix, cure in _CURES.items()} if said else {}
+    return tuple(Loss(loss, next((fix for fix, left in without.items() if loss not in left), "")) for loss in said)
+
+
+def _describe(views: Mapping[str, ModelView], name: str, path: EnginePath = "auto") -> EngineFeatures:
+    entry = views[name]
+    return describe(assemble(entry, {each: views[each] for each in called_models(entry)}), path)
+
+
+def _with(cure: Callable[[ModelView], ModelView], views: Mapping[str, ModelView], name: str) -> tuple[str, ...]:
+    """The losses that are left with a change of the models."""
+    return _describe({each: cure(view) for each, view in views.items()}, name).losses
+
+
+def _text_path(models: Models, views: Mapping[str, ModelView], name: str) -> Iterator[Finding]:
+    """Say what the way around a stock ensemble's engine step would cost."""
+    try:
+        said = _describe(views, name, "ensemble").losses[:1]
+    except DiscoveryError as error:
+        said = (str(error),)
+    for words in said:
+        yield _finding(Severity.INFO, models, name, f"{_TEXT_PATH}, {words}")
+
+
+def _finding(severity: Severity, models: Models, entry: str, said: str, fix: str = "") -> Finding:
+    """Place a sentence at the model that it names and, in there, at the first thing that it names."""
+    model = models[next((name for name in _NAME.findall(said) if name in models), entry)]
+    words = [word for word in _WORD.findall(said) if word not in models]
+    line = next((line for word in words if (line := model.line_of(f'"{word}"'))), None)
+    return Finding(
+        severity, f"{model.file}:{line or model.line_of('model_transaction_policy') or 1}", sentence(said), fix
+    )

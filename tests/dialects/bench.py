@@ -1,0 +1,115 @@
+"""One gateway in front of all doubles: each dialect is a served model of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+from openai import OpenAI
+
+from tests.dialects.dialects import DIALECTS, Dialect, model_settings
+from tests.doubles.llmapi.server import LlmapiServer
+from tests.doubles.stock.server import StockServer
+from tests.stack import GatewayProcess
+
+TEMPLATES = Path(__file__).parents[2] / "chat_templates"
+# It reads what the shipped one does not.
+_MORE_OF_TEMPLATE = """
+{%- if reasoning_effort is defined -%}effort {{ reasoning_effort }}{%- endif -%}
+{%- for document in documents or [] -%}{{ document.text }}{%- endfor -%}
+{%- if enable_thinking is defined -%}thinking {{ enable_thinking }}{%- endif -%}
+"""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What an engine had to say to one request.
+
+    Attributes:
+        tokens: how many it generated, without an end token.
+        finish: ``stop`` or ``length``.
+    """
+
+    tokens: int
+    finish: str
+
+
+class Bench:
+    """The doubles, and the gateway before them.
+
+    Args:
+        folder: for settings and logs.
+        stock: the doubles of the engine family.
+        llmapi: those of the LLM API's model.
+    """
+
+    def __init__(self, folder: Path, stock: StockServer, llmapi: LlmapiServer) -> None:
+        self._stock, self._llmapi = stock, llmapi
+        self._template = folder / "template.jinja"
+        shipped = TEMPLATES.joinpath("hermes.jinja").read_text(encoding="utf-8")
+        self._template.write_text(shipped.replace("{%- if documents %}", "{%- if false %}") + _MORE_OF_TEMPLATE)
+        file = folder / "gateway.yaml"
+        file.write_text(yaml.safe_dump({"models": [self._settings(dialect) for dialect in DIALECTS]}))
+        self.gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file))
+
+    def __enter__(self) -> Bench:
+        self.gateway.start()
+        # One for all calls, without certificates: to load those takes more than a call.
+        self.http = httpx.Client(base_url=self.gateway.url, timeout=60, verify=False)
+        self.openai = OpenAI(base_url=f"{self.gateway.url}/v1", api_key="-", max_retries=0)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.openai.close()
+        self.http.close()
+        self.gateway.stop()
+
+    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = (1, 3, 2)) -> None:
+        """Replace the scripts of all engines, and begin new journals."""
+        self._stock.play(*turns, chunk=chunk)
+        self._llmapi.play(*turns, chunk=chunk)
+
+    def requests(self, dialect: Dialect, prompt: str = "") -> list[dict[str, Any]]:
+        """The journal's entries of requests whose prompt has a text, but for probes of discovery."""
+        server = self._llmapi if dialect.kind == "llmapi" else self._stock
+        return [entry for entry in server.requests() if prompt in entry.get("prompt", "")]
+
+    def truths(self, dialect: Dialect, prompts: Sequence[str]) -> list[Truth]:
+        """What the engine had to say to the one request with each of the prompts."""
+        entries = self.requests(dialect)
+        return [_truth(entry) for prompt in prompts for entry in entries if prompt in entry["prompt"]]
+
+    def _settings(self, dialect: Dialect) -> dict[str, Any]:
+        if dialect.kind == "llmapi":
+            model = self._llmapi.model(dialect.version)
+            return model_settings(
+                dialect,
+                url=self._llmapi.grpc_url,
+                model=model,
+                tokenizer=str(self._llmapi.model_dir),
+                template=str(self._template),
+            )
+        stock = self._stock
+        if dialect.kind.startswith("bls"):
+            model = stock.bls(dialect.version, accumulate=dialect.kind == "bls-accumulate", **dialect.options)
+        else:
+            model = stock.ensemble(dialect.version, **dialect.options)
+        folder = stock.model_dir("sentencepiece" if dialect.spelling == "sentencepiece" else "bytes")
+        return model_settings(
+            dialect,
+            url=stock.grpc_url,
+            model=model,
+            tokenizer=str(folder),
+            template=str(self._template),
+        )
+
+
+def _truth(entry: dict[str, Any]) -> Truth:
+    if "generated" in entry:
+        return Truth(entry["generated"], entry["finish"])
+    said = entry["answer"]
+    return Truth(len(said["ids"]), "length" if said["end"] == "length" else "stop")

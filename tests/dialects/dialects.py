@@ -1,0 +1,102 @@
+"""Every dialect that is served: which double speaks it, how the gateway is set up for it, what it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
+from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
+
+Kind = Literal["tokens", "ensemble", "bls", "bls-accumulate", "llmapi"]
+
+NEWEST = STOCK_VERSIONS[-1]
+_STRICT = {"impossible": "strict", "hints": "strict", "unknown": "strict"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One way to reach an engine.
+
+    Attributes:
+        kind: the model that is called: the engine step by token ids, the ensemble or BLS by text, or the LLM API's.
+        version: of TensorRT-LLM.
+        variant: sets it apart from others of the kind and version.
+        options: of the stock repository; see `tests.doubles.stock.repository.Stock`.
+        settings: of the served model beside those that all have.
+    """
+
+    kind: Kind
+    version: str
+    variant: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The served model's name, which is the test's id."""
+        return "-".join(filter(None, (self.kind, self.variant, self.version)))
+
+    @property
+    def spelling(self) -> str:
+        """Of the tokenizer of a stock repository."""
+        return str(self.options.get("spelling", "bytes"))
+
+
+def _stock(version: str) -> list[Dialect]:
+    # 0.12 cannot leave the prompt out of a whole answer by request.
+    options = {"exclude_input": True} if version == "0.12" else {}
+    whole = {"path": "ensemble", "text_streaming": "whole"}
+    return [
+        Dialect("tokens", version, options=options, settings={"path": "tokens"}),
+        Dialect("ensemble", version, options=options, settings=whole),
+        Dialect("bls", version, options=options),
+        Dialect("bls-accumulate", version, options=options),
+    ]
+
+
+def _variants() -> list[Dialect]:
+    sp = {"spelling": "sentencepiece"}
+    whole = {"path": "ensemble", "text_streaming": "whole"}
+    once = {"decoupled": False}
+    return [
+        Dialect("ensemble", NEWEST, variant="default", settings={"path": "ensemble"}),
+        Dialect("tokens", NEWEST, variant="guided", options={"guided": True}, settings={"path": "tokens"}),
+        Dialect("ensemble", NEWEST, variant="guided", options={"guided": True}, settings=whole),
+        Dialect("ensemble", "0.16", variant="unary", options=once, settings={"path": "ensemble"}),
+        Dialect("bls", "0.16", variant="unary", options=once),
+        Dialect("tokens", NEWEST, variant="sp", options=sp, settings={"path": "tokens"}),
+        Dialect("ensemble", NEWEST, variant="sp", options=sp, settings=whole),
+        Dialect("bls-accumulate", NEWEST, variant="sp", options=sp),
+    ]
+
+
+def _llmapi() -> list[Dialect]:
+    return [
+        Dialect("llmapi", version, settings={"path": "llmapi", "engine_version": version})
+        for version in LLMAPI_VERSIONS
+    ]
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    *(dialect for version in STOCK_VERSIONS for dialect in _stock(version)),
+    *_variants(),
+    *_llmapi(),
+)
+"""All of them."""
+
+
+def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str, template: str) -> dict[str, Any]:
+    """The entry of the served model in the gateway's settings file."""
+    chat = {"template": template, "family": "hermes", "allow_request_template": True}
+    return {
+        "name": dialect.name,
+        "triton": {"url": url, "model": model},
+        "tokenizer": tokenizer,
+        "max_seq_len": 2048,
+        "max_tokens_policy": "clamp",
+        "policies": _STRICT,
+        **(chat if dialect.spelling == "bytes" else {}),
+        **dialect.settings,
+    }

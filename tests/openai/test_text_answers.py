@@ -1,0 +1,115 @@
+"""Answers of engines that answer with text: what is estimated says so, what cannot be streamed is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.generation import Capability, EngineChunk
+from tests.app.harness import Gateway, gateway
+from tests.app.scripted import TOKENS, Step
+from tests.openai.completions_harness import complete
+
+TEXT = dataclasses.replace(TOKENS, path="ensemble", token_ids=False, prompt_ids=False, logprobs=False, whole=True)
+WHOLE = dataclasses.replace(TEXT, streams="whole")
+REFUSED = dataclasses.replace(
+    TEXT, streams="refused", capabilities={"stream": Capability("impossible", "set path: tokens.")}
+)
+USAGE = {"include_usage": True, "continuous_usage_stats": True}
+
+
+def events(content: bytes) -> list[dict[str, Any]]:
+    """The events of a whole stream."""
+    *datas, done = [line for line in content.split(b"\n\n") if line.startswith(b"data: ")]
+    assert done == b"data: [DONE]"
+    return [json.loads(data[6:]) for data in datas]
+
+
+async def answers(running: Gateway, **body: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Last choice and usage of a chat and of a completion, each whole and streamed."""
+    found = []
+    for ask in (running.chat, lambda **more: complete(running, **more)):
+        answer = (await ask(**body)).json()
+        found.append((answer["choices"][0], answer["usage"]))
+        chunks = events((await ask(**body, stream=True, stream_options=USAGE)).content)
+        found.append((chunks[-2]["choices"][0], chunks[-1]["usage"]))
+    return found
+
+
+@pytest.mark.parametrize(("most", "reason"), [(5, "length"), (6, "stop")])
+async def test_what_follows_from_an_estimated_count_says_so(folder: Path, most: int, reason: str) -> None:
+    async with gateway(folder, lambda _: [EngineChunk(text="Hello", final=True)], features=TEXT) as running:
+        for choice, usage in await answers(running, max_tokens=most):
+            assert (choice["finish_reason"], choice["finish_reason_estimated"]) == (reason, True)
+            assert usage["completion_tokens"] == 5
+            assert usage["completion_tokens_details"]["estimated"] is True
+        for choice, usage in await answers(running, max_tokens=most, stop=["l"]):
+            assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "l")
+            assert "finish_reason_estimated" not in choice
+            assert (usage["completion_tokens"], usage["completion_tokens_details"]["estimated"]) == (3, True)
+
+
+async def test_what_the_engine_counts_is_not_estimated(folder: Path) -> None:
+    script: list[Step] = [EngineChunk(text="Hel", output_tokens=2), EngineChunk(text="lo", output_tokens=2, final=True)]
+    async with gateway(folder, lambda _: script, features=TEXT) as running:
+        for most, reason in ((4, "length"), (5, "stop")):
+            for choice, usage in await answers(running, max_tokens=most):
+                assert choice["finish_reason"] == reason
+                assert "finish_reason_estimated" not in choice
+                assert (usage["completion_tokens"], "estimated" in usage["completion_tokens_details"]) == (4, False)
+
+
+async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> None:
+    def script(request: Any) -> list[Step]:
+        return [EngineChunk(text="ab", output_tokens=None if request.seed == 1 else 2, final=True)]
+
+    async with gateway(folder, script, features=TEXT) as running:
+        body = (await running.chat(n=2, seed=1)).json()
+        assert ["finish_reason_estimated" in choice for choice in body["choices"]] == [True, False]
+        assert body["usage"]["completion_tokens_details"]["estimated"] is True
+
+
+@pytest.mark.parametrize("policy", ["strict", "warn", "ignore"])
+async def test_a_stream_that_would_be_damaged_is_refused_whatever_the_policy(folder: Path, policy: str) -> None:
+    async with gateway(folder, features=REFUSED, policies={"impossible": policy, "hints": policy}) as running:
+        for answer in (await running.chat(stream=True), await complete(running, stream=True)):
+            assert answer.status_code == 400
+            error = answer.json()["error"]
+            assert (error["param"], error["code"]) == ("stream", "unsupported_parameter")
+            assert "set path: tokens" in error["message"]
+        assert not running.engine.requests
+        assert (await running.chat(stream=False)).status_code == 200
+
+
+async def test_a_stream_of_one_response_has_every_event(folder: Path) -> None:
+    chunk = EngineChunk(text="Hello 🙂", output_tokens=3, prompt_tokens=7, final=True)
+    async with gateway(folder, lambda _: [chunk], features=WHOLE, served=True) as running:
+        answer = await running.chat(stream=True, stream_options={"include_usage": True})
+        role, text, last, usage = events(answer.content)
+        assert role["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+        assert text["choices"][0]["delta"] == {"content": "Hello 🙂"}
+        assert (last["choices"][0]["delta"], last["choices"][0]["finish_reason"]) == ({}, "stop")
+        assert (usage["choices"], usage["usage"]["prompt_tokens"], usage["usage"]["completion_tokens"]) == ([], 7, 3)
+        assert running.engine.requests[0].params.stream
+
+
+@pytest.mark.parametrize(("features", "stream"), [(TEXT, False), (WHOLE, False), (WHOLE, True)])
+async def test_a_response_that_is_the_whole_answer_has_the_time_of_an_answer(
+    folder: Path, features: Any, stream: bool
+) -> None:
+    """Not that of a first token, which is over while the engine still generates."""
+    waiting = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.3, waiting.set)
+    script: list[Step] = [waiting, EngineChunk(text="Hello", final=True)]
+    async with gateway(folder, lambda _: script, features=features, timeouts={"first_token_s": 0.05}) as running:
+        assert "Hello" in (await running.chat(stream=stream)).text
+    async with gateway(
+        folder, lambda _: [asyncio.Event()], features=features, timeouts={"total_s": 0.05, "first_token_s": 0.01}
+    ) as running:
+        late = await running.chat(stream=stream)
+        assert (late.status_code, late.json()["error"]["code"]) == (504, "timeout")

@@ -1,0 +1,202 @@
+"""An engine that falls silent behind a Triton whose health checks go on answering."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from scripted_triton import ScriptedTriton, ask, play, tokens
+from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
+
+from gateway.generation.engine import EngineError, ErrorKind
+from gateway.triton import TritonBackend
+from gateway.triton.transports import TransportName
+from gateway.triton.triton_backend import HealthChecks
+
+STALL_S = 0.1
+
+
+class Stuck:
+    """A request whose engine responded once, when it was made."""
+
+    def __init__(self) -> None:
+        self.at = time.perf_counter()
+
+    def heard(self) -> float | None:
+        return self.at
+
+
+class Situation:
+    """A backend over a scripted Triton, and the states that its watch told."""
+
+    def __init__(self, server: ScriptedTriton, transport: TransportName, stall_s: float) -> None:
+        self.server = server
+        self.backend = TritonBackend(
+            server.url, "ensemble", transport=transport, health=HealthChecks(600, stall_s=stall_s)
+        )
+        self.states: list[str] = []
+        self._changed = asyncio.Event()
+        self.backend.progress.listen(self._note)
+
+    def _note(self, state: str) -> None:
+        self.states.append(state)
+        self._changed.set()
+
+    async def until(self, state: str) -> None:
+        async def wait() -> None:
+            while state not in self.states:
+                self._changed.clear()
+                await self._changed.wait()
+
+        await asyncio.wait_for(wait(), 10)
+
+    def stall(self) -> Stuck:
+        stuck = Stuck()
+        self.backend.progress.began(stuck)
+        return stuck
+
+    def refused(self) -> str:
+        with pytest.raises(EngineError) as error:
+            _ = self.backend.engine
+        assert error.value.kind is ErrorKind.UNAVAILABLE
+        return error.value.detail
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start(transport_name: TransportName) -> AsyncIterator[Start]:
+    async with ScriptedTriton() as server:
+        backends = []
+
+        async def begin(stall_s: float = STALL_S) -> Situation:
+            situation = Situation(server, transport_name, stall_s)
+            backends.append(situation.backend)
+            await situation.backend.start()
+            await situation.backend.wait_ready(10)
+            server.requests.clear()
+            return situation
+
+        yield begin
+        for backend in backends:
+            await backend.close()
+
+
+async def _silence(*_: Any) -> AsyncIterator[Any]:
+    await asyncio.Event().wait()
+    yield
+
+
+async def test_an_engine_that_gives_a_token_is_well_again(start: Start) -> None:
+    situation = await start()
+    go_on = asyncio.Event()
+
+    async def when_told(*_: Any) -> AsyncIterator[Any]:
+        await go_on.wait()
+        yield tokens(7, final=True)
+
+    situation.server.script = when_told
+    situation.stall()
+    await situation.until("suspect")
+    assert "gone on" in situation.refused()
+    assert situation.backend.status.ready, "nothing is certain yet"
+    go_on.set()
+    await situation.until("well")
+    assert [token async for chunk in situation.backend.engine.generate(ask()) for token in chunk.ids] == [7]
+
+
+async def test_an_engine_that_gives_none_is_not_ready_until_it_does(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    situation = await start()
+    situation.server.script = _silence
+    situation.stall()
+    await situation.until("stalled")
+    assert not situation.backend.status.ready
+    assert "one token in vain" in situation.backend.status.reason
+    assert situation.refused() == situation.backend.status.reason
+    situation.server.script = lambda *_: play(tokens(7, final=True))
+    await situation.until("well")
+    assert situation.backend.status.ready
+    assert situation.states == ["suspect", "stalled", "well"]
+    said = [record.message.partition(":")[0] for record in caplog.records if record.name.endswith("stall_guard")]
+    assert said == ["engine may have stalled", "engine not ready", "engine answers again"]
+
+
+async def test_probes_do_not_pile_up(start: Start) -> None:
+    situation = await start()
+    running = most = 0
+
+    async def silence(*_: Any) -> AsyncIterator[Any]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            running -= 1
+
+    situation.server.script = silence
+    begun = time.perf_counter()
+    situation.stall()
+    await situation.server.until(lambda: len(situation.server.cancelled) >= 3)
+    took = time.perf_counter() - begun
+    assert took >= STALL_S * (1 + 1 + 2 + 4) - 0.05, "each has twice as long as the one before it"
+    assert most <= 2, "one that is being cancelled, and the next"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        ("Maximum queue size of 8 has been reached", "stalled"),  # it stands in front of a dead engine, too
+        ("the engine is broken", "stalled"),
+        ("Input length (9) exceeds maximum input length (1)", "well"),
+    ],
+)
+async def test_errors_in_place_of_the_token(start: Start, error: str, state: str) -> None:
+    situation = await start()
+    situation.server.script = lambda *_: play(ModelStreamInferResponse(error_message=error))
+    situation.stall()
+    await situation.until("suspect")
+    await situation.until(state)
+
+
+async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:
+    situation = await start()
+    situation.server.script = _silence
+    stuck = situation.stall()
+    await situation.until("stalled")
+    stuck.at = time.perf_counter()
+    await situation.until("well")
+    await situation.server.until(lambda: len(situation.server.cancelled) == len(situation.server.requests))
+
+
+async def test_another_engine_begins_well(start: Start) -> None:
+    situation = await start()
+    situation.server.script = _silence
+    stuck = situation.stall()
+    await situation.until("stalled")
+    situation.backend.progress.ended(stuck)
+    situation.server.script = lambda *_: play(tokens(7, final=True))
+    await situation.server.stop()
+    await situation.until("well")
+    assert "one token" not in situation.backend.status.reason
+    await situation.server.start()
+    await situation.backend.wait_ready(10)
+    assert situation.backend.engine
+
+
+async def test_switched_off_it_asks_nothing(start: Start) -> None:
+    situation = await start(0)
+    for _ in range(5):
+        situation.backend.progress.ended(situation.stall(), given_up=True)
+    situation.stall()
+    assert [token async for chunk in situation.backend.engine.generate(ask()) for token in chunk.ids] == [7]
+    assert (situation.states, len(situation.server.requests)) == ([], 1)
