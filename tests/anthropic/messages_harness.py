@@ -46,6 +46,7 @@ class Usage(_Strict):
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
+    estimated: Literal[True] | None = None
 
 
 class Message(_Strict):
@@ -58,6 +59,7 @@ class Message(_Strict):
     content: list[Block]
     stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None
     stop_sequence: str | None
+    stop_reason_estimated: Literal[True] | None = None
     usage: Usage
 
     @property
@@ -90,6 +92,7 @@ class Error(_Strict):
 class _Stop(_Strict):
     stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
     stop_sequence: str | None
+    stop_reason_estimated: Literal[True] | None = None
 
 
 class MessageStart(_Strict):

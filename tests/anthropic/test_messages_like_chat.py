@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.anthropic.messages_harness import Message, streamed, whole
-from tests.openai.test_responses_like_chat import EXAMPLES, NAMES, TEXTS, answers, parts_of_chat, running
+from tests.openai.responses_harness import running
+from tests.openai.test_responses_like_chat import EXAMPLES, NAMES, TEXTS, answers, parts_of_chat
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, guided_text, tool
 
 TOOLS = [tool(name) for name in NAMES]

@@ -99,13 +99,15 @@ class MessagesAnswer(ChatAnswer):
     def stop(self) -> dict[str, Any]:
         """Why the answer ended; valid at the end."""
         assembler = self.generations[0].assembler
+        reason, sequence = "end_turn", None
         if assembler.finish_reason == "length":
-            return {"stop_reason": "max_tokens", "stop_sequence": None}
-        if self.parsed and self.parsed[0].made:
-            return {"stop_reason": "tool_use", "stop_sequence": None}
-        if isinstance(assembler.stop_reason, str):
-            return {"stop_reason": "stop_sequence", "stop_sequence": assembler.stop_reason}
-        return {"stop_reason": "end_turn", "stop_sequence": None}
+            reason = "max_tokens"
+        elif self.parsed and self.parsed[0].made:
+            reason = "tool_use"
+        elif isinstance(assembler.stop_reason, str):
+            reason, sequence = "stop_sequence", assembler.stop_reason
+        told = {"stop_reason": reason, "stop_sequence": sequence}
+        return told | {"stop_reason_estimated": True} if assembler.finish_estimated else told
 
     def failed(self, error: OpenAIError) -> bytes:
         """The data of the event of an error that has ended the answer."""
@@ -123,11 +125,15 @@ class MessagesAnswer(ChatAnswer):
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """Write the ``usage`` of a message: tokens that were read from the cache are no input tokens."""
+    """Write the ``usage`` of a message: tokens that were read from the cache are no input tokens.
+
+    It has ``estimated``, true, where the answer's tokens were counted by tokenizing its text again.
+    """
     cached = usage.cached_tokens or 0
-    return {
+    counts = {
         "input_tokens": usage.prompt_tokens - cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
         "output_tokens": usage.completion_tokens,
     }
+    return counts | {"estimated": True} if usage.estimated else counts

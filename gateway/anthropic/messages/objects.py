@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from gateway.anthropic.objects import AnthropicError
 
@@ -39,12 +39,16 @@ AnthropicBlock = AnthropicText | AnthropicThinking | AnthropicToolUse
 
 
 class AnthropicUsage(TypedDict):
-    """Token counts. Cached tokens are 0 where the engine does not tell them."""
+    """Token counts. Cached tokens are 0 where the engine does not tell them.
+
+    Extension: ``estimated`` is there where the answer's tokens were counted by tokenizing its text again.
+    """
 
     input_tokens: int
     cache_creation_input_tokens: Literal[0]
     cache_read_input_tokens: int
     output_tokens: int
+    estimated: NotRequired[Literal[True]]
 
 
 class AnthropicMessage(TypedDict):
@@ -57,6 +61,7 @@ class AnthropicMessage(TypedDict):
     content: list[AnthropicBlock]
     stop_reason: StopReason | None
     stop_sequence: str | None
+    stop_reason_estimated: NotRequired[Literal[True]]
     usage: AnthropicUsage
 
 
@@ -129,6 +134,7 @@ class AnthropicStop(TypedDict):
 
     stop_reason: StopReason
     stop_sequence: str | None
+    stop_reason_estimated: NotRequired[Literal[True]]
 
 
 class AnthropicMessageDelta(TypedDict):
