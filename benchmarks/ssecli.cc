@@ -1,5 +1,5 @@
 // Cheap SSE load generator (epoll, one thread). args: port streams rounds path bodyfile [pid-of-gateway]
-// Counts "data: " events, checks the last one ([DONE], or the end of a response), reports TTFT, stamp latency (text
+// Counts "data: " events, checks the last one ([DONE], or the end of a response or message), reports TTFT, stamp latency (text
 // containing T<ns of CLOCK_MONOTONIC>).
 // Environment: KEY = bearer key; STAGGER_US = time between the starts of the first N streams (0: all at once);
 // HOST = the address that is connected to (127.0.0.1); HOLD = a load that goes on: says "begun" when every stream has had
@@ -28,7 +28,7 @@ static double cpu() { rusage r; getrusage(RUSAGE_SELF, &r); return r.ru_utime.tv
 static double gcpu(int pid) { char p[64]; snprintf(p, 64, "/proc/%d/stat", pid); FILE* f = fopen(p, "r"); if (!f) return 0; char b[1024]; size_t n = fread(b, 1, 1023, f); b[n] = 0; fclose(f); char* q = strrchr(b, ')') + 2; long u = 0, s = 0; int fld = 3; for (char* t = strtok(q, " "); t; t = strtok(0, " "), fld++) { if (fld == 14) u = atol(t); if (fld == 15) { s = atol(t); break; } } return (u + s) / (double)sysconf(_SC_CLK_TCK); }
 struct Con { int fd; double t0; bool first = false; long ev = 0; std::string tail; std::string head; };
 static bool starts(const char* p, const char* with) { return !strncmp(p, with, strlen(with)); }
-static bool whole(const char* p) { return starts(p, "[DONE]") || starts(p, "{\"type\":\"response.completed\"") || starts(p, "{\"type\":\"response.incomplete\""); }
+static bool whole(const char* p) { return starts(p, "[DONE]") || starts(p, "{\"type\":\"response.completed\"") || starts(p, "{\"type\":\"response.incomplete\"") || starts(p, "{\"type\":\"message_stop\""); }
 static double pct(std::vector<float>& v, double p) { if (v.empty()) return 0; size_t k = std::min(v.size() - 1, (size_t)(p * v.size())); std::nth_element(v.begin(), v.begin() + k, v.end()); return v[k]; }
 int main(int argc, char** argv) {
   rlimit files; getrlimit(RLIMIT_NOFILE, &files); files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files);

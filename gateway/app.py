@@ -21,6 +21,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
 
 from gateway import __version__
+from gateway.anthropic.errors import AnthropicMiddleware
+from gateway.anthropic.messages.routes import messages_router
+from gateway.anthropic.models import anthropic_models_router
 from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
 from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
@@ -147,7 +150,9 @@ def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: M
         *chat_router(registry, settings.timeouts, metrics).routes,
         *completions_router(registry, settings.timeouts, metrics).routes,
         *responses_router(registry, settings.timeouts, metrics).routes,
+        *messages_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,
+        *anthropic_models_router(registry).routes,
         *models_router(registry).routes,
         *operations_router(readiness, rendered, relayed, __version__, show_reasons=show_reasons).routes,
     ]
@@ -212,6 +217,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             names=names,
             refuse=lambda message: OpenAIError(403, message, code="host_not_allowed").response(),
         )
+    app.add_middleware(AnthropicMiddleware)
 
 
 def serve(settings: Settings, source: SettingsSource | None = None, share: Share | None = None) -> None:

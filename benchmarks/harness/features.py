@@ -15,7 +15,16 @@ from .client import call
 from .load import Load, Result, run
 from .processes import BenchmarkError, Child, SyntheticTriton
 from .relay import Tell
-from .subjects import Subject, body, responses_body, start, tokenizer_folder, transports, write_repository
+from .subjects import (
+    Subject,
+    body,
+    messages_body,
+    responses_body,
+    start,
+    tokenizer_folder,
+    transports,
+    write_repository,
+)
 
 PLAIN = "plain"
 _PACED = Load("64x20ms", 64, 20_000, 150)
@@ -52,6 +61,8 @@ _TOOLS = {"tools": [answers.TOOL], "tool_choice": "auto"}
 _FUNCTION: Any = answers.TOOL["function"]
 _RESPONSES_TOOLS = {"tools": [{"type": "function", **_FUNCTION}], "tool_choice": "auto"}
 _RESPONSES = "/v1/responses"
+_MESSAGES_TOOLS = {"tools": [{"name": _FUNCTION["name"], "input_schema": _FUNCTION["parameters"]}]}
+_MESSAGES = "/v1/messages"
 _USAGE = {"include_usage": True, "continuous_usage_stats": True}
 FEATURES: dict[str, Feature] = {
     PLAIN: Feature(),
@@ -72,6 +83,11 @@ FEATURES: dict[str, Feature] = {
     "responses with reasoning": Feature(
         {}, "qwen3", answers.reasoning, b'"type":"response.reasoning_text.delta"', path=_RESPONSES
     ),
+    "messages": Feature(shows=b'"type":"text_delta"', path=_MESSAGES),
+    "messages with tools, none called": Feature(
+        _MESSAGES_TOOLS, "hermes", shows=b'"type":"text_delta"', path=_MESSAGES
+    ),
+    "messages with reasoning": Feature({}, "qwen3", answers.reasoning, b'"type":"thinking_delta"', path=_MESSAGES),
 }
 
 
@@ -133,7 +149,8 @@ def _cpu_us(result: Result) -> float:
 
 def _body(feature: Feature, tokens: int) -> Path:
     fields = {"model": "-".join(filter(None, ("bench", feature.family))), **feature.fields}
-    return responses_body(tokens, **fields) if feature.path == _RESPONSES else body(tokens, **fields)
+    write = {_RESPONSES: responses_body, _MESSAGES: messages_body}.get(feature.path, body)
+    return write(tokens, **fields)
 
 
 def _refusal(child: Child, triton: SyntheticTriton, tokenizer: Tokenizer, feature: Feature) -> str | None:

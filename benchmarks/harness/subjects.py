@@ -184,6 +184,12 @@ def responses_body(max_tokens: int, prompt: str = "Hello", **fields: Any) -> Pat
     return _written({"model": "bench", "input": prompt, "max_output_tokens": max_tokens, "stream": True, **fields})
 
 
+def messages_body(max_tokens: int, prompt: str = "Hello", **fields: Any) -> Path:
+    """Write a streamed Messages request to a file for the load generator."""
+    asked = [{"role": "user", "content": prompt}]
+    return _written({"model": "bench", "messages": asked, "max_tokens": max_tokens, "stream": True, **fields})
+
+
 def _written(request: dict[str, Any]) -> Path:
     file = BUILT / "body.json"
     file.write_text(json.dumps(request))

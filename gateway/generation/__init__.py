@@ -14,6 +14,7 @@ from gateway.generation.engine import (
     EngineForm,
     ErrorKind,
     Estimate,
+    PromptTooLongError,
     StreamForm,
 )
 from gateway.generation.request import GenerationRequest, Prompt
@@ -39,6 +40,7 @@ __all__ = [
     "Predicted",
     "Prompt",
     "PromptTokenLogprob",
+    "PromptTooLongError",
     "SamplingParams",
     "SequenceAssembler",
     "StopMatcher",

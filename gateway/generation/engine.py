@@ -211,6 +211,20 @@ class EngineError(Exception):
         self.code = code
 
 
+class PromptTooLongError(EngineError):
+    """A prompt that leaves no room for an answer.
+
+    Attributes:
+        tokens: that it has; of one that is far too long those that were counted before the rest was given up.
+        most: that it may have.
+    """
+
+    def __init__(self, message: str, tokens: int, most: int) -> None:
+        super().__init__(ErrorKind.CONTEXT_LENGTH, message)
+        self.tokens = tokens
+        self.most = most
+
+
 class MalformedOutputError(EngineError):
     """An unreadable answer of the engine: its outputs contradict the contract or the request."""
 

@@ -15,7 +15,10 @@ from gateway.openai.router import failure
 from gateway.web.auth import OPEN_PATHS
 
 _OPENAPI: Final = "3.1.0"
-_BEARER: Final = {"bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."}}
+_KEYS: Final = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},
+    "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "A key of the gateway."},
+}
 _REQUEST_ID: Final = {"description": "The request's id, as in the log.", "schema": {"type": "string"}}
 _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)
 
@@ -31,13 +34,15 @@ def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             methods = sorted(route.methods or ())
-            paths[route.path_format] = {method.lower(): _operation(route, method, keys=keys) for method in methods}
+            before = paths.get(route.path_format, {})
+            operations = {method.lower(): _operation(route, method, keys=keys) for method in methods}
+            paths[route.path_format] = {name: _either(before.get(name), each) for name, each in operations.items()}
     references, schemas = _schemas(frozenset(_types(paths)))
     document = {
         "openapi": _OPENAPI,
         "info": {"title": app.title, "version": app.version},
         "paths": _resolved(paths, references),
-        "components": {"schemas": schemas, **({"securitySchemes": _BEARER} if keys else {})},
+        "components": {"schemas": schemas, **({"securitySchemes": _KEYS} if keys else {})},
     }
     return orjson.dumps(document)
 
@@ -46,6 +51,8 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     head = method == "HEAD"
     guarded = keys and route.path not in OPEN_PATHS
     responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *[401] * guarded)} | route.responses
+    if not guarded:
+        responses.pop(401, None)
     summary, _, more = route.description.partition("\n\n")
     operation: dict[str, Any] = {
         "tags": route.tags,
@@ -57,8 +64,28 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     if more:
         operation["description"] = more
     if guarded:
-        operation["security"] = [{"bearer": []}]
+        operation["security"] = [{name: []} for name in _KEYS]
     return operation
+
+
+def _either(first: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    """Join two operations of one path that a header tells apart: answers may have the form of either."""
+    if first is None:
+        return other
+    responses = first["responses"] | other["responses"]
+    for status in first["responses"].keys() & other["responses"].keys():
+        one, two = first["responses"][status], other["responses"][status]
+        responses[status] = {**one, **two, "headers": one["headers"] | two["headers"]}
+        if "content" in two:
+            schemas = [each["content"]["application/json"]["schema"] for each in (two, one)]
+            responses[status]["content"] = {"application/json": {"schema": {"anyOf": _distinct(schemas)}}}
+    parameters = [*first.get("parameters", ()), *other.get("parameters", ())]
+    named = {"parameters": list({each["name"]: each for each in parameters}.values())} if parameters else {}
+    return {**first, **other, **named, "responses": dict(sorted(responses.items()))}
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    return [value for index, value in enumerate(values) if value not in values[:index]]
 
 
 def _response(response: dict[str, Any], *, head: bool) -> dict[str, Any]:

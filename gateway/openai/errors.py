@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
@@ -25,6 +26,7 @@ _NO_RETRY = {"x-should-retry": "false"}
 EXPOSED_HEADERS = (
     "Retry-After",
     "WWW-Authenticate",
+    "request-id",
     "x-ignored-parameters",
     "x-request-id",
     "x-should-retry",
@@ -74,8 +76,33 @@ class OpenAIError(Exception):
         )
 
     def response(self) -> Response:
-        """The HTTP answer."""
-        return Response(self.body(), self.status, self.headers, "application/json")
+        """The HTTP answer, in the shape that its path has."""
+        return _ErrorResponse(self)
+
+
+Shape = Callable[[OpenAIError, str], Response]
+"""Makes the answer of an error and a request's id, for paths whose errors are not OpenAI's."""
+
+
+def shape_errors(scope: Scope, shape: Shape) -> None:
+    """Let all errors of a request, from whatever layer, have another shape than OpenAI's."""
+    scope.setdefault("state", {})["error_shape"] = shape
+
+
+class _ErrorResponse(Response):
+    """The answer of an error; its shape is known where it is sent, because layers refuse before any route."""
+
+    def __init__(self, error: OpenAIError) -> None:
+        super().__init__(error.body(), error.status, error.headers, "application/json")
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the connection."""
+        shape: Shape | None = scope.get("state", {}).get("error_shape")
+        if shape is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await shape(self._error, record_of(scope).request_id)(scope, receive, send)
 
 
 # Kind -> status, type, code, headers. 429 and 503 are worth another try, and the SDKs do try again.
@@ -147,6 +174,8 @@ def _hint(request: Request) -> str:
     if path is None:
         return ""
     base = " The base URL of an OpenAI client ends with '/v1', once." if path.startswith("/v1/") else ""
+    if path.startswith("/v1/messages"):
+        base = " The base URL of an Anthropic client ends before '/v1'."
     return f" Did you mean {path}?{base}"
 
 

@@ -118,7 +118,7 @@ def _chunk(data: Any) -> dict[str, Any]:
 def _event(data: Any) -> dict[str, Any]:
     """Make the schema of one event with a name, which is the type of its data."""
     return {
-        "description": "One event. The last one has the whole response, as it was completed, cut or broken off.",
+        "description": "One event. The last one tells how the answer ended: completed, cut or broken off.",
         "type": "object",
         "required": ["event", "data"],
         "properties": {"event": {"type": "string"}, "data": _json_text(data)},

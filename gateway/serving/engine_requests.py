@@ -10,9 +10,9 @@ from gateway.config import ModelSettings
 from gateway.generation import (
     EngineError,
     EngineFeatures,
-    ErrorKind,
     GenerationRequest,
     Prompt,
+    PromptTooLongError,
     SamplingParams,
     engine_seed,
 )
@@ -50,7 +50,7 @@ def engine_requests(
 
     Raises:
         BadRequestError: when the engine or the operator's limits do not allow what is asked.
-        EngineError: CONTEXT_LENGTH when the prompt leaves no room for an answer.
+        PromptTooLongError: the prompt leaves no room for an answer.
     """
     _check(params, parts, features, settings)
     table = _table(params, parts)
@@ -118,10 +118,11 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
     length = len(prompt.ids)
     room = max_seq_len - length
     if room < 1:
-        raise EngineError(
-            ErrorKind.CONTEXT_LENGTH,
+        raise PromptTooLongError(
             f"This model's maximum context length is {max_seq_len} tokens, but the prompt has {length} tokens and an"
             " answer needs at least one more; shorten the prompt.",
+            length,
+            max_seq_len - 1,
         )
     wanted = params.max_tokens
     refused = settings.max_tokens_policy == "refuse" and not params.clamp_max_tokens

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
-from gateway.generation import EngineError, ErrorKind, Prompt
+from gateway.generation import Prompt, PromptTooLongError
 from gateway.prompt import RequestTemplate, history
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
@@ -92,7 +92,7 @@ def build(
         left: set when nobody waits for the prompt any more.
 
     Raises:
-        EngineError: CONTEXT_LENGTH when it is far too long.
+        PromptTooLongError: it is far too long.
         LeftError: nobody waits.
         BadRequestError: when the model cannot take it.
         TemplateError: when the chat template refuses the messages.
@@ -190,6 +190,7 @@ class Bound:
         """
         self._parts = parts
         self._most = most or parts.max_seq_len
+        self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
         self._left = left
         self._says = (
             f"This model's maximum context length is {self._most} tokens"
@@ -201,7 +202,7 @@ class Bound:
         """Refuse what cannot fit by its size alone.
 
         Raises:
-            EngineError: CONTEXT_LENGTH.
+            PromptTooLongError: it cannot fit.
         """
         if isinstance(source, IdsPrompt):
             self.check_count(len(source.ids))
@@ -214,10 +215,10 @@ class Bound:
         """Refuse more tokens than there may be.
 
         Raises:
-            EngineError: CONTEXT_LENGTH.
+            PromptTooLongError: it cannot fit.
         """
         if count > self._most:
-            self._refuse(f"the prompt has {count} tokens")
+            self._refuse(f"the prompt has {count} tokens", count)
 
     def check_text(self, text: str) -> None:
         """Refuse a text that has more tokens by far: by an eighth, counted in pieces.
@@ -225,7 +226,7 @@ class Bound:
         No token is shorter than a byte, so one with no more bytes than there may be tokens is not counted.
 
         Raises:
-            EngineError: CONTEXT_LENGTH.
+            PromptTooLongError: it cannot fit.
             LeftError: nobody waits.
         """
         self._check_characters(len(text))
@@ -233,7 +234,7 @@ class Bound:
             most = self._most + self._most // 8
             count = self._parts.tokenizer.count_beyond(text, most, self._is_over)
             if count > most and not self._is_over():
-                self._refuse(f"the prompt has more than {most} tokens")
+                self._refuse(f"the prompt has more than {most} tokens", count)
         if self._is_over():
             raise LeftError
 
@@ -245,10 +246,10 @@ class Bound:
         if size > _MOST_UNCOUNTED:
             each = min(each, _MOST_CHARACTERS)
         if size > self._most * each:
-            self._refuse(f"{size} characters cannot fit into them")
+            self._refuse(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
 
-    def _refuse(self, why: str) -> NoReturn:
-        raise EngineError(ErrorKind.CONTEXT_LENGTH, f"{self._says}, but {why}; shorten the prompt.")
+    def _refuse(self, why: str, tokens: int) -> NoReturn:
+        raise PromptTooLongError(f"{self._says}, but {why}; shorten the prompt.", tokens, self._room)
 
 
 def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, *, as_ids: bool) -> Prompt:

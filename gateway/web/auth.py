@@ -1,4 +1,4 @@
-"""API keys: ``Authorization: Bearer KEY``, compared in constant time."""
+"""API keys: ``Authorization: Bearer KEY`` or ``x-api-key: KEY``, compared in constant time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ class AuthMiddleware:
         """Serve one connection."""
         if scope["type"] != "http" or scope["path"].removesuffix("/") in OPEN_PATHS:
             return self._app(scope, receive, send)
-        given = header(scope, b"authorization")
-        scheme, _, key = given.strip().partition(b" ")
-        if not given:
+        keys = _given(scope)
+        if not keys:
             answer = self._refuse("You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'.")
-        elif scheme.lower() != b"bearer" or not self._known(key.strip()):
+        elif not any(self._known(key) for key in keys if key):
             answer = self._refuse("Incorrect API key provided.")
         else:
             answer = self._app
@@ -48,3 +47,14 @@ class AuthMiddleware:
         digest = hashlib.sha256(key).digest()
         matches = [hmac.compare_digest(digest, known) for known in self._digests]  # all of them, always
         return any(matches)
+
+
+def _given(scope: Scope) -> list[bytes]:
+    """The keys of a request, of which some clients send two; an empty one where its scheme is not known."""
+    keys = []
+    if given := header(scope, b"authorization"):
+        scheme, _, key = given.strip().partition(b" ")
+        keys.append(key.strip() if scheme.lower() == b"bearer" else b"")
+    if given := header(scope, b"x-api-key"):
+        keys.append(given.strip())
+    return keys

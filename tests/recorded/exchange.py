@@ -27,7 +27,7 @@ _HEADERS = (
 _VARIABLE = (
     (r"\b((?:chat)?cmpl)-[0-9a-f]{32}\b", r"\1-ID"),
     (r"\b(resp|msg|rs|fc|ctc)_[0-9a-f]{32}\b", r"\1_ID"),
-    (r"\bcall_[A-Za-z0-9]{24}\b", "call_ID"),
+    (r"\b(call|toolu)_[A-Za-z0-9]{24}\b", r"\1_ID"),
     (r"\b[0-9a-f]{32}\b", "ID"),
     (r'("(?:created|created_at|completed_at)":\s?)\d{10}\b', r"\g<1>0"),
     (r"\b127\.0\.0\.1:\d+", "127.0.0.1:PORT"),

@@ -11,6 +11,7 @@ from tests.recorded.exchange import Case, exchange
 from tests.recorded.failures import FAILURES
 from tests.recorded.forms import CALLS, FORMS
 from tests.recorded.gateways import Gateways
+from tests.recorded.messages import MESSAGES
 from tests.recorded.responses import RESPONSES
 from tests.recorded.tokens import TOKENS
 from tests.recorded.web import HTTP
@@ -21,6 +22,7 @@ AREAS: Mapping[str, Sequence[Case]] = {
     "tools": CALLS,
     "completions": COMPLETIONS,
     "responses": RESPONSES,
+    "messages": MESSAGES,
     "tokens_and_models": TOKENS,
     "failures": FAILURES,
     "http": HTTP,

@@ -1,0 +1,1 @@
+"""Anthropic's API over the same served models: messages, token counts, the list of models, and the shape of errors."""

@@ -1,0 +1,94 @@
+"""Anthropic's error shape, and the layer that gives it to all errors of Anthropic's paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.openai.errors import OpenAIError, shape_errors
+from gateway.web.access_log import record_of
+from gateway.web.routing import header
+
+OVERLOADED: Final = 529
+"""Anthropic's status for a server that cannot take the request now, in place of 503."""
+
+_PATH = re.compile(r"/v1/messages(?:/|$)")
+_TYPES: Final[Mapping[int, str]] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    OVERLOADED: "overloaded_error",
+}
+_INDEX = re.compile(r"\[(\d+)\]")
+
+
+def error_body(error: OpenAIError, request_id: str) -> bytes:
+    """The JSON that Anthropic sends for an error; its message begins with the parameter that it does not name itself.
+
+    Args:
+        error: in OpenAI's terms, with the client's own paths.
+        request_id: of the request.
+    """
+    status = _status(error)
+    fields = {"type": _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")}
+    return orjson.dumps(
+        {"type": "error", "error": {**fields, "message": _message(error)}, "request_id": request_id},
+    )
+
+
+def error_response(error: OpenAIError, request_id: str) -> Response:
+    """The HTTP answer of an error in Anthropic's shape."""
+    return Response(error_body(error, request_id), _status(error), error.headers, "application/json")
+
+
+def _status(error: OpenAIError) -> int:
+    return OVERLOADED if error.status == 503 else error.status
+
+
+def _message(error: OpenAIError) -> str:
+    """The sentence with paths as Anthropic writes them: ``messages.0.content`` for ``messages[0].content``."""
+    if error.param is None:
+        return error.message
+    path = _INDEX.sub(r".\1", error.param)
+    message = error.message.replace(error.param, path)
+    return message if path in message else f"{path}: {message}"
+
+
+class AnthropicMiddleware:
+    """Lets a request of Anthropic's API have errors in its shape, from every layer inside, and a ``request-id``.
+
+    Such a request is known by its path, or by its header ``anthropic-version``, which no client of OpenAI's API sends.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap ``app``."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http" or not (_PATH.match(scope["path"]) or is_anthropic(scope)):
+            await self._app(scope, receive, send)
+            return
+        shape_errors(scope, error_response)
+        request_id = record_of(scope).request_id
+
+        async def named_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["request-id"] = request_id
+            await send(message)
+
+        await self._app(scope, receive, named_send)
+
+
+def is_anthropic(scope: Scope) -> bool:
+    """Whether a request has the header of Anthropic's clients."""
+    return bool(header(scope, b"anthropic-version"))

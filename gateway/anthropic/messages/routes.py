@@ -1,0 +1,78 @@
+"""The routes of messages."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.anthropic.messages.check import check_turn
+from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
+from gateway.anthropic.messages.plan import turn_plan
+from gateway.anthropic.messages.prepare import prepare, too_long
+from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest
+from gateway.anthropic.messages.stream import MessagesEvents
+from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
+from gateway.anthropic.router import anthropic_answers
+from gateway.config import TimeoutSettings
+from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.endpoint import Endpoint, begin, serve
+from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
+from gateway.serving import prompts
+from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
+from gateway.telemetry.metrics import Metrics
+from gateway.web.disconnect import while_connected
+from gateway.web.routing import DirectRoute
+
+MESSAGES = Endpoint(parse_turn, check_turn, turn_plan, prepare, MessagesEvents)
+COUNTED = Endpoint(parse_counted, check_turn, turn_plan, prepare, MessagesEvents)
+_HEADERS = IGNORED | DEVIATIONS
+
+
+def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
+    """The routes ``POST /v1/messages`` and ``POST /v1/messages/count_tokens`` over the served models.
+
+    Args:
+        registry: of served models, started.
+        timeouts: of streams.
+        metrics: where ignored parameters are counted.
+    """
+    router = api_router("messages", DirectRoute)
+
+    @router.post(
+        "/v1/messages",
+        responses=anthropic_answers(AnthropicMessage, (504,), event={"anyOf": list(EVENTS)}, headers=_HEADERS),
+        openapi_extra=body_of(MessagesRequest),
+    )
+    async def create_message(request: Request) -> Response:
+        """Continue a conversation, in Anthropic's form."""
+        return await serve(MESSAGES, request, registry, metrics, timeouts)
+
+    @router.post(
+        "/v1/messages/count_tokens",
+        responses=anthropic_answers(AnthropicTokenCount, headers=_HEADERS),
+        openapi_extra=body_of(CountTokensRequest),
+    )
+    async def count_message_tokens(request: Request) -> Response:
+        """Count the tokens that a conversation's prompt has, tools among them, without an answer."""
+        begun = await begin(COUNTED, request, registry, metrics)
+        count = functools.partial(_count, begun.request, begun.plan, begun.model)
+        work = prompts.long_work(begun.plan.source)
+        found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))
+        body = orjson.dumps(AnthropicTokenCount(input_tokens=found))
+        return Response(body, headers=dict(begun.headers), media_type="application/json")
+
+    return router
+
+
+def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
+    """The tokens of the prompt, which may be too long for an answer."""
+    parts = model.parts
+    most = prompts.most_tokens(parts)
+    with turn.translation.renaming(), too_long():
+        return len(prompts.build(plan.source, parts, model.settings, as_ids=True, most=most, left=left).ids)

@@ -1,0 +1,40 @@
+"""Signatures of thinking blocks: they bring back the reasoning that a client did not want to see.
+
+They are no secret and prove nothing. Signatures of others are left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from typing import Any
+
+from gateway.openai.json_text import MOST_CHARACTERS
+
+_MARK = "gateway-1."
+
+
+def signature_of(reasoning: str, *, shown: bool) -> str:
+    """The signature of a block.
+
+    Args:
+        reasoning: of the block.
+        shown: whether the block has the text itself.
+    """
+    if shown:
+        return _MARK
+    return _MARK + base64.b64encode(zlib.compress(reasoning.encode("utf-8", "surrogatepass"))).decode()
+
+
+def reasoning_of(signature: Any) -> str:
+    """The reasoning in a signature; empty for one that has none."""
+    if not isinstance(signature, str) or not signature.startswith(_MARK):
+        return ""
+    unpacker = zlib.decompressobj()
+    try:
+        packed = base64.b64decode(signature.removeprefix(_MARK), validate=True)
+        text = unpacker.decompress(packed, MOST_CHARACTERS).decode("utf-8")
+    except (binascii.Error, zlib.error, UnicodeDecodeError):
+        return ""
+    return "" if "\0" in text else text

@@ -1,0 +1,170 @@
+"""A Messages request as a chat request: blocks become messages, and each part of it remembers where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.anthropic.messages.conversation import Conversation
+from gateway.anthropic.messages.protocol import (
+    CountTokensRequest,
+    MessagesRequest,
+    parse_count_request,
+    parse_messages_request,
+)
+from gateway.anthropic.messages.tools import Toolbox
+from gateway.openai.chat.messages import in_groups
+from gateway.openai.chat.protocol import ChatCompletionRequest, chat_request
+from gateway.openai.nulls import without_nulls
+from gateway.openai.request_body import Body
+from gateway.openai.responses.translate import EXTENSIONS
+from gateway.openai.sampling_fields import MOST_TOKENS
+from gateway.openai.translation import Translation
+
+_BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
+_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+_TAKEN = EXTENSIONS - {"stop", "top_k"}
+_MOST_USER = 512  # characters of the user's id that are logged
+_FIELDS = {
+    "max_completion_tokens": "max_tokens",
+    "stop": "stop_sequences",
+    "reasoning_effort": "output_config.effort",
+    "response_format.json_schema.schema": "output_config.format.schema",
+    "response_format": "output_config.format",
+    "tool_choice.function.name": "tool_choice.name",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "continue_final_message": "messages",
+}
+_OLD_FORM = {"response_format": "output_format", "response_format.json_schema.schema": "output_format.schema"}
+
+
+@dataclass(slots=True)
+class Turn:
+    """A Messages request and the chat request that it is served as.
+
+    Attributes:
+        request: of the client; without what limits and shapes the answer where only its tokens are counted.
+        chat: as the policies of the model let it pass.
+        tools: of the request.
+        translation: of paths in errors.
+        left_out: what the request is served without, as it is named to the client.
+    """
+
+    request: CountTokensRequest
+    chat: ChatCompletionRequest
+    tools: Toolbox
+    translation: Translation
+    left_out: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """The name under which the client asks for the model, then that of the served model."""
+        return self.chat.model
+
+    @model.setter
+    def model(self, name: str) -> None:
+        self.chat.model = name
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is wanted as a stream."""
+        return self.chat.stream
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        return self.chat.annotations()
+
+
+def parse_turn(body: Body) -> Turn:
+    """Parse and translate a request body.
+
+    Raises:
+        BadRequestError: naming the client's parameter at fault.
+    """
+    request = parse_messages_request(body)
+    return _turn(request, *_answer_fields(request))
+
+
+def parse_counted(body: Body) -> Turn:
+    """Parse and translate a request body of which only the prompt matters.
+
+    Raises:
+        BadRequestError: naming the client's parameter at fault.
+    """
+    return _turn(parse_count_request(body), {}, [])
+
+
+def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]) -> Turn:
+    tools = Toolbox()
+    tools.add(request.tools)
+    data |= tools.choice(request.tool_choice)
+    conversation = Conversation()
+    _open(conversation, request)
+    for index, message in enumerate(request.messages):
+        conversation.add(message, f"messages[{index}]")
+    data |= {"model": request.model, "messages": in_groups(conversation.close())}
+    if request.messages[-1].role == "assistant":
+        conversation.check_prefill(f"messages[{len(request.messages) - 1}]")
+        data["continue_final_message"] = True
+    given = request.output_config.format
+    data |= _form(request.output_format if given is None else given)
+    if request.output_config.effort in _EFFORTS:
+        data["reasoning_effort"] = request.output_config.effort
+    extra = request.model_extra or {}
+    data |= {name: value for name, value in extra.items() if name in _TAKEN}
+    fields = _FIELDS if request.output_format is None or given is not None else _FIELDS | _OLD_FORM
+    parts = {**tools.parts, **conversation.parts}
+    translation = Translation(conversation.origins, tools.paths, fields, parts)
+    with translation.renaming():
+        chat = chat_request(without_nulls(data))
+    named = [*_unread(request), *left_out, *conversation.left_out, *tools.left_out]
+    return Turn(request, chat, tools, translation, tuple(dict.fromkeys(named)))
+
+
+def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]:
+    """The fields of the chat request that limit and shape the answer, and the names of what is left out."""
+    data: dict[str, Any] = {
+        "max_completion_tokens": min(request.max_tokens, MOST_TOKENS),
+        "stream": request.stream,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_k": request.top_k,
+        "stop": request.stop_sequences or None,
+    }
+    user = request.metadata.get("user_id")
+    if isinstance(user, str):
+        data["user"] = user[:_MOST_USER]
+    return data, [f"metadata.{key}" for key in request.metadata if key != "user_id"]
+
+
+def _open(conversation: Conversation, request: CountTokensRequest) -> None:
+    """Begin with the instructions, but for a first block that counts for billing alone."""
+    if isinstance(request.system, str):
+        conversation.instruct([request.system], "system")
+        return
+    blocks = request.system
+    if blocks and blocks[0].text.startswith(_BILLING):
+        conversation.left_out.append("system.x-anthropic-billing-header")
+        blocks = blocks[1:]
+    for block in blocks:
+        conversation.note(block)
+    conversation.instruct([block.text for block in blocks], "system")
+
+
+def _form(given: dict[str, Any] | None) -> dict[str, Any]:
+    """The form of the answer; a schema is always held to, as with Anthropic."""
+    if given is None:
+        return {}
+    if given.get("type") != "json_schema":
+        return {"response_format": given}
+    schema = {"name": "output", "schema": given.get("schema"), "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def _unread(request: CountTokensRequest) -> list[str]:
+    """The names of fields that are not read, outside of messages and tools."""
+    names = [name for name in request.model_extra or () if name not in _TAKEN]
+    for key, part in (("thinking", request.thinking), ("output_config", request.output_config)):
+        names += [f"{key}.{name}" for name in (part.model_extra or () if part is not None else ())]
+    effort = request.output_config.effort
+    return names + ["output_config.effort"] * (effort is not None and effort not in _EFFORTS)

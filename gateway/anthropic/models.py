@@ -1,0 +1,66 @@
+"""The list of models as Anthropic's clients read it, under the paths that OpenAI's have."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
+
+from gateway.anthropic.errors import is_anthropic
+from gateway.anthropic.objects import AnthropicModel, AnthropicModelList
+from gateway.anthropic.router import anthropic_answers
+from gateway.openai.models.lookup import find_model
+from gateway.openai.router import api_router, parameter
+from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
+
+_VERSION: Final = {
+    "parameters": [parameter("anthropic-version", "header", "Any: asks for models as Anthropic's API lists them.")]
+}
+
+
+class _AnthropicRoute(APIRoute):
+    """Matches requests with the header ``anthropic-version`` alone; the route behind it takes the others."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See the base."""
+        found, child = super().matches(scope)
+        return (found, child) if found is Match.FULL and is_anthropic(scope) else (Match.NONE, {})
+
+
+def anthropic_models_router(registry: Registry) -> APIRouter:
+    """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` for requests with ``anthropic-version``.
+
+    They go before OpenAI's.
+    """
+    router = api_router("models", _AnthropicRoute)
+
+    @router.get("/v1/models", responses=anthropic_answers(AnthropicModelList), openapi_extra=_VERSION)
+    async def list_anthropic_models() -> JSONResponse:
+        """List all served models by all their names, ready or not: all on one page."""
+        data = [_model(model, name) for name, model in registry.names()]
+        first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+        return JSONResponse(AnthropicModelList(data=data, has_more=False, first_id=first, last_id=last))
+
+    @router.get("/v1/models/{model_id:path}", responses=anthropic_answers(AnthropicModel), openapi_extra=_VERSION)
+    async def retrieve_anthropic_model(model_id: str) -> JSONResponse:
+        """Describe one served model."""
+        model_id = model_id if registry.get(model_id) else model_id.removesuffix("/")
+        return JSONResponse(_model(find_model(registry, model_id), model_id))
+
+    return router
+
+
+def _model(model: ServedModel, name: str) -> AnthropicModel:
+    created = dt.datetime.fromtimestamp(model.created, dt.timezone.utc)
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }

@@ -1,0 +1,290 @@
+"""Answers to Messages requests: blocks, stop reasons, usage, the order of events, and errors of every layer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
+from tests.anthropic.messages_harness import (
+    USER,
+    VERSION,
+    Error,
+    Text,
+    Thinking,
+    error_of,
+    events_of,
+    message_of,
+    post,
+    streamed,
+    whole,
+)
+from tests.app.harness import gateway, says
+from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step, chunks
+from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
+
+BOTH = pytest.mark.parametrize("ask", [whole, streamed])
+TOOLS = [{"name": name, "input_schema": CITY} for name in ("weather", "time")]
+ROME = call_text("weather", '{"city": "Rome"}')
+OSLO = call_text("time", '{"city": "Oslo"}')
+
+
+@BOTH
+async def test_text_ends_a_turn(folder: Path, ask: Any) -> None:
+    async with gateway(folder) as running:
+        message = await ask(running)
+        assert message.content == [Text(type="text", text="Hello")]
+        assert (message.stop_reason, message.stop_sequence, message.model) == ("end_turn", None, MODEL)
+        assert message.usage.output_tokens == 5
+        assert message.usage.input_tokens == len(running.engine.requests[-1].prompt.ids)
+
+
+@BOTH
+async def test_a_limit_and_a_stop_sequence_are_told(folder: Path, ask: Any) -> None:
+    async with gateway(folder) as running:
+        cut = await ask(running, max_tokens=3)
+        assert (cut.text, cut.stop_reason, cut.stop_sequence) == ("Hel", "max_tokens", None)
+        stopped = await ask(running, stop_sequences=["x", "ll"])
+        assert (stopped.text, stopped.stop_reason, stopped.stop_sequence) == ("He", "stop_sequence", "ll")
+
+
+@BOTH
+async def test_an_empty_answer_has_one_empty_block(folder: Path, thinks: Path, ask: Any) -> None:
+    for path in (folder, thinks):
+        async with gateway(path, says(path, "")) as running:
+            message = await ask(running)
+            assert (message.content, message.stop_reason) == ([Text(type="text", text="")], "end_turn")
+            assert message.usage.output_tokens == 0
+
+
+@BOTH
+async def test_calls_at_once_are_blocks_one_behind_the_other(folder: Path, ask: Any) -> None:
+    async with gateway(folder, says(folder, f"So.\n{ROME}\n{OSLO}"), features=UNGUIDED, max_seq_len=4096) as running:
+        message = await ask(running, tools=TOOLS)
+        assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
+        assert [(call.name, call.input) for call in message.calls] == [
+            ("weather", {"city": "Rome"}), ("time", {"city": "Oslo"}),
+        ]  # fmt: skip
+        assert message.calls[0].id != message.calls[1].id
+        assert (message.text.strip(), message.stop_reason) == ("So.", "tool_use")
+        one = await ask(running, tools=TOOLS, tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+        assert [call.name for call in one.calls] == ["weather"]
+
+
+@BOTH
+async def test_a_demanded_call_ends_by_tool_use(folder: Path, ask: Any) -> None:
+    said = json.dumps([{"name": "weather", "arguments": {"city": "Rome"}}])
+    async with gateway(folder, says(folder, said), features=GUIDED, max_seq_len=4096) as running:
+        for choice in ({"type": "any"}, {"type": "tool", "name": "weather"}):
+            message = await ask(running, tools=TOOLS, tool_choice=choice)
+            assert [call.input for call in message.calls] == [{"city": "Rome"}]
+            assert message.stop_reason == "tool_use"
+
+
+@BOTH
+async def test_a_call_without_arguments_has_an_empty_input(folder: Path, ask: Any) -> None:
+    script = says(folder, call_text("time", "{}"))
+    async with gateway(folder, script, features=UNGUIDED, max_seq_len=4096) as running:
+        message = await ask(running, tools=TOOLS)
+        assert [call.input for call in message.calls] == [{}]
+
+
+async def test_a_call_that_is_cut_has_what_there_is_of_its_input(folder: Path) -> None:
+    async with gateway(folder, says(folder, ROME), features=UNGUIDED, max_seq_len=4096) as running:
+        message = await whole(running, tools=TOOLS, max_tokens=len(ROME) - 22)
+        assert message.stop_reason == "max_tokens"
+        events = events_of((await post(running, stream=True, tools=TOOLS, max_tokens=len(ROME) - 22)).text)
+        assert events[-2].delta.stop_reason == "max_tokens"
+
+
+@BOTH
+async def test_thinking_is_a_block_with_one_signature(thinks: Path, ask: Any) -> None:
+    script = says(thinks, f"<think>\nHm.\n</think>\n\nSo.\n{ROME}")
+    async with gateway(thinks, script, features=UNGUIDED, max_seq_len=4096) as running:
+        shown = await ask(running, tools=TOOLS, thinking={"type": "enabled", "budget_tokens": 1024})
+        assert [block.type for block in shown.content] == ["thinking", "text", "tool_use"]
+        assert (shown.thinking, shown.text.strip(), shown.stop_reason) == ("Hm.", "So.", "tool_use")
+        hidden = await ask(running, tools=TOOLS, thinking={"type": "adaptive", "display": "omitted"})
+        assert [block.type for block in hidden.content] == ["thinking", "text", "tool_use"]
+        assert hidden.thinking == ""
+        for message in (shown, hidden):
+            block = message.content[0]
+            assert isinstance(block, Thinking)
+            back = [
+                *USER,
+                {"role": "assistant", "content": [block.model_dump(), {"type": "text", "text": "So."}]},
+                *USER,
+            ]
+            await whole(running, messages=back)
+            assert "So.Hm.<|im_end|>" in running.engine.requests[-1].prompt.text
+
+
+@BOTH
+async def test_tokens_from_the_cache_are_told_apart(folder: Path, ask: Any) -> None:
+    ids = ByteIds(folder).of("Hi")
+
+    def script(request: GenerationRequest) -> list[Step]:
+        del request
+        return [EngineChunk(ids=ids), EngineChunk(final=True, cached_tokens=16)]
+
+    async with gateway(folder, script) as running:
+        usage = (await ask(running)).usage
+        prompt = len(running.engine.requests[-1].prompt.ids)
+        assert (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (
+            prompt - 16,
+            16,
+            0,
+        )
+
+
+async def test_a_form_is_guided_as_chat_s_is(folder: Path) -> None:
+    form = {"type": "json_schema", "schema": CITY}
+    async with gateway(folder, says(folder, '{"city": "Rome"}'), features=GUIDED, max_seq_len=4096) as running:
+        for body in ({"output_config": {"format": form}}, {"output_format": form}):
+            message = await whole(running, **body)
+            assert json.loads(message.text) == {"city": "Rome"}
+            guide = running.engine.requests[-1].params.guide
+            assert guide is not None
+            assert (guide.kind, json.loads(guide.text)) == ("json_schema", CITY)
+
+
+async def test_the_relay_writes_the_same_events(folder: Path) -> None:
+    said = "Grüße \u2028 🙂 " * 20
+    async with gateway(folder, says(folder, said), features=UNGUIDED, max_seq_len=4096) as running:
+        slow = await post(running, stream=True)
+    context = gateway(
+        folder, says(folder, said), features=UNGUIDED, max_seq_len=4096, served=True, engine_type=RelayingEngine
+    )
+    async with context as running:
+        fast = await post(running, stream=True)
+        assert isinstance(running.engine, RelayingEngine)
+        assert running.engine.relayed > 100
+    for answer in (slow, fast):
+        assert message_of(answer.text).text == said
+        assert "\u2028" not in answer.text
+
+
+BROKEN: list[tuple[ErrorKind, int, str]] = [
+    (ErrorKind.QUEUE_FULL, 429, "rate_limit_error"),
+    (ErrorKind.UNAVAILABLE, 529, "overloaded_error"),
+    (ErrorKind.TIMEOUT, 504, "timeout_error"),
+    (ErrorKind.INTERNAL, 500, "api_error"),
+    (ErrorKind.INVALID_REQUEST, 400, "invalid_request_error"),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("kind", "status", "name"), BROKEN)
+async def test_failures_of_the_engine_have_anthropic_s_types(
+    folder: Path, kind: ErrorKind, status: int, name: str, stream: bool
+) -> None:
+    async with gateway(folder, lambda _: [EngineError(kind, "It broke.", "of the backend")]) as running:
+        answer = await post(running, stream=stream)
+        assert error_of(answer, status, name).endswith("It broke.")
+        assert ("retry-after" in answer.headers) == (status in {429, 529})
+
+
+async def test_a_failure_in_mid_stream_is_the_last_event(folder: Path, thinks: Path) -> None:
+    for path in (folder, thinks):
+        ids = ByteIds(path).of("So")
+        steps: list[Step] = [*(EngineChunk(ids=[index]) for index in ids), EngineError(ErrorKind.UNAVAILABLE, "Gone.")]
+        async with gateway(path, lambda _, steps=steps: steps, served=True) as running:
+            answer = await post(running, stream=True)
+            assert answer.status_code == 200
+            events = events_of(answer.text)
+            assert (events[0].type, events[1].type, events[-1].type) == ("message_start", "ping", "error")
+            assert isinstance(events[-1], Error)
+            assert (events[-1].error.type, events[-1].error.message) == ("overloaded_error", "Gone.")
+            assert events[-1].request_id == answer.headers["request-id"]
+            assert "message_stop" not in answer.text
+
+
+async def test_a_demand_that_nothing_guarantees_is_checked(folder: Path) -> None:
+    settings = {"structured_output_without_guidance": "validate"}
+    async with gateway(folder, features=UNGUIDED, max_seq_len=4096, **settings) as running:
+        body = {"tools": TOOLS, "tool_choice": {"type": "any"}}
+        assert "no call" in error_of(await post(running, **body), 500, "api_error")
+        events = events_of((await post(running, stream=True, **body)).text)
+        assert events[-1].type == "error"
+
+
+async def test_a_client_that_leaves_ends_the_generation(folder: Path) -> None:
+    first, never = ByteIds(folder).of("a"), asyncio.Event()
+    async with gateway(folder, lambda _: [*chunks(first)[:1], never], served=True) as running:
+        body = {"model": MODEL, "max_tokens": 50, "messages": USER, "stream": True}
+        async with running.client.stream("POST", "/v1/messages", json=body) as answer:
+            async for line in answer.aiter_lines():
+                if "text_delta" in line:
+                    break
+        await asyncio.wait_for(running.engine.left.wait(), 10)
+
+
+KEYS = {"server": {"api_keys": ["key-1", "key-2"]}}
+
+
+async def test_every_layer_answers_in_anthropic_s_shape(folder: Path) -> None:
+    limits = {"limits": {"max_body_bytes": 2000}}
+    async with gateway(folder, served=True, **KEYS, **limits) as running:
+        body = {"model": MODEL, "max_tokens": 5, "messages": USER}
+
+        async def ask(method: str, path: str, key: str | None = "key-1", **more: Any) -> httpx.Response:
+            headers = {} if key is None else {"x-api-key": key}
+            return await running.client.request(method, path, headers=headers | more.pop("headers", {}), **more)
+
+        for path in ("/v1/messages", "/v1/messages?beta=true", "/v1/messages/", "/v1/messages/count_tokens"):
+            error_of(await ask("POST", path, None, json=body), 401, "authentication_error")
+            error_of(await ask("POST", path, "wrong", json=body), 401, "authentication_error")
+            assert (await ask("POST", path, json=body)).status_code == 200
+            error_of(await ask("POST", path, json={**body, "model": "none"}), 404, "not_found_error")
+            error_of(await ask("GET", path), 405, "invalid_request_error")
+            error_of(await ask("POST", path, content=b"x" * 3000), 413, "request_too_large")
+            error_of(await ask("POST", path, content=iter_of(b"x" * 3000)), 413, "request_too_large")
+            error_of(await ask("POST", path, content=b"{"), 400, "invalid_request_error")
+            error_of(await ask("POST", path, content=b""), 400, "invalid_request_error")
+            error_of(await ask("POST", path, content=b"[]"), 400, "invalid_request_error")
+            plain = {"headers": {"content-type": "text/plain"}}
+            error_of(await ask("POST", path, content=b"{}", **plain), 415, "invalid_request_error")
+        error_of(await ask("POST", "/v1/messages/batches", json=body), 404, "not_found_error")
+        bearer = {"headers": {"authorization": "Bearer key-2"}}
+        assert (await ask("POST", "/v1/messages", None, json=body, **bearer)).status_code == 200
+        assert (await ask("POST", "/v1/messages", "wrong", json=body, **bearer)).status_code == 200
+        wrong = {"headers": {"authorization": "Basic key-2"}}
+        error_of(await ask("POST", "/v1/messages", None, json=body, **wrong), 401, "authentication_error")
+        other = await ask("POST", "/v1/chat/completions", "wrong", json=body)
+        assert (other.status_code, set(other.json())) == (401, {"error"})
+        assert "request-id" not in other.headers
+
+
+async def iter_of(data: bytes) -> Any:
+    yield data
+
+
+async def test_other_hosts_are_refused_in_anthropic_s_shape(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.post("/v1/messages", json={}, headers={"host": "evil.example"})
+        error_of(answer, 403, "permission_error")
+
+
+async def test_models_are_listed_for_anthropic_s_clients(folder: Path) -> None:
+    async with gateway(folder, aliases=["claude-x"]) as running:
+        answer = await running.client.get("/v1/models?limit=1000", headers=VERSION)
+        listed = answer.json()
+        assert [each["id"] for each in listed["data"]] == [MODEL, "claude-x"]
+        assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, MODEL, "claude-x")
+        assert {each["type"] for each in listed["data"]} == {"model"}
+        one = await running.client.get("/v1/models/claude-x", headers=VERSION)
+        assert one.json() == listed["data"][1]
+        error_of(await running.client.get("/v1/models/none", headers=VERSION), 404, "not_found_error")
+        assert (await running.client.get("/v1/models")).json()["object"] == "list"
+        assert (await running.client.get(f"/v1/models/{MODEL}")).json()["object"] == "model"
+        assert (await running.client.head("/v1/models", headers=VERSION)).status_code == 200
+
+
+async def test_an_alias_answers_as_its_model(folder: Path) -> None:
+    async with gateway(folder, aliases=["claude-x"]) as running:
+        assert (await whole(running, model="claude-x")).model == MODEL
