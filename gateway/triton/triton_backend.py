@@ -228,8 +228,8 @@ class TritonBackend:
             delay = _FIRST_RETRY_S
             self._gain(discovered.engine, connection.transport.name)
             async with StallGuard(self.progress, discovered.probe, self._whose()):
-                reason = await self._until_lost(client, connection, discovered.models)
-            self._lose(reason)
+                # Within it: as the guard leaves, the watch begins anew, and would call a lost engine well.
+                self._lose(await self._until_lost(client, connection, discovered.models))
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:

@@ -99,6 +99,8 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         if not gateway.get("ready", True):
             reason = reasons.get(name) or gateway.get("reason") or "Not ready"
             findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
+        losses = gateway.get("losses") or ()
+        findings += [Finding(Severity.WARNING, f"{base} {name}", sentence(loss)) for loss in losses]
         models[name] = Described(
             gateway.get("path"),
             gateway.get("path_reason") or reasons.get(name) or gateway.get("reason"),

@@ -97,6 +97,11 @@ def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterato
     known = [(index, model) for index, model, _ in models]
     for found in (*contradictions(deployments), *draft_contradictions(known, deployments)):
         yield found.keys, Finding(Severity.ERROR, "", f"{dotted(found.keys)}: {found.reason}.", found.fix)
+    for index, deployment in enumerate(deployments):
+        if not deployment.triton.decoupled:
+            keys = ("deployments", index, "triton", "decoupled")
+            what = f"{dotted(keys)}: false makes a streamed answer one event, at its end."
+            yield keys, Finding(Severity.WARNING, "", what, "Leave it true.")
 
 
 def _is_loopback(host: str) -> bool:

@@ -38,10 +38,6 @@ def _streaming(deployment: DeploymentSettings) -> Iterator[Found]:
         )
         fix = "Keep 1 for chat; a deployment for beam search alone says so with decoding.mode: beam_search."
         yield "limits.max_beam_width", reason, fix
-    if not deployment.triton.decoupled:
-        # For beams as well, whose requests ask for no stream: an engine has one policy (wire contract 3.2).
-        reason = "a streamed answer would come as one event at its end"
-        yield "triton.decoupled", reason, "Leave it true, for beam search too."
     if deployment.triton.instances.postprocessing > 1:
         reason = "streamed pieces would overtake each other, and each instance would know a part of the text"
         yield "triton.instances.postprocessing", reason, "Leave it 1."

@@ -19,6 +19,7 @@ from tests.triton.scripted_triton import ScriptedTriton, stock_configs
 
 CHAT = {"model": MODEL, "messages": USER, "max_tokens": 1}
 COMPLETION = {"model": MODEL, "prompt": "Hi", "max_tokens": 1}
+RESPONSE = {"model": MODEL, "input": "Hi", "max_output_tokens": 16}
 GENERATING = [
     ("/v1/chat/completions", CHAT),
     ("/v1/chat/completions", {**CHAT, "stream": True}),
@@ -26,6 +27,8 @@ GENERATING = [
     ("/v1/completions", COMPLETION),
     ("/v1/completions", {**COMPLETION, "stream": True}),
     ("/v1/completions", {**COMPLETION, "prompt": [[1, 2], [3]]}),
+    ("/v1/responses", RESPONSE),
+    ("/v1/responses", {**RESPONSE, "stream": True}),
 ]
 TOKENS = [("/tokenize", {"prompt": "Hi"}), ("/detokenize", {"tokens": [1]})]
 REASON = "model 'tensorrt_llm' requires inputs that the gateway does not send: image"

@@ -11,7 +11,7 @@ import httpx
 import yaml
 from openai import OpenAI
 
-from tests.dialects.dialects import DIALECTS, Dialect, model_settings
+from tests.dialects.dialects import Dialect, model_settings
 from tests.doubles.llmapi.server import LlmapiServer
 from tests.doubles.stock.server import StockServer
 from tests.stack import GatewayProcess
@@ -45,15 +45,16 @@ class Bench:
         folder: for settings and logs.
         stock: the doubles of the engine family.
         llmapi: those of the LLM API's model.
+        dialects: that it serves.
     """
 
-    def __init__(self, folder: Path, stock: StockServer, llmapi: LlmapiServer) -> None:
+    def __init__(self, folder: Path, stock: StockServer, llmapi: LlmapiServer, dialects: Sequence[Dialect]) -> None:
         self._stock, self._llmapi = stock, llmapi
         self._template = folder / "template.jinja"
         shipped = TEMPLATES.joinpath("hermes.jinja").read_text(encoding="utf-8")
         self._template.write_text(shipped.replace("{%- if documents %}", "{%- if false %}") + _MORE_OF_TEMPLATE)
         file = folder / "gateway.yaml"
-        file.write_text(yaml.safe_dump({"models": [self._settings(dialect) for dialect in DIALECTS]}))
+        file.write_text(yaml.safe_dump({"models": [self._settings(dialect) for dialect in dialects]}))
         self.gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file))
 
     def __enter__(self) -> Bench:

@@ -7,21 +7,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.dialects.bench import Bench
-from tests.dialects.dialects import DIALECTS, Dialect
+from tests.dialects.dialects import DIALECTS, Dialect, parameters
 from tests.doubles.llmapi.server import LlmapiServer
 from tests.doubles.stock.server import StockServer
 
 
 @pytest.fixture(scope="session")
 def bench(
-    stock_triton: StockServer, llmapi_triton: LlmapiServer, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    stock_triton: StockServer,
+    llmapi_triton: LlmapiServer,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Bench]:
-    """A running gateway that serves every dialect."""
-    with Bench(tmp_path_factory.mktemp("dialects"), stock_triton, llmapi_triton) as running:
+    """A running gateway that serves every dialect that the selected tests are about: a double takes seconds to load."""
+    specs = (item.callspec for item in request.session.items if hasattr(item, "callspec"))
+    names = {spec.params["dialect"].name for spec in specs if "dialect" in spec.params}
+    served = [dialect for dialect in DIALECTS if dialect.name in names]
+    with Bench(tmp_path_factory.mktemp("dialects"), stock_triton, llmapi_triton, served) as running:
         yield running
 
 
-@pytest.fixture(params=DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.fixture(params=parameters(DIALECTS))
 def dialect(request: pytest.FixtureRequest) -> Dialect:
     """Each dialect in its turn."""
     found: Dialect = request.param

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import pytest
 
 from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
 from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
@@ -85,6 +87,19 @@ DIALECTS: tuple[Dialect, ...] = (
     *_llmapi(),
 )
 """All of them."""
+
+
+def parameters(dialects: Iterable[Dialect]) -> list[Any]:
+    """Dialects as parameters of tests; between the oldest and the newest version those without more are long runs."""
+    return [
+        pytest.param(dialect, id=dialect.name, marks=[pytest.mark.long] if _is_between(dialect) else [])
+        for dialect in dialects
+    ]
+
+
+def _is_between(dialect: Dialect) -> bool:
+    oldest, *_, newest = LLMAPI_VERSIONS if dialect.kind == "llmapi" else STOCK_VERSIONS
+    return not dialect.variant and dialect.version not in (oldest, newest)
 
 
 def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str, template: str) -> dict[str, Any]:

@@ -35,7 +35,8 @@ class Deviation:
     """What some dialects cannot.
 
     Attributes:
-        what: parameters, those of completions alone as ``completions:NAME``; or ``usage``.
+        what: parameters, those of completions alone as ``completions:NAME``; ``usage``; or ``usage after stop``, that
+            of an answer that a stop string ended.
         where: the dialects.
         outcome: what is expected there.
         why: the reason, in a sentence.
@@ -135,6 +136,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "The model puts BOS before every text.",
     ),
     Deviation(("usage",), LLMAPI, "estimated", "The model does not count tokens."),
+    Deviation(("usage after stop",), TEXT, "estimated", "The stop string cuts a text that was counted as a whole."),
 )
 """All of them; of several that match, the first one counts."""
 
@@ -145,5 +147,5 @@ def deviations(dialect: Dialect) -> Iterator[Deviation]:
 
 
 def expected(dialect: Dialect, what: str) -> Outcome:
-    """What a dialect is expected to do with a parameter, or with ``usage``."""
+    """What a dialect is expected to do with a parameter, or with a kind of usage."""
     return next((each.outcome for each in deviations(dialect) if what in each.what), "served")

@@ -90,3 +90,12 @@ def test_counts_and_finish_reasons_are_right_or_marked(
         record_property(
             "measured", f"{dialect.name}: {off} of {answers} counts estimated wrong, {finish} finish reasons"
         )
+
+
+def test_a_count_that_a_stop_string_cut_is_exact_or_marked(bench: Bench, dialect: Dialect) -> None:
+    bench.play(turn(text="alpha beta gamma delta"), chunk=[1, 3])
+    body = {"model": dialect.name, "messages": [{"role": "user", "content": "count"}], "temperature": 0, "stop": "gam"}
+    found = told(bench.http.post("/v1/chat/completions", json=body).json())
+    assert (found.finish, found.finish_estimated) == ("stop", False)
+    assert found.tokens_estimated == (expected(dialect, "usage after stop") == "estimated")
+    assert found.tokens > 0

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.openai.parameters.table import PARAMETERS
 from tests.dialects.bench import Bench
-from tests.dialects.dialects import DIALECTS, Dialect
+from tests.dialects.dialects import DIALECTS, Dialect, parameters
 from tests.dialects.expectations import expected
 from tests.dialects.samples import MAX_TOKENS, PROMPT, SAMPLES, TEXT, Sample, Seen, parse_events
 from tests.scripted_engine.replay import turn
@@ -58,7 +58,7 @@ UNSERVED = [row for row in PARAMETERS if row.kind == "impossible" and "." not in
 BY_BYTES = [each for each in DIALECTS if each.spelling == "bytes"]  # the vocabulary decides about no parameter
 
 
-@pytest.mark.parametrize("dialect", BY_BYTES, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", parameters(BY_BYTES))
 def test_each_parameter_has_its_effect_or_is_refused_by_name(bench: Bench, dialect: Dialect) -> None:
     bench.play(turn(text=TEXT))
     plain = {each: seen(bench, dialect, post(bench, dialect, sample, {})) for each, sample in PLAIN.items()}
@@ -67,7 +67,7 @@ def test_each_parameter_has_its_effect_or_is_refused_by_name(bench: Bench, diale
     assert {name: (found[name], wanted[name]) for name in SAMPLES if found[name] != wanted[name]} == {}
 
 
-@pytest.mark.parametrize("dialect", [DIALECTS[0], DIALECTS[-1]], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", parameters([DIALECTS[0], DIALECTS[-1]]))
 @pytest.mark.parametrize("row", UNSERVED, ids=lambda row: row.name)
 def test_what_no_engine_can_serve_is_refused_by_name(bench: Bench, dialect: Dialect, row: Any) -> None:
     sample = Sample({}, lambda _: False, endpoint=row.endpoints[0])

@@ -31,7 +31,7 @@ class Stuck:
 
 
 class Situation:
-    """A backend over a scripted Triton, and the states that its watch told."""
+    """A backend over a scripted Triton, the states that its watch told, and whether it was ready as each was told."""
 
     def __init__(self, server: ScriptedTriton, transport: TransportName, stall_s: float) -> None:
         self.server = server
@@ -39,11 +39,13 @@ class Situation:
             server.url, "ensemble", transport=transport, health=HealthChecks(600, stall_s=stall_s)
         )
         self.states: list[str] = []
+        self.ready: list[bool] = []
         self._changed = asyncio.Event()
         self.backend.progress.listen(self._note)
 
     def _note(self, state: str) -> None:
         self.states.append(state)
+        self.ready.append(self.backend.status.ready)
         self._changed.set()
 
     async def until(self, state: str) -> None:
@@ -187,6 +189,7 @@ async def test_another_engine_begins_well(start: Start) -> None:
     situation.server.script = lambda *_: play(tokens(7, final=True))
     await situation.server.stop()
     await situation.until("well")
+    assert situation.ready == [True, False, False], "it was never ready between the stall and the loss"
     assert "one token" not in situation.backend.status.reason
     await situation.server.start()
     await situation.backend.wait_ready(10)

@@ -224,3 +224,12 @@ async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(model: Pat
         assert all(each.fix.startswith("Take at most 8") and each.severity is Severity.ERROR for each in found)
     elsewhere = text.replace(wanted, "{num_draft_tokens: 9}").replace("model: tensorrt_llm_bls", "model: another_bls")
     assert not [each for _, each in await findings(model, elsewhere) if "speculative" in each.what]
+
+
+async def test_a_deployment_that_does_not_stream_is_told_of(model: Path) -> None:
+    text = (
+        (EXAMPLES / "llama3-8b-awq.yaml").read_text().replace("    triton:\n", "    triton:\n      decoupled: false\n")
+    )
+    (found,) = [each for _, each in await findings(model, text) if "decoupled" in each.what]
+    assert (found.severity, found.fix) == (Severity.WARNING, "Leave it true.")
+    assert "one event" in found.what

@@ -50,8 +50,6 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
         ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "cannot be streamed"),
         ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference searches no beams"),
-        ({"triton": {"decoupled": False}}, "triton.decoupled", "one event at its end"),
-        ({**SEARCH, "triton": {"decoupled": False}}, "triton.decoupled", "one event at its end"),
         ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "overtake"),
         ({"decoding": {"mode": "top_k"}}, "decoding.mode", "requests that send top_p come back empty"),
         ({"decoding": {"mode": "beam_search"}}, "decoding.mode", "max_beam_width is 1"),
@@ -240,6 +238,8 @@ def test_a_plain_deployment_has_none(deployments_of) -> None:
         {**REFERENCE, "parallelism": {"tp": 1, "pp": 1}, "scheduler": {"policy": "guaranteed_no_evict"}},
         {**REFERENCE, "engine": "transformers", "logits": {"context": False, "generation": False}},
         {**LLMAPI, "triton": {"executor": "leader"}, "model": {"family": None, "quantization": "none"}},
+        {"triton": {"decoupled": False}},
+        {**SEARCH, "triton": {"decoupled": False}},
     ],
 )
 def test_what_upstream_takes_or_changes_nothing_is_taken(change: dict[str, Any], deployments_of) -> None:
@@ -268,6 +268,17 @@ def test_numbers_that_are_not_grouped_by_instance(tmp_path: Path, key: str, fix:
     _, (problem,) = validate_deployments(read_document(file))
     assert problem.what == f"deployments[0].triton.{key}[0]: must be a list."
     assert problem.fix == fix
+
+
+def test_a_deployment_that_does_not_stream_is_one_that_the_gateway_serves(
+    deployments_of, tmp_path: Path, repository: Path
+) -> None:
+    write(render(deployments_of({"triton": {"decoupled": False}}), repository), tmp_path / "repo", replace=False)
+    found = [found for found in check_repository(tmp_path / "repo") if "one event at its end" in found.what]
+    assert {(each.severity, each.fix) for each in found} == {
+        (Severity.WARNING, "Set model_transaction_policy { decoupled: true }.")
+    }
+    assert not [each for each in check_repository(tmp_path / "repo") if each.severity is Severity.ERROR]
 
 
 def test_a_deployment_for_beam_search_is_one_that_the_gateway_serves(

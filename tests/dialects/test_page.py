@@ -1,0 +1,38 @@
+"""docs/versions.md: it says what the doubles are served like, and is in step with the expectations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.openai.parameters.table import PARAMETERS, served
+from tests.dialects import page
+from tests.dialects.bench import Bench
+from tests.dialects.dialects import Dialect
+from tests.dialects.expectations import expected
+from tests.dialects.samples import SAMPLES
+
+PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
+
+
+def test_the_page_is_in_step() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page.render()
+
+
+def test_what_the_page_says_is_what_a_running_gateway_says(bench: Bench, dialect: Dialect, tmp_path: Path) -> None:
+    found = page.features(dialect, tmp_path)
+    said = bench.http.get(f"/v1/models/{dialect.name}").json()
+    hows = {name: capability["how"] for name, capability in said["capabilities"].items()}
+    asked = {row.name for row in PARAMETERS if row.asks_engine and "chat" in row.endpoints} & hows.keys()
+    assert asked
+    assert {name: found.capabilities[name].how for name in asked} == {name: hows[name] for name in asked}
+    assert (said["gateway"]["streams"], set(said["gateway"]["estimates"])) == (found.streams, set(found.estimates))
+
+
+def test_what_a_map_calls_impossible_is_expected_to_be_refused(dialect: Dialect, tmp_path: Path) -> None:
+    found = page.features(dialect, tmp_path)
+    rows = {name: page.find(name) for name in SAMPLES}
+    impossible = {
+        name for name, row in rows.items() if row.asks_engine and served(row, found.capabilities).how == "impossible"
+    }
+    assert impossible
+    assert {name for name in impossible if expected(dialect, name) != "refused"} == set()
