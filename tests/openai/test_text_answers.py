@@ -14,6 +14,7 @@ from gateway.generation import Capability, EngineChunk
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import TOKENS, Step
 from tests.openai.completions_harness import complete
+from tests.openai.responses_harness import streamed, whole
 
 TEXT = dataclasses.replace(TOKENS, path="ensemble", token_ids=False, prompt_ids=False, logprobs=False, whole=True)
 WHOLE = dataclasses.replace(TEXT, streams="whole")
@@ -62,6 +63,16 @@ async def test_what_the_engine_counts_is_not_estimated(folder: Path) -> None:
                 assert choice["finish_reason"] == reason
                 assert "finish_reason_estimated" not in choice
                 assert (usage["completion_tokens"], "estimated" in usage["completion_tokens_details"]) == (4, False)
+
+
+async def test_responses_tell_estimates_as_well(folder: Path) -> None:
+    for tokens, marked in ((None, True), (5, False)):
+        script: list[Step] = [EngineChunk(text="Hello", output_tokens=tokens, final=True)]
+        async with gateway(folder, lambda _, script=script: script, features=TEXT) as running:
+            for usage in ((await whole(running)).usage, (await streamed(running)).usage):
+                assert usage is not None
+                assert usage.output_tokens == 5
+                assert (usage.output_tokens_details.model_extra or {}) == ({"estimated": True} if marked else {})
 
 
 async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> None:
