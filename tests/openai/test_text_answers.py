@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from gateway.generation import Capability, EngineChunk
+from gateway.generation.engine import Estimate
 from tests.app.harness import Gateway, gateway
-from tests.app.scripted import TOKENS, Step
+from tests.app.scripted import MODEL, TOKENS, Step
 from tests.openai.completions_harness import complete
 from tests.openai.responses_harness import streamed, whole
 
@@ -63,6 +64,16 @@ async def test_what_the_engine_counts_is_not_estimated(folder: Path) -> None:
                 assert choice["finish_reason"] == reason
                 assert "finish_reason_estimated" not in choice
                 assert (usage["completion_tokens"], "estimated" in usage["completion_tokens_details"]) == (4, False)
+
+
+@pytest.mark.parametrize("estimates", [frozenset(), frozenset({"completion_tokens"})])
+async def test_the_map_of_parameters_says_how_usage_is_counted(folder: Path, estimates: frozenset[Estimate]) -> None:
+    async with gateway(folder, features=dataclasses.replace(TEXT, estimates=estimates)) as running:
+        parameters = (await running.client.get(f"/v1/models/{MODEL}")).json()["capabilities"]
+        for name in USAGE:
+            note = parameters[f"stream_options.{name}"]["note"]
+            assert ("by tokenizing the answer again" in note) == bool(estimates)
+            assert "from token ids" not in note
 
 
 async def test_responses_tell_estimates_as_well(folder: Path) -> None:
