@@ -165,7 +165,8 @@ class ResponsesAnswer(ChatAnswer):
 def usage_of(usage: Usage) -> dict[str, Any]:
     """Write the ``usage`` of a response; OpenAI's type demands its details, so 0 stands where nobody knows them.
 
-    ``output_tokens_details`` has ``estimated``, true, where ``output_tokens`` was counted by tokenizing the answer again.
+    ``output_tokens_details`` has ``estimated``, true, where ``output_tokens`` was counted by tokenizing the answer
+    again.
     """
     reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
     details: dict[str, Any] = {"reasoning_tokens": reasoning or 0}
