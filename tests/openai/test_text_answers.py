@@ -78,14 +78,14 @@ async def test_the_map_of_parameters_says_how_usage_is_counted(folder: Path, est
             assert "from token ids" not in note
 
 
-async def test_responses_tell_estimates_as_well(folder: Path) -> None:
-    for tokens, marked in ((None, True), (5, False)):
-        script: list[Step] = [EngineChunk(text="Hello", output_tokens=tokens, final=True)]
-        async with gateway(folder, lambda _, script=script: script, features=TEXT) as running:
-            for usage in ((await whole(running)).usage, (await streamed(running)).usage):
-                assert usage is not None
-                assert usage.output_tokens == 5
-                assert (usage.output_tokens_details.model_extra or {}) == ({"estimated": True} if marked else {})
+@pytest.mark.parametrize(("told", "marks"), [(None, {"estimated": True}), (5, {})])
+async def test_responses_tell_estimates_as_well(folder: Path, told: int | None, marks: dict[str, bool]) -> None:
+    script: list[Step] = [EngineChunk(text="Hello", output_tokens=told, final=True)]
+    async with gateway(folder, lambda _: script, features=TEXT) as running:
+        for usage in ((await whole(running)).usage, (await streamed(running)).usage):
+            assert usage is not None
+            assert usage.output_tokens == 5
+            assert (usage.output_tokens_details.model_extra or {}) == marks
 
 
 async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> None:
