@@ -422,10 +422,13 @@ class SequenceAssembler:
     def _count_so_far(self) -> Counted:
         if self._textual is None:
             return Counted(self._completion, False)
-        counted = self._textual.completion_tokens(self._stops)
-        # What the engine itself has cut has as many tokens as were asked for.
+        ended = self._finished or self.stopped
+        counted = self._textual.completion_tokens(self._stops) if ended else self._textual.so_far()
+        if not counted.estimated:
+            return counted
+        # What the engine itself has cut has as many tokens as were asked for, and no answer has more.
         cut = self._engine_finish == "length" and not self.stopped
-        return Counted(self._most, False) if cut and counted.estimated else counted
+        return Counted(self._most, False) if cut else Counted(min(counted.tokens, self._most), True)
 
     def _reason(self) -> Literal["stop", "length"]:
         """Apply the rule of wire contract 2.9, with the engine's own word where it has one."""

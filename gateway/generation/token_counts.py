@@ -8,6 +8,8 @@ from typing import NamedTuple
 from gateway.generation.stop import Search
 from gateway.tokens import Tokenizer
 
+_STRETCH = 512  # characters; what is longer is tokenized once while the answer grows
+
 
 class Predicted(NamedTuple):
     """Counts of predicted tokens.
@@ -61,7 +63,18 @@ class Counted(NamedTuple):
 class TextCounter:
     """Counts generated tokens by the engine's own word, or by tokenizing the text again where it says nothing."""
 
-    __slots__ = ("_counted", "_end_texts", "_known", "_last", "_length", "_parts", "_tokenizer", "_told")
+    __slots__ = (
+        "_counted",
+        "_end_texts",
+        "_known",
+        "_last",
+        "_length",
+        "_open",
+        "_parts",
+        "_settled",
+        "_tokenizer",
+        "_told",
+    )
 
     def __init__(self, tokenizer: Tokenizer, end_texts: tuple[str, ...]) -> None:
         """Start at zero.
@@ -78,6 +91,8 @@ class TextCounter:
         self._length = 0  # characters so far
         self._last = 0  # tokens of the latest chunk
         self._known: tuple[str, int] | None = None  # the text that was tokenized last, and its count
+        self._settled = 0  # tokens of the parts before those in `_open`, roughly
+        self._open = 0
 
     def add(self, text: str, output_tokens: int | None) -> None:
         """Count a chunk: its text, and its tokens where the engine counted them."""
@@ -89,6 +104,19 @@ class TextCounter:
             self._counted += output_tokens
             self._last = output_tokens
             self._told = True
+
+    def so_far(self) -> Counted:
+        """Return the tokens of an answer that goes on; where nobody tells them, about as many as its text has.
+
+        Its text is tokenized in stretches, each of them once: all of it anew for each event would take seconds.
+        """
+        if self._counted is not None and self._told:
+            return Counted(self._counted, False)
+        text = "".join(self._parts[self._open :])
+        tokens = self._settled + self._tokens(text)
+        if len(text) > _STRETCH:
+            self._settled, self._open = tokens, len(self._parts)
+        return Counted(tokens, True)
 
     def completion_tokens(self, stops: Search) -> Counted:
         """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""

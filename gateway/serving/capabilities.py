@@ -28,6 +28,7 @@ _CHECKABLE = (
     "function_call",
 )
 _OF_IDS = ("return_token_ids", "detokenize", "skip_special_tokens")
+_OF_USAGE = ("stream_options.include_usage", "stream_options.continuous_usage_stats")
 _CHECKED = Capability("emulated", "the finished answer is checked, and fails if it does not fit.")
 _NO_FORMAT = (
     "it is not known how this model writes calls: set `family` in its settings (or by `gateway up --family`), or demand"
@@ -77,10 +78,20 @@ def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[
     if not features.token_ids:
         missing = Capability("impossible", "this model's engine answers with text only.")
         found |= dict.fromkeys(_OF_IDS, missing)
+        found |= dict.fromkeys(_OF_USAGE, Capability("emulated", _usage(features)))
     else:
         for name in _OF_IDS:
             found[name] = known.get(name, Capability("emulated", "from the token ids of the answer."))
     return found
+
+
+def _usage(features: EngineFeatures) -> str:
+    if "completion_tokens" not in features.estimates:
+        return "counted by the engine."
+    return (
+        "counted by tokenizing the answer again where the engine does not tell it, and then marked by"
+        " completion_tokens_details.estimated."
+    )
 
 
 def _tools(parts: ModelParts, features: EngineFeatures) -> dict[str, Capability]:

@@ -121,13 +121,34 @@ def build(
             "unsupported_value",
         )
     if prompt.escaped and not as_ids:
-        raise BadRequestError(
-            "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
-            " Send it as text, or have the operator serve an engine model (path: tokens).",
-            "prompt",
-            "unsupported_value",
-        )
+        raise _lost_in_text()
     return prompt
+
+
+def framed(prompt: Prompt, source: PromptSource, parts: ModelParts) -> Prompt:
+    """The prompt with the ids that a server makes of its text, which puts the tokenizer's special tokens around it.
+
+    Args:
+        prompt: of ``build`` or ``truncated``.
+        source: where it came from.
+        parts: of the model.
+
+    Raises:
+        BadRequestError: when the client named the ids, and the server would read others.
+    """
+    read = parts.prompts.framed(prompt)
+    if isinstance(source, IdsPrompt) and read.ids != prompt.ids:
+        raise _lost_in_text()
+    return read
+
+
+def _lost_in_text() -> BadRequestError:
+    return BadRequestError(
+        "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
+        " Send it as text, or have the operator serve an engine model (path: tokens).",
+        "prompt",
+        "unsupported_value",
+    )
 
 
 def truncated(

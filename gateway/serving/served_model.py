@@ -215,7 +215,7 @@ class ServedModel:
             prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            return then(parts.prompts.framed(prompt) if features.adds_special_tokens else prompt)
+            return then(prompts.framed(prompt, source, parts) if features.adds_special_tokens else prompt)
 
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)

@@ -17,7 +17,7 @@ from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.llmapi_capabilities import llmapi_capabilities
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, ignored_inputs, is_own_bls
+from gateway.triton.pipeline import Models, ignored_inputs
 from gateway.triton.servable import (
     ALWAYS_ENSEMBLE,
     ALWAYS_LLMAPI,
@@ -25,6 +25,7 @@ from gateway.triton.servable import (
     check_required,
     check_text,
     losses,
+    takes_stops,
 )
 from gateway.triton.text_path import is_decoupled, read_text_path
 
@@ -82,15 +83,6 @@ def _draft_room(models: Models, options: EngineOptions) -> int:
     return 0 if ours or not models.drafted else options.max_draft_tokens or 0
 
 
-def _text_warnings(models: Models, *, stoppable: bool) -> tuple[str, ...]:
-    warnings = list(hints.warnings(models.engine))
-    if models.bls and not is_own_bls(models.entry):
-        warnings.append("the BLS model passes on no cancel: a cancelled request runs to its end in the engine")
-    elif not models.bls and not stoppable:
-        warnings.append("the ensemble's engine takes no stop requests: a cancelled request runs to its end there")
-    return tuple(warnings)
-
-
 def llmapi_engine(
     connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
 ) -> LlmApiEngine:
@@ -143,10 +135,9 @@ def ensemble_engine(
     )
     if path.cumulative:
         abilities = replace(abilities, beams=1)  # it puts the tokens of one sequence together
-    stoppable = engine is not None and "stop" in engine.inputs and not models.bls
     features = replace(
         _features("ensemble", entry, models, abilities, options, reason),
-        warnings=_text_warnings(models, stoppable=stoppable),
+        warnings=hints.warnings(engine),
         streams=path.streams,
         whole=path.whole,
         estimates=path.estimates,
@@ -158,6 +149,6 @@ def ensemble_engine(
         features,
         abilities,
         path,
-        engine=engine if stoppable else None,
+        engine=engine if takes_stops(models) else None,
         adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
     )

@@ -163,6 +163,11 @@ def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble"
     return tuple(_losses(models, read_text_path(models, options)))
 
 
+def takes_stops(models: Models) -> bool:
+    """Whether the engine step of an ensemble takes requests that end another."""
+    return models.engine is not None and "stop" in models.engine.inputs and not models.bls
+
+
 _CURES = "set path: tokens, or accumulate_tokens in a BLS model, or text_streaming: whole for one event at the end"
 
 
@@ -170,6 +175,7 @@ def _losses(models: Models, path: TextPath) -> Iterator[str]:
     name = models.entry.name
     if not path.decoupled:
         yield _one_response(models)
+    yield from _not_passed_on(models)
     if path.token_ids:
         return
     damage = f"{name!r} decodes each response by itself, which breaks characters of several tokens and drops spaces"
@@ -188,6 +194,14 @@ def _losses(models: Models, path: TextPath) -> Iterator[str]:
     elif path.estimates:
         yield "usage.completion_tokens of an answer that a stop string cuts is estimated"
     yield "log-probs are refused: text does not tell which part of it is of which token"
+
+
+def _not_passed_on(models: Models) -> Iterator[str]:
+    if models.bls and not is_own_bls(models.entry):
+        yield "the BLS model passes on no cancel: a cancelled request runs to its end in the engine"
+        yield "the BLS model passes on no engine error within an answer, which then ends by its timeouts"
+    elif not models.bls and not takes_stops(models):
+        yield "the ensemble's engine takes no stop requests: a cancelled request runs to its end there"
 
 
 def _one_response(models: Models) -> str:

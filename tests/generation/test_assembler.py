@@ -323,6 +323,35 @@ def test_a_count_up_to_a_stop_string_is_exact_where_no_token_follows_it_in_its_r
         assert run.usage.completion_tokens == sum(n for t, n in chunks if t != "x")
 
 
+def test_no_estimate_is_above_the_limit() -> None:
+    ended = EngineChunk(text="abcd", finish_reason="stop", final=True)  # as three tokens, or four
+    run = Run(request(max_tokens=3), byte_level(), [ended])
+    assert (run.usage, run.reason) == (Usage(3, 3, estimated=True), "stop")
+
+
+def test_an_answer_that_is_counted_at_each_event_is_not_tokenized_anew_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer, sizes = byte_level(), list[int]()
+    encode = tokenizer.encode
+
+    def noted(text: str) -> list[int]:
+        sizes.append(len(text))
+        return encode(text)
+
+    monkeypatch.setattr(tokenizer, "encode", noted)
+    assembler = SequenceAssembler(request(max_tokens=10_000), tokenizer)
+    counts = []
+    for _ in range(1000):
+        assembler.feed(EngineChunk(text=" word"))
+        counts.append(assembler.usage)
+    assert counts == [Usage(3, len(encode(" word")) * (place + 1), estimated=True) for place in range(1000)]
+    assert max(sizes) < 1000
+    assembler.finish()
+    assert assembler.usage == Usage(3, len(encode(" word" * 1000)), estimated=True)
+    assert sizes[-1] == 5000  # exactly as an answer that is not streamed
+
+
 def test_a_whole_answer_is_not_counted_beyond_its_stop_string() -> None:
     whole = EngineChunk(text="one STOP and much more", output_tokens=22, final=True)
     run = Run(request(stop=("STOP",), max_tokens=22), byte_level(), [whole])

@@ -294,7 +294,9 @@ def test_the_model_says_how_it_is_served(gateway: GatewayProcess) -> None:
     assert served("1.2")["capabilities"]["seed"]["class"] == "impossible"
     body = {"model": "1.2", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
     rendered = httpx.post(f"{gateway.url}/v1/chat/completions/render", json=body).json()
-    assert rendered["path"] == "llmapi"
+    assert (rendered["path"], rendered["seeds"]) == ("llmapi", [])
+    seeded = body | {"model": "1.3", "seed": 7, "n": 2}
+    assert httpx.post(f"{gateway.url}/v1/chat/completions/render", json=seeded).json()["seeds"] == [7, 8]
     shapes = {tensor["name"]: tensor["shape"] for tensor in rendered["tensors"]}
     assert shapes["sampling_param_max_tokens"] == [1]
 

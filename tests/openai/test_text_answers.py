@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import processors
 
 from gateway.generation import Capability, EngineChunk
+from gateway.generation.engine import Estimate
 from tests.app.harness import Gateway, gateway
-from tests.app.scripted import TOKENS, Step
+from tests.app.scripted import MODEL, TOKENS, Step
 from tests.openai.completions_harness import complete
+from tests.openai.responses_harness import streamed, whole
+from tests.tokens.build import sentence_piece, write_folder
 
 TEXT = dataclasses.replace(TOKENS, path="ensemble", token_ids=False, prompt_ids=False, logprobs=False, whole=True)
 WHOLE = dataclasses.replace(TEXT, streams="whole")
@@ -62,6 +66,26 @@ async def test_what_the_engine_counts_is_not_estimated(folder: Path) -> None:
                 assert choice["finish_reason"] == reason
                 assert "finish_reason_estimated" not in choice
                 assert (usage["completion_tokens"], "estimated" in usage["completion_tokens_details"]) == (4, False)
+
+
+@pytest.mark.parametrize("estimates", [frozenset(), frozenset({"completion_tokens"})])
+async def test_the_map_of_parameters_says_how_usage_is_counted(folder: Path, estimates: frozenset[Estimate]) -> None:
+    async with gateway(folder, features=dataclasses.replace(TEXT, estimates=estimates)) as running:
+        parameters = (await running.client.get(f"/v1/models/{MODEL}")).json()["capabilities"]
+        for name in USAGE:
+            note = parameters[f"stream_options.{name}"]["note"]
+            assert ("by tokenizing the answer again" in note) == bool(estimates)
+            assert "from token ids" not in note
+
+
+@pytest.mark.parametrize(("told", "marks"), [(None, {"estimated": True}), (5, {})])
+async def test_responses_tell_estimates_as_well(folder: Path, told: int | None, marks: dict[str, bool]) -> None:
+    script: list[Step] = [EngineChunk(text="Hello", output_tokens=told, final=True)]
+    async with gateway(folder, lambda _: script, features=TEXT) as running:
+        for usage in ((await whole(running)).usage, (await streamed(running)).usage):
+            assert usage is not None
+            assert usage.output_tokens == 5
+            assert (usage.output_tokens_details.model_extra or {}) == marks
 
 
 async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> None:
@@ -113,3 +137,23 @@ async def test_a_response_that_is_the_whole_answer_has_the_time_of_an_answer(
     ) as running:
         late = await running.chat(stream=stream)
         assert (late.status_code, late.json()["error"]["code"]) == (504, "timeout")
+
+
+async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Path) -> None:
+    """After BOS this tokenizer takes "hello" without the space that it puts before the same text alone."""
+    backend = sentence_piece("mistral")._backend
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    config = {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True, "chat_template": "x"}
+    own = write_folder(tmp_path, sentence_piece("mistral"), tokenizer_config=config)
+    backend.post_processor = None
+    framing = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=True)
+    async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=framing) as running:
+        given = sentence_piece("mistral").encode("<s>hello")
+        refused = await complete(running, prompt=given)
+        assert refused.status_code == 400, refused.text
+        assert refused.json()["error"]["param"] == "prompt"
+        assert not running.engine.requests
+        assert (await complete(running, prompt="<s>hello")).status_code == 200
+        [asked] = running.engine.requests
+        assert list(asked.prompt.ids) != given
+        assert asked.prompt.bare_text == "hello"

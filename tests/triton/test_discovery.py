@@ -311,11 +311,11 @@ async def test_an_upstream_engine_has_no_alternatives() -> None:
     assert features.max_top_logprobs == 0
 
 
-async def test_an_engine_without_stop_is_warned_of() -> None:
+async def test_an_ensemble_whose_engine_takes_no_stop_requests_says_what_is_lost() -> None:
     configs = stock_configs()
+    assert not any("stop requests" in loss for loss in (await discover(configs, path="ensemble")).losses)
     remove(configs["tensorrt_llm"].input, "stop")
-    features = await discover(configs, path="ensemble")
-    assert any("stop" in warning for warning in features.warnings)
+    assert any("stop requests" in loss for loss in (await discover(configs, path="ensemble")).losses)
 
 
 def view(model: str = "tensorrt_llm", **parameters: str) -> ModelView:

@@ -163,12 +163,19 @@ class ResponsesAnswer(ChatAnswer):
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Write the ``usage`` of a response; OpenAI's type demands its details, so 0 stands where nobody knows them."""
+    """Write the ``usage`` of a response; OpenAI's type demands its details, so 0 stands where nobody knows them.
+
+    ``output_tokens_details`` has ``estimated``, true, where ``output_tokens`` was counted by tokenizing the answer
+    again.
+    """
     reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
+    details: dict[str, Any] = {"reasoning_tokens": reasoning or 0}
+    if usage.estimated:
+        details["estimated"] = True
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": reasoning or 0},
+        "output_tokens_details": details,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }

@@ -82,9 +82,13 @@ class ResponseInputTokensDetails(TypedDict):
 
 
 class ResponseOutputTokensDetails(TypedDict):
-    """Counts of the generated tokens: 0 where the engine does not tell them."""
+    """Counts of the generated tokens: 0 where the engine does not tell them.
+
+    ``estimated`` is true where ``output_tokens`` was counted by tokenizing the answer again, else absent.
+    """
 
     reasoning_tokens: int
+    estimated: NotRequired[bool]
 
 
 class ResponseUsage(TypedDict):

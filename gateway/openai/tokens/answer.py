@@ -166,6 +166,7 @@ def _rendered(
 ) -> bytes:
     del left
     first, prompt = requests[0], requests[0].prompt
+    own = features.path == "llmapi"  # that engine draws its own seeds, which nobody knows, unless a request has one
     return orjson.dumps(
         {
             "object": "chat.completion.render",
@@ -175,7 +176,7 @@ def _rendered(
             "count": len(prompt.ids),
             "max_model_len": model.parts.max_seq_len,
             "max_tokens": first.max_tokens,
-            "seeds": [request.seed for request in requests],
+            "seeds": [request.seed for request in requests] if first.params.seed is not None or not own else [],
             "path": features.path,
             "triton_model": features.model,
             "tensors": tensors(first),
