@@ -26,6 +26,7 @@ from tests.anthropic.messages_harness import (
 )
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step, chunks
+from tests.openai.test_text_answers import TEXT
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
 
 BOTH = pytest.mark.parametrize("ask", [whole, streamed])
@@ -140,6 +141,18 @@ async def test_tokens_from_the_cache_are_told_apart(folder: Path, ask: Any) -> N
             16,
             0,
         )
+
+
+@BOTH
+@pytest.mark.parametrize(("most", "reason"), [(5, "max_tokens"), (6, "end_turn")])
+async def test_what_is_estimated_says_so(folder: Path, ask: Any, most: int, reason: str) -> None:
+    async with gateway(folder, lambda _: [EngineChunk(text="Hello", final=True)], features=TEXT) as running:
+        message = await ask(running, max_tokens=most)
+        assert (message.stop_reason, message.stop_reason_estimated) == (reason, True)
+        assert (message.usage.output_tokens, message.usage.estimated) == (5, True)
+    async with gateway(folder) as running:
+        message = await ask(running)
+        assert (message.stop_reason_estimated, message.usage.estimated) == (None, None)
 
 
 async def test_a_form_is_guided_as_chat_s_is(folder: Path) -> None:

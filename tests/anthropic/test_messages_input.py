@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from gateway.anthropic.messages import signatures
 from gateway.anthropic.messages.call_ids import own, told
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
-from tests.app.harness import gateway
+from tests.app.harness import Gateway, gateway
 from tests.app.scripted import TEMPLATE, write_tokenizer
+from tests.openai.responses_harness import Engine, running
 from tests.openai.tools_harness import GUIDED, UNGUIDED
 
 SCHEMA = {
@@ -210,15 +212,26 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
 }  # fmt: skip
 
 
+Shared = tuple[Engine, Gateway]
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[Shared]:
+    """A gateway that all rows ask."""
+    with running(folder, UNGUIDED) as started:
+        started[0].say("Hello", [1])
+        yield started
+
+
 @pytest.mark.parametrize("row", ROWS)
-async def test_each_part_is_shown_in_its_place(folder: Path, row: str) -> None:
+def test_each_part_is_shown_in_its_place(shared: Shared, row: str) -> None:
+    engine, asked = shared
     body, shown, named = ROWS[row]
-    async with gateway(folder, features=UNGUIDED, max_seq_len=4096) as running:
-        for stream in (False, True):
-            answer = await post(running, **{**body, "stream": stream})
-            assert answer.status_code == 200, answer.text
-            assert running.engine.requests[-1].prompt.text == shown + OPEN
-            assert answer.headers.get("x-ignored-parameters", "") == named
+    for stream in (False, True):
+        answer = engine.loop.run_until_complete(post(asked, **{**body, "stream": stream}))
+        assert answer.status_code == 200, answer.text
+        assert asked.engine.requests[-1].prompt.text == shown + OPEN
+        assert answer.headers.get("x-ignored-parameters", "") == named
 
 
 @pytest.mark.parametrize(
@@ -402,12 +415,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "named"), REFUSED)
-async def test_what_is_wrong_is_named_by_its_path(folder: Path, body: dict[str, Any], named: str) -> None:
-    async with gateway(folder, features=UNGUIDED, max_seq_len=4096) as running:
-        for stream in (False, True):
-            message = error_of(await post(running, **body, stream=stream), 400, "invalid_request_error")
-            assert named in message
-        assert running.engine.requests == []
+def test_what_is_wrong_is_named_by_its_path(shared: Shared, body: dict[str, Any], named: str) -> None:
+    engine, asked = shared
+    before = len(asked.engine.requests)
+    for stream in (False, True):
+        answer = engine.loop.run_until_complete(post(asked, **body, stream=stream))
+        assert named in error_of(answer, 400, "invalid_request_error")
+    assert len(asked.engine.requests) == before
 
 
 async def test_tokens_are_counted_as_the_prompt_has_them(folder: Path) -> None:

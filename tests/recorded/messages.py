@@ -25,7 +25,8 @@ def said(name: str, say: str = "Hello", /, **body: Any) -> Case:
 MESSAGES: list[Case] = [
     said("a text"),
     said("a text, streamed", **S),
-    said("a text through the ensemble, streamed", model="text", **S),
+    said("a text through the ensemble", model="text"),
+    said("a stream through the ensemble, which would lose text", model="text", **S),
     said("a text that is cut, streamed", max_tokens=3, **S),
     said("a stop sequence", stop_sequences=["ll"]),
     said("a limit beyond the context where it is refused", model="strict", max_tokens=128000),

@@ -158,8 +158,8 @@ class Conversation:
     def _add_result(self, block: ToolResultBlock, path: str) -> None:
         call_id = own(block.tool_use_id)
         if call_id not in self._calls:
-            message = f"No call found for the result of '{path}': 'tool_use_id' must be that of an earlier tool_use."
-            raise BadRequestError(message, f"{path}.tool_use_id", _INVALID)
+            param = f"{path}.tool_use_id"
+            raise BadRequestError(f"'{param}' must be the id of an earlier 'tool_use' block.", param, _INVALID)
         content = block.content or ""
         texts = [content] if isinstance(content, str) else [self._readable(part) for part in content]
         if block.is_error:
