@@ -84,7 +84,14 @@ def describe(models: Models, path: EnginePath, options: EngineOptions = _NO_OPTI
     """
     check(models, path)
     make, reason = _expect(models, path)
-    return make(Connection(_Nowhere()), models, reason, options).features
+    connection = Connection(_Nowhere())
+    if _is_probed(models, path, make):
+        engine = tokens_engine(connection, models, reason, options)
+        try:
+            engine.describe(_probe_request())
+        except EngineError as error:  # it lacks what the probe is made of
+            make, reason = ensemble_engine, _unanswered(models, error.message.rstrip("."))
+    return make(connection, models, reason, options).features
 
 
 class _Nowhere:
@@ -103,13 +110,21 @@ class _Nowhere:
 async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str]:
     """How to make the engine, and why so."""
     make, reason = _expect(models, path)
-    if path == "auto" and models.pipeline is not None and make is tokens_engine:
+    if _is_probed(models, path, make):
         failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
         if failure is not None:
-            step = models.engine.name if models.engine else ""
-            reason = f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
-            return ensemble_engine, reason
+            return ensemble_engine, _unanswered(models, failure)
     return make, reason
+
+
+def _is_probed(models: Models, path: EnginePath, make: _Make) -> bool:
+    """Whether the engine step must answer a token before it is called past its ensemble."""
+    return path == "auto" and models.pipeline is not None and make is tokens_engine
+
+
+def _unanswered(models: Models, failure: str) -> str:
+    step = models.engine.name if models.engine else ""
+    return f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
 
 
 def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
@@ -199,13 +214,17 @@ async def takes_drafts(engine: Engine, models: Models) -> bool:
     return error is None or error.kind not in (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 
 
-async def _ask(engine: Engine, guide: Guide | None = None, **more: Any) -> EngineError | None:
-    request = GenerationRequest(
+def _probe_request(guide: Guide | None = None, **more: Any) -> GenerationRequest:
+    return GenerationRequest(
         id=f"probe-{uuid.uuid4()}",
         prompt=Prompt(text="a", ids=(0,)),
         params=SamplingParams(temperature=0.0, guide=guide),
         **{"max_tokens": 1, **more},
     )
+
+
+async def _ask(engine: Engine, guide: Guide | None = None, **more: Any) -> EngineError | None:
+    request = _probe_request(guide, **more)
     try:
         async for chunk in engine.generate(request):
             if chunk.failure is not None:

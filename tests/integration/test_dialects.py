@@ -210,8 +210,9 @@ async def test_an_unknown_model(triton: TritonServer) -> None:
     async with TritonBackend(triton.grpc_url, "no_such_model") as backend:
         with pytest.raises(EngineError) as error:
             await backend.wait_ready(0.5)
-        assert error.value.kind is ErrorKind.UNAVAILABLE
+        assert error.value.kind is ErrorKind.UNSERVABLE
         assert "no_such_model" in backend.status.reason
+        assert "'tensorrt_llm_bls'" in backend.status.reason
 
 
 async def test_a_bls_model_answers_as_the_ensemble_does(triton: TritonServer, ask: Any) -> None:

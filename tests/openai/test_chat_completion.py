@@ -277,6 +277,7 @@ async def test_each_kind_of_engine_failure_has_its_status(folder: Path, kind: Er
                 ErrorKind.INVALID_REQUEST: 400,
                 ErrorKind.QUEUE_FULL: 429,
                 ErrorKind.UNAVAILABLE: 503,
+                ErrorKind.UNSERVABLE: 400,
                 ErrorKind.TIMEOUT: 504,
                 ErrorKind.CANCELLED: 503,
                 ErrorKind.INTERNAL: 500,
