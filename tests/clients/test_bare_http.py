@@ -124,7 +124,7 @@ def test_the_api_description_tells_the_errors_that_come(gateway: GatewayProcess)
                 schema = answer["content"]["application/json"]["schema"]
                 shapes = [one["$ref"].rpartition("/")[2] for one in schema.get("anyOf", [schema])]
                 own = ["AnthropicError"] if path.startswith("/v1/messages") else ["Error"]
-                both = ["Error", "AnthropicError"] if path.startswith("/v1/models") else own  # by a header of the request
+                both = ["Error", "AnthropicError"] if path.startswith("/v1/models") else own
                 assert shapes in (own, both), path
     came = httpx.get(f"{gateway.url}/v1/models/none").json()
     assert document["components"]["schemas"]["ErrorDetails"]["required"] == list(came["error"])
