@@ -1,4 +1,4 @@
-"""What is lost of a model's answers where prompts and answers travel as text: by its tokenizer, template and family."""
+"""Losses of a model's answers where prompts and answers travel as text: by its tokenizer, template and family."""
 
 from __future__ import annotations
 

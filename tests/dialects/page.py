@@ -74,7 +74,7 @@ _IMAGES = {
     "1.2": ("26.03", "26.07"),
     "1.2.1": ("26.04", "26.07"),
 }
-"""Triton's first and last image with a version, by docs/wire-contract.md, section 0.1; of 1.3 none is known."""
+"""Triton's first and last image with a version, by wire contract 0.1; of 1.3 none is known."""
 
 _KINDS = {
     "tokens": "ensemble by token ids",

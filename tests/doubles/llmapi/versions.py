@@ -1,6 +1,6 @@
 """Versions of the stock LLM API model: tensors that each declares, and what the engine behind it heeds.
 
-The facts are those of docs/wire-contract.md, sections 8.2 to 8.5.
+The facts are those of wire contract 8.2 to 8.5.
 """
 
 from __future__ import annotations
