@@ -1,4 +1,4 @@
-"""The parts of its request that a response repeats: what was asked for as it came, and what was served where that differs."""
+"""The request as its response repeats it: what was asked for as it came, and what was served where that differs."""
 
 from __future__ import annotations
 
