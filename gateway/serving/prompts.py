@@ -125,18 +125,21 @@ def build(
     return prompt
 
 
-def framed(prompt: Prompt, source: PromptSource, parts: ModelParts) -> Prompt:
+def framed(prompt: Prompt, source: PromptSource, parts: ModelParts, *, cut: bool = False) -> Prompt:
     """The prompt with the ids that a server makes of its text, which puts the tokenizer's special tokens around it.
 
     Args:
         prompt: of ``build`` or ``truncated``.
         source: where it came from.
         parts: of the model.
+        cut: whether it was truncated.
 
     Raises:
-        BadRequestError: when the client named the ids, and the server would read others.
+        BadRequestError: when the client named the ids, or how many are kept, and the server would read others.
     """
     read = parts.prompts.framed(prompt)
+    if cut and read.ids != prompt.ids:
+        raise _lost_in_cut()
     if isinstance(source, IdsPrompt) and read.ids != prompt.ids:
         raise _lost_in_text()
     return read
@@ -186,12 +189,17 @@ def truncated(
         ids = ids[-most:]
     cut = parts.prompts.ids(ids, as_text=not as_ids)
     if cut.escaped:
-        message = (
-            "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not"
-            " give the same token ids. Have the operator serve an engine model (path: tokens)."
-        )
-        raise BadRequestError(message, "truncate_prompt_tokens", "unsupported_value")
+        raise _lost_in_cut()
     return cut
+
+
+def _lost_in_cut() -> BadRequestError:
+    return BadRequestError(
+        "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not give"
+        " the same token ids. Have the operator serve an engine model (path: tokens).",
+        "truncate_prompt_tokens",
+        "unsupported_value",
+    )
 
 
 class Bound:

@@ -212,10 +212,14 @@ class ServedModel:
 
         def build(left: threading.Event | None) -> Built:
             most = None if truncation is None else prompts.most_tokens(parts)
-            prompt = prompts.build(source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left)
+            whole = prompt = prompts.build(
+                source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left
+            )
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            return then(prompts.framed(prompt, source, parts) if features.adds_special_tokens else prompt)
+            if features.adds_special_tokens:
+                prompt = prompts.framed(prompt, source, parts, cut=prompt is not whole)
+            return then(prompt)
 
         work = prompts.long_work(source)
         return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)

@@ -157,3 +157,7 @@ async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Pa
         [asked] = running.engine.requests
         assert list(asked.prompt.ids) != given
         assert asked.prompt.bare_text == "hello"
+        cut = await complete(running, prompt="<s>hello hello", truncate_prompt_tokens=len(given))
+        assert cut.status_code == 400, cut.text
+        assert cut.json()["error"]["param"] == "truncate_prompt_tokens"
+        assert len(running.engine.requests) == 1
