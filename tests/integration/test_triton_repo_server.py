@@ -121,6 +121,18 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
             assert answers(server)
 
 
+def test_a_start_at_which_triton_stumbles_is_made_again(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> None:
+    """The log is that of a start that ended so; it cannot be brought about."""
+    log = tmp_path / "log"
+    with TritonServer(repository, model_dir=tiny_model_dir, log_path=log) as server:
+        first = server.pid
+        server.kill()
+        log.write_text("terminate called after throwing an instance of 'boost::interprocess::lock_exception'\n")
+        server.wait_ready()
+        assert server.pid not in (None, first)
+        assert answers(server)
+
+
 def test_the_deadline_names_the_models_that_are_not_ready(
     triton: TritonServer, repository: Path, tiny_model_dir: Path, tmp_path: Path
 ) -> None:
