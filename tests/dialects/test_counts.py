@@ -16,7 +16,7 @@ from tests.dialects.expectations import expected
 from tests.scripted_engine.replay import turn
 
 LIMITS = (1, 2, 5, 12, 30, 60, 100)
-AT_ONCE = 8
+AT_ONCE = 4
 
 
 @dataclass(frozen=True)

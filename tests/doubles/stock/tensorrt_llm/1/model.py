@@ -175,7 +175,9 @@ class TritonPythonModel:
         if final and {"return_perf_metrics", "return_kv_cache_reuse_stats"} & asked.shown:
             for name, value in (("alloc_total", 4), ("alloc_new", 3), ("reused", 1)):
                 tensors[f"kv_cache_{name}_blocks"] = np.array([[value]], np.int32)
-        return {**(_ZEROS if self._version < (0, 13) else {}), **tensors}
+        # Copies: threads answer at the same time, and the stub was seen to die where they share an array.
+        zeros = {name: array.copy() for name, array in _ZEROS.items()} if self._version < (0, 13) else {}
+        return {**zeros, **tensors}
 
     def _write_asked(self, asked: Asked, turn: dict[str, Any], *, probe: bool) -> None:
         ids, end = self.draw(asked, turn)
