@@ -1,4 +1,4 @@
-"""What a gateway says of a repository: what it refuses, and what it serves with losses, by the rules it serves by."""
+"""The verdict of a gateway on a repository: what it refuses and what it serves with losses, by its own rules."""
 
 from __future__ import annotations
 
