@@ -38,7 +38,7 @@ SERVED_KINDS = (
     "an ensemble or a BLS model of TensorRT-LLM (text_input and max_tokens), its engine model (input_ids, "
     "input_lengths and request_output_len), or the model of its LLM API (text_input and sampling_param_*)"
 )
-"""What a gateway can be pointed at, for sentences on what was expected."""
+"""Kinds of models that a gateway can be pointed at, for sentences on what was expected."""
 _MOST_TENSORS = 6
 
 

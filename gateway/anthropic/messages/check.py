@@ -32,12 +32,7 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
     with translation.renaming():
         chat, ignored = check_chat(chat, model)
     turn = dataclasses.replace(turn, chat=chat, translation=translation)
-    left_out = [*turn.left_out, *unread]
-    return turn, Ignored(
-        tuple(dict.fromkeys([*left_out, *map(translation.path, ignored.named)])),
-        tuple(dict.fromkeys([*left_out, *map(translation.path, ignored.counted)])),
-        ignored.dropped,
-    )
+    return turn, turn.ignored(ignored, unread)
 
 
 def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, list[str]]:

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from gateway.anthropic.messages.check import check_turn
 from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
-from gateway.anthropic.messages.plan import turn_plan
 from gateway.anthropic.messages.prepare import prepare, too_long
 from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest
 from gateway.anthropic.messages.stream import MessagesEvents
@@ -22,6 +21,7 @@ from gateway.config import TimeoutSettings
 from gateway.openai.chat.plan import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
+from gateway.openai.translated_request import translated_plan
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -29,8 +29,8 @@ from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import while_connected
 from gateway.web.routing import DirectRoute
 
-MESSAGES = Endpoint(parse_turn, check_turn, turn_plan, prepare, MessagesEvents)
-COUNTED = Endpoint(parse_counted, check_turn, turn_plan, prepare, MessagesEvents)
+MESSAGES = Endpoint(parse_turn, check_turn, translated_plan, prepare, MessagesEvents)
+COUNTED = Endpoint(parse_counted, check_turn, translated_plan, prepare, MessagesEvents)
 _HEADERS = IGNORED | DEVIATIONS
 
 

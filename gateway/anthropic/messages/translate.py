@@ -14,11 +14,11 @@ from gateway.anthropic.messages.protocol import (
 )
 from gateway.anthropic.messages.tools import Toolbox
 from gateway.openai.chat.messages import in_groups
-from gateway.openai.chat.protocol import ChatCompletionRequest, chat_request
+from gateway.openai.chat.protocol import chat_request
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
-from gateway.openai.responses.translate import EXTENSIONS
 from gateway.openai.sampling_fields import MOST_TOKENS
+from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
 
 _BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
@@ -39,40 +39,16 @@ _OLD_FORM = {"response_format": "output_format", "response_format.json_schema.sc
 
 
 @dataclass(slots=True)
-class Turn:
+class Turn(TranslatedRequest):
     """A Messages request and the chat request that it is served as.
 
     Attributes:
         request: of the client; without what limits and shapes the answer where only its tokens are counted.
-        chat: as the policies of the model let it pass.
         tools: of the request.
-        translation: of paths in errors.
-        left_out: what the request is served without, as it is named to the client.
     """
 
     request: CountTokensRequest
-    chat: ChatCompletionRequest
     tools: Toolbox
-    translation: Translation
-    left_out: tuple[str, ...]
-
-    @property
-    def model(self) -> str:
-        """The name under which the client asks for the model, then that of the served model."""
-        return self.chat.model
-
-    @model.setter
-    def model(self, name: str) -> None:
-        self.chat.model = name
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer is wanted as a stream."""
-        return self.chat.stream
-
-    def annotations(self) -> dict[str, Any]:
-        """What the request says of itself; for the access log."""
-        return self.chat.annotations()
 
 
 def parse_turn(body: Body) -> Turn:
@@ -118,7 +94,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]
     with translation.renaming():
         chat = chat_request(without_nulls(data))
     named = [*_unread(request), *left_out, *conversation.left_out, *tools.left_out]
-    return Turn(request, chat, tools, translation, tuple(dict.fromkeys(named)))
+    return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
 
 def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]:

@@ -22,12 +22,7 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
     with turn.translation.renaming():
         chat, ignored = check_chat(turn.chat, model)
     turn = dataclasses.replace(turn, chat=chat)
-    left_out = [*turn.left_out, *_described(turn, model)]
-    return turn, Ignored(
-        tuple(dict.fromkeys([*left_out, *map(turn.translation.path, ignored.named)])),
-        tuple(dict.fromkeys([*left_out, *map(turn.translation.path, ignored.counted)])),
-        ignored.dropped,
-    )
+    return turn, turn.ignored(ignored, _described(turn, model))
 
 
 def _described(turn: Turn, model: ServedModel) -> list[str]:

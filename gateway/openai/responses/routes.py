@@ -17,12 +17,12 @@ from gateway.openai.endpoint import Endpoint, begin, serve
 from gateway.openai.errors import from_engine
 from gateway.openai.responses.check import check_turn
 from gateway.openai.responses.objects import EVENTS, ResponseInputTokens, ResponseObject
-from gateway.openai.responses.plan import turn_plan
 from gateway.openai.responses.prepare import prepare
 from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.stream import ResponsesEvents
 from gateway.openai.responses.translate import Turn, parse_turn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
+from gateway.openai.translated_request import translated_plan
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -30,7 +30,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import while_connected
 from gateway.web.routing import DirectRoute
 
-RESPONSES = Endpoint(parse_turn, check_turn, turn_plan, prepare, ResponsesEvents)
+RESPONSES = Endpoint(parse_turn, check_turn, translated_plan, prepare, ResponsesEvents)
 _ANSWERS = answers(ResponseObject, GENERATING, event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED | DEVIATIONS)
 _COUNTED = answers(ResponseInputTokens, (400, 404, 415, 429, 503), headers=IGNORED | DEVIATIONS)
 

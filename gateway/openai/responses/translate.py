@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
-from gateway.openai.chat.protocol import ChatCompletionRequest, chat_request
+from gateway.openai.chat.protocol import chat_request
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.responses.items import (
@@ -27,10 +27,11 @@ from gateway.openai.responses.items import (
 )
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
 from gateway.openai.responses.tools import Toolbox, chosen, input_as_arguments
+from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
 
 LOGPROBS = "message.output_text.logprobs"
-"""What ``include`` asks log-probs by."""
+"""The value of ``include`` that asks for log-probs."""
 
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
@@ -49,53 +50,19 @@ _FIELDS = {
     "tool_choice.allowed_tools": "tool_choice",
 }
 _SAME = ("model", "temperature", "top_p", "stream", "user", "safety_identifier", "prompt_cache_key")
-EXTENSIONS = frozenset(
-    {
-        "bad_words", "cache_salt", "chat_template", "chat_template_kwargs", "documents", "frequency_penalty",
-        "guided_choice", "guided_grammar", "guided_json", "guided_regex", "ignore_eos", "include_stop_str_in_output",
-        "logit_bias", "min_p", "min_tokens", "no_stop_trim", "num_draft_tokens", "presence_penalty", "prompt_table",
-        "repetition_penalty", "seed", "skip_special_tokens", "stop", "stop_token_ids", "structured_outputs", "top_k",
-        "truncate_prompt_tokens", "truncation_side",
-    }
-)  # fmt: skip
-"""Fields of chat completions that are taken as they are, though OpenAI's Responses do not have them."""
 
 
 @dataclass(slots=True)
-class Turn:
+class Turn(TranslatedRequest):
     """A Responses request and the chat request that it is served as.
 
     Attributes:
         request: of the client.
-        chat: as the policies of the model let it pass.
         tools: of the request.
-        translation: of paths in errors.
-        left_out: what the request is served without, as it is named to the client.
     """
 
     request: ResponsesRequest
-    chat: ChatCompletionRequest
     tools: Toolbox
-    translation: Translation
-    left_out: tuple[str, ...]
-
-    @property
-    def model(self) -> str:
-        """The name under which the client asks for the model, then that of the served model."""
-        return self.chat.model
-
-    @model.setter
-    def model(self, name: str) -> None:
-        self.chat.model = name
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer is wanted as a stream."""
-        return self.chat.stream
-
-    def annotations(self) -> dict[str, Any]:
-        """What the request says of itself; for the access log."""
-        return self.chat.annotations()
 
 
 def parse_turn(body: Body) -> Turn:
@@ -132,7 +99,7 @@ def parse_turn(body: Body) -> Turn:
         chat = chat_request(without_nulls(data))
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
-    return Turn(request, chat, tools, translation, tuple(dict.fromkeys(named)))
+    return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
 
 def _fields(request: ResponsesRequest) -> tuple[dict[str, Any], list[str]]:
