@@ -46,7 +46,11 @@ def says(folder: Path, text: str) -> Script:
 
     def script(request: GenerationRequest) -> list[Step]:
         logprobs = [-0.5] if request.params.logprobs else None
-        given = [EngineChunk(ids=[index], logprobs=logprobs) for index in ids[: request.max_tokens]]
+        best = range(request.params.top_logprobs)
+        given = [
+            EngineChunk(ids=[index], logprobs=logprobs, top_logprobs=[[(index + rank, -0.5 - rank) for rank in best]])
+            for index in ids[: request.max_tokens]
+        ]
         return [*given, EngineChunk(final=True)]
 
     return script
