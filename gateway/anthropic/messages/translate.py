@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.anthropic.errors import NO_THREADS
 from gateway.anthropic.messages.conversation import Conversation
 from gateway.anthropic.messages.protocol import (
     CountTokensRequest,
@@ -13,6 +14,7 @@ from gateway.anthropic.messages.protocol import (
     parse_messages_request,
 )
 from gateway.anthropic.messages.tools import Toolbox
+from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.nulls import without_nulls
@@ -71,6 +73,7 @@ def parse_counted(body: Body) -> Turn:
 
 
 def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]) -> Turn:
+    _check_whole(request)
     tools = Toolbox()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
@@ -95,6 +98,13 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]
         chat = chat_request(without_nulls(data))
     named = [*_unread(request), *left_out, *conversation.left_out, *tools.left_out]
     return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+
+
+def _check_whole(request: CountTokensRequest) -> None:
+    """Refuse a thread: whoever begins one sends only what is new from then on, of which no model makes sense."""
+    if request.thread is not None:
+        message = "'thread' is not supported: no conversation is kept. Send the whole conversation without it."
+        raise BadRequestError(message, "thread", NO_THREADS)
 
 
 def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]:
