@@ -93,6 +93,10 @@ class Stack:
         (request,) = self.generated()
         assert '"city"' in request["guide"]["text"]
 
+    def prompt_tokens(self) -> list[int]:
+        """How long the engine's prompts were, which usage must tell."""
+        return [len(request["prompt_ids"]) for request in self.generated()]
+
     def shows_thought(self) -> list[bool]:
         """Whether the prompts of a loop hold the first thought."""
         return [f"<think>\n{FIRST_THOUGHT}\n</think>" in request["prompt"] for request in self.generated()]
