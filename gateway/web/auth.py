@@ -35,11 +35,13 @@ class AuthMiddleware:
         if scope["type"] != "http" or scope["path"].removesuffix("/") in OPEN_PATHS:
             return self._app(scope, receive, send)
         keys = _given(scope)
+        known = next((key for key in keys if key and self._known(key)), None)
         if not keys:
             answer = self._refuse("You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'.")
-        elif not any(self._known(key) for key in keys if key):
+        elif known is None:
             answer = self._refuse("Incorrect API key provided.")
         else:
+            scope.setdefault("state", {})["owner"] = hashlib.sha256(known).hexdigest()
             answer = self._app
         return answer(scope, receive, send)
 
@@ -47,6 +49,12 @@ class AuthMiddleware:
         digest = hashlib.sha256(key).digest()
         matches = [hmac.compare_digest(digest, known) for known in self._digests]  # all of them, always
         return any(matches)
+
+
+def owner_of(scope: Scope) -> str:
+    """Tell whose a request is: a hash of the key that opened the API; empty where no key is asked for."""
+    owner: str = scope.get("state", {}).get("owner", "")
+    return owner
 
 
 def _given(scope: Scope) -> list[bytes]:
