@@ -175,7 +175,8 @@ async def _put(store: Store, owner: str, contents: Contents, expected: int) -> N
     data = contents.written()
     count, size = len(contents.items), len(data)
     if count > MOST_ITEMS or size > MOST_BYTES:
-        message = f"A conversation may have {MOST_ITEMS} items and {MOST_BYTES} bytes; this one would have {count} and {size}."
+        found = f"this one would have {count} and {size}"
+        message = f"A conversation may have {MOST_ITEMS} items and {MOST_BYTES} bytes; {found}."
         raise BadRequestError(message, "items", "conversation_too_large")
     try:
         await store.put(owner, contents.id, data, expected=expected)
