@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from typing import Any, TypeVar
 import orjson
 
 from gateway.bad_request import BadRequestError
-from gateway.ids import new_id
 from gateway.openai.conversations.objects import Conversation
 from gateway.openai.errors import OpenAIError
 from gateway.openai.items.stored import as_stored
@@ -104,7 +104,7 @@ async def create(store: Store, owner: str, metadata: Mapping[str, str], items: S
     Raises:
         BadRequestError: it is too large.
     """
-    made = Contents(f"conv_{new_id()}", int(time.time()), metadata, [])
+    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, [])
     made.add(items)
     await _put(store, owner, made, 0)
     return made

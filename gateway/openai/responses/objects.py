@@ -38,13 +38,17 @@ class ResponseMessage(TypedDict):
 
 
 class ResponseReasoning(TypedDict):
-    """The model's reasoning; there are no summaries of it."""
+    """The model's reasoning; there are no summaries of it.
+
+    ``encrypted_content`` is the same sealed, where it is asked for and the operator has given keys.
+    """
 
     id: str
     type: Literal["reasoning"]
     status: ItemStatus
     summary: list[Any]
     content: list[ResponseReasoningText]
+    encrypted_content: NotRequired[str]
 
 
 class ResponseFunctionCall(TypedDict):

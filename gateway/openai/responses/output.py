@@ -12,6 +12,7 @@ from gateway.generation import TokenLogprob
 from gateway.ids import new_id
 from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.responses.tools import Origin, input_of
+from gateway.sealing import Seal
 
 Event = dict[str, Any]
 """An event but for its sequence number, which whoever writes it adds."""
@@ -28,10 +29,15 @@ class OutputItems:
         place: fields of events that tell the open item.
     """
 
-    __slots__ = ("_entries", "_kind", "items", "place", "texts")
+    __slots__ = ("_entries", "_kind", "_seal", "items", "place", "texts")
 
-    def __init__(self) -> None:
-        """Begin without items."""
+    def __init__(self, seal: Seal | None = None) -> None:
+        """Begin without items.
+
+        Args:
+            seal: seals reasoning, where that is wanted and can be done.
+        """
+        self._seal = seal
         self.items: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.place: dict[str, Any] = {}
@@ -109,6 +115,9 @@ class OutputItems:
         if kind in {"message", "reasoning"}:
             whole = {"content": [_content(kind, text, self._entries)]}
             events.append(_part("done", self.place, whole["content"][0]))
+        if kind == "reasoning" and self._seal is not None:
+            sealed = self._seal.seal("reasoning", text)
+            whole |= {} if sealed is None else {"encrypted_content": sealed}
         self.items[-1] = {**self.items[-1], "status": status, **whole}
         events.append({"type": "response.output_item.done", **_index(self.place), "item": self.items[-1]})
         return events
