@@ -47,6 +47,7 @@ from gateway.reloading import Reloader
 from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.registry import Registry
+from gateway.store import StoreHolder
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.triton_metrics import TritonMetrics
@@ -105,16 +106,19 @@ def create_app(
     """
     metrics = Metrics()
     registry = Registry(settings, backend_factory or _triton_backend(settings, share), metrics)
+    stores = StoreHolder(settings.state)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
         try:
+            await stores.open()
             await registry.start()
             async with Reloader(settings, source, registry, metrics) if source else contextlib.nullcontext():
                 yield
         finally:
             await registry.close()
+            await stores.close()
 
     app = FastAPI(
         title="Triton OpenAI gateway",

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.model_settings import ModelSettings
 from gateway.config.section import Seconds, Section, split_commas
+from gateway.config.state_settings import StateSettings
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
@@ -152,6 +153,7 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
+    state: StateSettings = StateSettings()
     models: tuple[ModelSettings, ...]
     deployments: tuple[DeploymentSettings, ...] = ()
 
