@@ -29,6 +29,7 @@ from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
+from gateway.openai.conversations.routes import conversations_router
 from gateway.openai.document import openapi_document
 from gateway.openai.errors import (
     EXPOSED_HEADERS,
@@ -42,6 +43,7 @@ from gateway.openai.errors import (
 )
 from gateway.openai.models.routes import models_router
 from gateway.openai.responses.routes import responses_router
+from gateway.openai.state import State, sealer_of
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
 from gateway.serving import long_work
@@ -132,13 +134,15 @@ def create_app(
         },
     )
     app.state.registry = registry
-    _add_routes(app, settings, registry, metrics, share)
+    _add_routes(app, settings, registry, metrics, share, State(stores, sealer_of(settings.state)))
     _add_middleware(app, settings)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request)
     return app
 
 
-def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: Metrics, share: Share | None) -> None:
+def _add_routes(
+    app: FastAPI, settings: Settings, registry: Registry, metrics: Metrics, share: Share | None, state: State
+) -> None:
     relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
     show_reasons = not settings.server.api_keys
 
@@ -154,6 +158,7 @@ def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: M
         *chat_router(registry, settings.timeouts, metrics).routes,
         *completions_router(registry, settings.timeouts, metrics).routes,
         *responses_router(registry, settings.timeouts, metrics).routes,
+        *conversations_router(state).routes,
         *messages_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,
         *anthropic_models_router(registry).routes,
