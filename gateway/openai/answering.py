@@ -59,15 +59,17 @@ class Answer(ABC):
         generations: those of the first prompt first.
         names: the request's names of parameters that errors of the engine call otherwise.
         padded: whether the events of its stream are padded.
+        kept: whether its end is written somewhere before the client is told of it.
     """
 
-    __slots__ = ("generations", "names", "padded")
+    __slots__ = ("generations", "kept", "names", "padded")
 
     def __init__(self, generations: Sequence[Generation], names: Mapping[str, str], *, padded: bool = False) -> None:
         """Take generations that have not begun."""
         self.generations = generations
         self.names = names
         self.padded = padded
+        self.kept = False
 
     @abstractmethod
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
@@ -84,6 +86,19 @@ class Answer(ABC):
     @abstractmethod
     def finish_reasons(self) -> Sequence[str]:
         """The finish reason of each choice; valid at the end."""
+
+    async def keep(self, usage: Usage | None) -> None:
+        """Write the end of a streamed answer, if it is ``kept``.
+
+        Args:
+            usage: of all of it; None where an error has ended it, which its events have told.
+
+        Raises:
+            OpenAIError: it cannot be written. Not after an error.
+        """
+
+    def leave(self) -> None:
+        """Write that the client of a streamed answer has left, if it is ``kept``; without effect after its end."""
 
     def usage(self, group: GenerationGroup) -> Usage:
         """Token counts so far."""
@@ -160,7 +175,14 @@ async def stream(
                     if forward is None and output.write is not None:
                         forward = events.forward(output.write)
             ended = True
-            last = waiting + more + events.end(answer.note(record, group, ended=True))
+            usage, last = answer.note(record, group, ended=True), waiting + more
+            if answer.kept:
+                if last:  # tokens do not wait for what only the end of the answer waits for
+                    begun = True
+                    yield finished(last)
+                last = b""
+                await answer.keep(usage)
+            last += events.end(usage)
             output.ending = True
             yield finished(last)
         except (EngineError, OpenAIError) as error:
@@ -176,10 +198,13 @@ async def stream(
                 answer.note(record, group, ended=False)
                 ended = True
             error.__traceback__ = None  # its frames lead to the generation, which keeps the error
-            yield events.error(failure)
+            last = events.error(failure)
+            await answer.keep(None)
+            yield last
         finally:
             if not ended:
                 answer.note(record, group, ended=False)
+            answer.leave()
 
 
 def error_event(error: OpenAIError) -> bytes:

@@ -137,8 +137,8 @@ class ResponseObject(TypedDict):
     id: str
     object: Literal["response"]
     created_at: int
-    status: Literal["in_progress", "completed", "incomplete", "failed"]
-    background: Literal[False]
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    background: bool
     completed_at: int | None
     error: ResponseError | None
     incomplete_details: ResponseIncompleteDetails | None
@@ -150,12 +150,12 @@ class ResponseObject(TypedDict):
     max_tool_calls: int | None
     metadata: dict[str, str]
     parallel_tool_calls: bool
-    previous_response_id: None
+    previous_response_id: str | None
     prompt_cache_key: str | None
     reasoning: ResponseReasoningConfig
     safety_identifier: str | None
     service_tier: Literal["default"]
-    store: Literal[False]
+    store: bool
     temperature: float
     text: ResponseTextConfig
     tool_choice: str | dict[str, Any]
@@ -171,6 +171,7 @@ class ResponseEvent(TypedDict):
 
     type: Literal[
         "response.created",
+        "response.queued",
         "response.in_progress",
         "response.completed",
         "response.incomplete",

@@ -82,9 +82,13 @@ class ResponsesRequest(BaseModel):
     stream_options: ResponseStreamOptions = Field(default_factory=ResponseStreamOptions)
     metadata: dict[str, Any] = Field(default_factory=dict, description="Is in the response and in the access log.")
     truncation: str | None = Field(default=None, description="A conversation that is too long is 400, also with auto.")
-    store: bool | None = Field(default=None, description="Nothing is kept: the response says false.")
-    background: bool | None = Field(default=None, description="Only false.")
-    previous_response_id: str | None = Field(default=None, description="Refused: nothing is kept.")
+    store: bool | None = Field(
+        default=None, description="Keeps the response; true if absent. The response says whether it is kept."
+    )
+    background: bool | None = Field(default=None, description="Answers at once; the response is asked for later.")
+    previous_response_id: str | None = Field(
+        default=None, description="Continues a kept response: its items and those before it come before `input`."
+    )
     conversation: Any = Field(default=None, description="Refused: nothing is kept.")
     prompt: Any = Field(default=None, description="Refused: there are no stored prompts.")
     moderation: Any = Field(default=None, description="Refused: there is no moderation model here.")
@@ -115,7 +119,7 @@ def parse_responses_request(body: Body) -> ResponsesRequest:
         raise error_of(error) from None
 
 
-_KEPT = "This gateway keeps no responses: send the whole conversation in 'input'."
+_KEPT = "This gateway keeps no conversations: send the whole conversation in 'input'."
 _REFUSED = {
     "conversation": _KEPT,
     "prompt": "This gateway keeps no prompts: send the text in 'instructions' or 'input'.",
@@ -124,16 +128,8 @@ _REFUSED = {
 
 
 def _check_state(data: dict[str, Any]) -> None:
-    """Refuse what only a server can serve that keeps responses, or has other models beside this one."""
-    previous = data.get("previous_response_id")
-    if isinstance(previous, str):
-        shown = previous[:64].encode("ascii", "backslashreplace").decode()
-        message = f"Previous response with id {shown!r} not found. {_KEPT}"
-        raise BadRequestError(message, "previous_response_id", "previous_response_not_found")
+    """Refuse what only a server can serve that keeps conversations and prompts, or has other models beside this one."""
     for name, why in _REFUSED.items():
         if name in data:
             message = f"The parameter {name!r} is not supported: {why[0].lower()}{why[1:]}"
             raise BadRequestError(message, name, "unsupported_parameter")
-    if data.get("background") is True:
-        message = "The parameter 'background' is not supported: this gateway keeps no responses; stream the answer."
-        raise BadRequestError(message, "background", "unsupported_parameter")

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
+from gateway.openai.items.stored import as_stored
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
+from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.items import (
     Content,
     CustomCallItem,
@@ -26,7 +30,9 @@ from gateway.openai.responses.items import (
     ToolsItem,
 )
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
+from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.tools import Toolbox, chosen, input_as_arguments
+from gateway.openai.state import Kept
 from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
 
@@ -59,36 +65,58 @@ class Turn(TranslatedRequest):
     Attributes:
         request: of the client.
         tools: of the request.
+        shelf: where the response is kept; None where it is not.
+        items: of its own input as they are kept, a JSON array.
     """
 
     request: ResponsesRequest
     tools: Toolbox
+    shelf: Shelf | None = None
+    items: bytes = b"[]"
 
 
 def parse_turn(body: Body) -> Turn:
-    """Parse and translate a request body.
+    """Parse and translate a request body, with nothing before it, whose response is not kept.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
-    request = parse_responses_request(body)
+    return translated(parse_responses_request(body))
+
+
+def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept | None = None) -> Turn:
+    """Translate a request.
+
+    Args:
+        request: of the client.
+        before: what came before it.
+        kept: of the client; None: nothing is kept.
+
+    Raises:
+        BadRequestError: naming the client's parameter at fault.
+    """
     tools = Toolbox()
     tools.add(request.tools, "tools")
     conversation = _Conversation(tools)
     if request.instructions is not None:
         conversation.say("system", request.instructions, "instructions")
+    earlier = before.items()
+    given = [] if isinstance(request.input, str) else request.input
+    conversation.refer([*earlier, *given])
+    for item in earlier:
+        conversation.add(item, before.path)
+    for index, item in enumerate(given):
+        conversation.add(item, f"input[{index}]")
     if isinstance(request.input, str):
         conversation.say("user", request.input, "input")
-    else:
-        conversation.refer(request.input)
-        for index, item in enumerate(request.input):
-            conversation.add(item, f"input[{index}]")
     if not conversation.messages:
         message = "Invalid value for 'input': at least one message is expected."
         raise BadRequestError(message, "input", "empty_array")
     fields = {**_FIELDS, "logprobs": "include" if LOGPROBS in request.include else "top_logprobs"}
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
     data, left_out = _fields(request)
+    found = kept.found if kept is not None else None
+    left_out += ["store"] * (request.store is True and found is None)
     data |= {"messages": in_groups(conversation.messages)}
     if tools.functions:
         data |= {"tools": tools.functions, "parallel_tool_calls": request.parallel_tool_calls}
@@ -99,7 +127,23 @@ def parse_turn(body: Body) -> Turn:
         chat = chat_request(without_nulls(data))
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
-    return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+    turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+    if kept is not None and found is not None and request.store is not False:
+        turn.shelf, turn.items = Shelf(found, kept.owner), _kept_items(request)
+    return turn
+
+
+def _kept_items(request: ResponsesRequest) -> bytes:
+    """The items of a request's own input as they are kept; references say nothing that is not there already."""
+    if isinstance(request.input, str):
+        return orjson.dumps([as_stored({"role": "user", "content": request.input})])
+    taken: set[str] = set()
+    items = []
+    for item in request.input:
+        if not isinstance(item, ReferenceItem):
+            items.append(as_stored(item.model_dump(exclude_unset=True), taken))
+            taken.add(items[-1]["id"])
+    return orjson.dumps(items)
 
 
 def _fields(request: ResponsesRequest) -> tuple[dict[str, Any], list[str]]:
