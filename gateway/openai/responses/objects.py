@@ -131,8 +131,14 @@ class ResponseTextConfig(TypedDict):
     format: dict[str, Any]
 
 
+class ResponseConversation(TypedDict):
+    """The conversation that a response belongs to."""
+
+    id: str
+
+
 class ResponseObject(TypedDict):
-    """A response."""
+    """A response; ``conversation`` is absent where it belongs to none."""
 
     id: str
     object: Literal["response"]
@@ -164,6 +170,7 @@ class ResponseObject(TypedDict):
     top_p: float
     truncation: Literal["disabled"]
     user: str | None
+    conversation: NotRequired[ResponseConversation]
 
 
 class ResponseEvent(TypedDict):

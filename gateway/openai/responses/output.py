@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.generation import TokenLogprob
-from gateway.ids import new_id
 from gateway.openai.chat.logprobs import logprobs_object
+from gateway.openai.responses.references import item_id
 from gateway.openai.responses.tools import Origin, input_of
 from gateway.sealing import Seal
 
@@ -29,14 +29,16 @@ class OutputItems:
         place: fields of events that tell the open item.
     """
 
-    __slots__ = ("_entries", "_kind", "_seal", "items", "place", "texts")
+    __slots__ = ("_entries", "_kind", "_response_id", "_seal", "items", "place", "texts")
 
-    def __init__(self, seal: Seal | None = None) -> None:
+    def __init__(self, response_id: str, seal: Seal | None = None) -> None:
         """Begin without items.
 
         Args:
+            response_id: of the response, which the ids of its items name.
             seal: seals reasoning, where that is wanted and can be done.
         """
+        self._response_id = response_id
         self._seal = seal
         self.items: list[dict[str, Any]] = []
         self.texts: list[str] = []
@@ -130,7 +132,8 @@ class OutputItems:
 
     def _begin(self, kind: str, **fields: Any) -> list[Event]:
         events = self.close()
-        item = {"id": f"{_PREFIXES[kind]}_{new_id()}", "type": kind, "status": "in_progress", **fields}
+        name = item_id(_PREFIXES[kind], self._response_id, len(self.items))
+        item = {"id": name, "type": kind, "status": "in_progress", **fields}
         self.items.append(item)
         self._kind, self.texts, self._entries = kind, [], []
         self.place = {"item_id": item["id"], "output_index": len(self.items) - 1}
