@@ -157,7 +157,7 @@ def _add_routes(
     app.router.routes[:0] = [
         *chat_router(registry, settings.timeouts, metrics).routes,
         *completions_router(registry, settings.timeouts, metrics).routes,
-        *responses_router(registry, settings.timeouts, metrics).routes,
+        *responses_router(registry, settings.timeouts, metrics, state).routes,
         *conversations_router(state).routes,
         *messages_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,

@@ -53,7 +53,7 @@ class AuthMiddleware:
 
 
 def owner_of(scope: MutableMapping[str, Any]) -> str:
-    """Whose request this is: the SHA-256 of its key in hexadecimal digits; empty for everyone where there are no keys."""
+    """Whose request this is: the SHA-256 of its key as hexadecimal digits; empty where there are no keys."""
     digest: bytes = scope.get("state", {}).get("owner", b"")
     return digest.hex()
 

@@ -70,9 +70,9 @@ async def before(kept: Kept, request: ResponsesRequest) -> Before:
     """
     if request.previous_response_id is None:
         return NOTHING
-    if kept.found is None:
+    if kept.store is None:
         raise _not_found(request.previous_response_id, "This gateway keeps no responses: send the whole conversation.")
-    return Before(await _chain(Shelf(kept.found, kept.owner), request.previous_response_id))
+    return Before(await _chain(Shelf(kept.store, kept.owner), request.previous_response_id))
 
 
 async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:

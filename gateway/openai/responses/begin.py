@@ -41,7 +41,7 @@ async def begin_turn(request: Request, registry: Registry, metrics: Metrics, sta
 
     def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
         asked = parse_responses_request(body)
-        _check_background(asked, keeps=kept.found is not None)
+        _check_background(asked, keeps=kept.store is not None)
         return check(asked, NOTHING) if asked.previous_response_id is None else (asked, size_of(body))
 
     taken = await read_request(request, take)

@@ -6,17 +6,19 @@ import asyncio
 import re
 import secrets
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
-from gateway.openai.errors import SERVER, OpenAIError
-from gateway.store import ConflictError, Store, StoreError, StoreFullError
+from gateway.openai.errors import from_store
+from gateway.store import ConflictError, Store, StoreError
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
 _LOST = "The gateway that generated this response ended before the response did."
+Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves must not break off
 
 LEASE_S: Final = 10.0
@@ -189,14 +191,10 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # which was told where somebody waited for it; the store has logged it
 
 
-async def _told(asked: Any) -> Any:
+async def _told(asked: Coroutine[Any, Any, Result]) -> Result:
     try:
         return await asked
     except ConflictError:
         raise LostError from None
-    except StoreFullError:
-        message = "The response is larger than what this gateway may keep; ask with 'store': false."
-        raise OpenAIError(503, message, type=SERVER, code="store_full", headers={"x-should-retry": "false"}) from None
-    except StoreError:
-        message = "The store of responses cannot be used at the moment."
-        raise OpenAIError(503, message, type=SERVER, code="store_unavailable", headers={"Retry-After": "1"}) from None
+    except StoreError as error:
+        raise from_store(error) from None

@@ -115,8 +115,8 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     fields = {**_FIELDS, "logprobs": "include" if LOGPROBS in request.include else "top_logprobs"}
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
     data, left_out = _fields(request)
-    found = kept.found if kept is not None else None
-    left_out += ["store"] * (request.store is True and found is None)
+    store = kept.store if kept is not None else None
+    left_out += ["store"] * (request.store is True and store is None)
     data |= {"messages": in_groups(conversation.messages)}
     if tools.functions:
         data |= {"tools": tools.functions, "parallel_tool_calls": request.parallel_tool_calls}
@@ -128,8 +128,8 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
     turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
-    if kept is not None and found is not None and request.store is not False:
-        turn.shelf, turn.items = Shelf(found, kept.owner), _kept_items(request)
+    if kept is not None and store is not None and request.store is not False:
+        turn.shelf, turn.items = Shelf(store, kept.owner), _kept_items(request)
     return turn
 
 
