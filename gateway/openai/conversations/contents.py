@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import re
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +15,10 @@ from typing import Any, TypeVar
 import orjson
 
 from gateway.bad_request import BadRequestError
-from gateway.ids import new_id
 from gateway.openai.conversations.objects import Conversation
-from gateway.openai.errors import OpenAIError
+from gateway.openai.errors import OpenAIError, from_store
 from gateway.openai.items.stored import as_stored
-from gateway.store import ConflictError, Store, StoreFullError
+from gateway.store import ConflictError, Store, StoreError
 
 MOST_ITEMS = 4096
 """Items of one conversation."""
@@ -40,12 +41,14 @@ class Contents:
         created_at: when it was made, in seconds since 1970.
         metadata: the client's own.
         items: oldest first, as ``as_stored`` makes them.
+        size: bytes of it as it was read; 0 where it is new.
     """
 
     id: str
     created_at: int
     metadata: Mapping[str, str]
     items: list[dict[str, Any]]
+    size: int = 0
 
     def shown(self) -> Conversation:
         """The ``conversation`` object."""
@@ -104,7 +107,7 @@ async def create(store: Store, owner: str, metadata: Mapping[str, str], items: S
     Raises:
         BadRequestError: it is too large.
     """
-    made = Contents(f"conv_{new_id()}", int(time.time()), metadata, [])
+    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, [])
     made.add(items)
     await _put(store, owner, made, 0)
     return made
@@ -126,7 +129,7 @@ async def load(store: Store, owner: str, conversation_id: str, param: str | None
 
 
 async def change(
-    store: Store, owner: str, conversation_id: str, edit: Callable[[Contents], Result]
+    store: Store, owner: str, conversation_id: str, edit: Callable[[Contents], Result], *, bounded: bool = True
 ) -> tuple[Contents, Result]:
     """Read, edit and write a conversation; again with what another writer has made of it meanwhile.
 
@@ -135,6 +138,7 @@ async def change(
         owner: who asks.
         conversation_id: as the client wrote it.
         edit: changes it in place; may be called several times, each time with new contents.
+        bounded: whether it is refused where it would be too large.
 
     Raises:
         BadRequestError: it would be too large.
@@ -144,7 +148,7 @@ async def change(
         found, version = await _load(store, owner, conversation_id, None)
         result = edit(found)
         try:
-            await _put(store, owner, found, version)
+            await _put(store, owner, found, version, bounded=bounded)
         except ConflictError:
             # Until the others are done; by chance, or two of them would meet again and again.
             await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.001 * 2**attempt)))  # noqa: S311
@@ -168,17 +172,73 @@ async def _load(store: Store, owner: str, conversation_id: str, param: str | Non
     found = await store.get(owner, conversation_id) if _ID.fullmatch(conversation_id) else None
     if found is None:
         raise not_found(conversation_id, param)
-    return Contents(conversation_id, **orjson.loads(found.data)), found.version
+    return Contents(conversation_id, **orjson.loads(found.data), size=len(found.data)), found.version
 
 
-async def _put(store: Store, owner: str, contents: Contents, expected: int) -> None:
+async def _put(store: Store, owner: str, contents: Contents, expected: int, *, bounded: bool = True) -> None:
     data = contents.written()
-    count, size = len(contents.items), len(data)
+    if bounded:
+        check_room(len(contents.items), len(data), "items")
+    await store.put(owner, contents.id, data, expected=expected)
+
+
+def check_room(count: int, size: int, param: str) -> None:
+    """Refuse to make a conversation too large.
+
+    Args:
+        count: of its items.
+        size: bytes of it.
+        param: of the request that brings more of them.
+
+    Raises:
+        BadRequestError: it would be.
+    """
     if count > MOST_ITEMS or size > MOST_BYTES:
-        message = f"A conversation may have {MOST_ITEMS} items and {MOST_BYTES} bytes; this one would have {count} and {size}."
-        raise BadRequestError(message, "items", "conversation_too_large")
-    try:
-        await store.put(owner, contents.id, data, expected=expected)
-    except StoreFullError:
-        message = f"This conversation would have {size} bytes, more than this gateway keeps of one."
-        raise BadRequestError(message, "items", "conversation_too_large") from None
+        most = f"{MOST_ITEMS} items and {MOST_BYTES} bytes"
+        message = f"A conversation may have {most}; with these items it would have {count} and {size}."
+        raise BadRequestError(message, param, "conversation_too_large")
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationEnd:
+    """The end of a conversation, where a response puts its input and its output.
+
+    Attributes:
+        store: where the conversation is.
+        owner: whose it is.
+        id: of it.
+    """
+
+    store: Store
+    owner: str
+    id: str
+
+    async def append(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Put items behind those that are there, all or none, to the end also where the caller is cancelled meanwhile.
+
+        They are taken where they make the conversation too large: it had room when the response began.
+
+        Raises:
+            OpenAIError: 404 where it is gone, 409 where others change it all the time, 503 where the store cannot be
+                used.
+        """
+        task = asyncio.create_task(self._append(items))
+        _writing.add(task)
+        task.add_done_callback(_forget)
+        await asyncio.shield(task)
+
+    async def _append(self, items: Sequence[Mapping[str, Any]]) -> None:
+        add = functools.partial(Contents.add, items=items)
+        try:
+            await change(self.store, self.owner, self.id, add, bounded=False)
+        except StoreError as error:
+            raise from_store(error) from None
+
+
+_writing: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    _writing.discard(task)
+    if not task.cancelled():
+        task.exception()  # which was told where somebody waited for it

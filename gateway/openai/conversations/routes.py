@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request

@@ -47,8 +47,8 @@ class ResponsesAnswer(ChatAnswer):
             turn.chat, prepared.generations, names, parsed=prepared.parsed, expectations=prepared.expectations
         )
         self.padded = turn.request.stream_options.include_obfuscation
-        self.items = OutputItems()
         self.id = new_response_id()
+        self.items = OutputItems(self.id, turn.seal)
         self.kept = turn.shelf is not None and not turn.request.background
         self.told = False
         self.end: tuple[str, bytes] | None = None
@@ -115,7 +115,14 @@ class ResponsesAnswer(ChatAnswer):
     async def _keep(self) -> None:
         shelf, end = self._turn.shelf, self.end
         if shelf is not None and end is not None:
+            await self._continue(end[0])
             await shelf.keep(self.id, self.stored(*end))
+
+    async def _continue(self, status: str) -> None:
+        """Put input and output behind the conversation, before anybody is told of the response's end."""
+        conversation = self._turn.conversation
+        if conversation is not None and status in ("completed", "incomplete"):
+            await conversation.append([*orjson.loads(self._turn.items), *self.items.items])
 
     def stored(self, status: str, response: bytes) -> StoredResponse:
         """The response as it is kept.

@@ -6,10 +6,11 @@ from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.conversations.contents import check_room
 from gateway.openai.endpoint import Begun, Endpoint, checked
 from gateway.openai.request_body import Body, in_turn, read_request, size_of
 from gateway.openai.responses.answer import ResponsesAnswer
-from gateway.openai.responses.before import NOTHING, Before, before
+from gateway.openai.responses.before import NOTHING, Before, before, needs_store
 from gateway.openai.responses.check import check_turn
 from gateway.openai.responses.prepare import prepare
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
@@ -42,13 +43,17 @@ async def begin_turn(request: Request, registry: Registry, metrics: Metrics, sta
     def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
         asked = parse_responses_request(body)
         _check_background(asked, keeps=kept.store is not None)
-        return check(asked, NOTHING) if asked.previous_response_id is None else (asked, size_of(body))
+        _check_conversation(asked, keeps=kept.store is not None)
+        return (asked, size_of(body)) if needs_store(asked) else check(asked, NOTHING)
 
     taken = await read_request(request, take)
     if isinstance(taken, Begun):
         return taken
     asked, size = taken
     earlier = await before(kept, asked)
+    if earlier.conversation is not None:
+        count = 1 if isinstance(asked.input, str) else len(asked.input)
+        check_room(len(earlier.conversation.items) + count, earlier.conversation.size + size, "conversation")
     return await in_turn(request, size + earlier.size, lambda: check(asked, earlier))
 
 
@@ -61,3 +66,17 @@ def _check_background(asked: ResponsesRequest, *, keeps: bool) -> None:
     if asked.store is False:
         message = "Background responses need 'store': they are kept until they are asked for."
         raise BadRequestError(message, "background", "invalid_value")
+
+
+def _check_conversation(asked: ResponsesRequest, *, keeps: bool) -> None:
+    if asked.conversation is None:
+        return
+    if asked.previous_response_id is not None:
+        message = "'conversation' and 'previous_response_id' exclude each other: what comes before is in one of them."
+        raise BadRequestError(message, None, "mutually_exclusive_parameters")
+    if not keeps:
+        message = "The parameter 'conversation' is not supported: this gateway keeps nothing between requests."
+        raise BadRequestError(message, "conversation", "unsupported_parameter")
+    if asked.store is False:
+        message = "A conversation keeps the items of its responses, and 'store': false asks to keep nothing."
+        raise BadRequestError(message, "conversation", "invalid_value")

@@ -40,4 +40,5 @@ def echoed(turn: Turn, defaults: SamplingDefaults) -> dict[str, Any]:
         "top_logprobs": request.top_logprobs or 0,
         "truncation": "disabled",
         "user": request.user,
+        **({"conversation": {"id": request.conversation.id}} if request.conversation else {}),
     }

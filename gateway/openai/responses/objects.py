@@ -38,13 +38,17 @@ class ResponseMessage(TypedDict):
 
 
 class ResponseReasoning(TypedDict):
-    """The model's reasoning; there are no summaries of it."""
+    """The model's reasoning; there are no summaries of it.
+
+    ``encrypted_content`` is the same sealed, where it is asked for and the operator has given keys.
+    """
 
     id: str
     type: Literal["reasoning"]
     status: ItemStatus
     summary: list[Any]
     content: list[ResponseReasoningText]
+    encrypted_content: NotRequired[str]
 
 
 class ResponseFunctionCall(TypedDict):
@@ -127,8 +131,14 @@ class ResponseTextConfig(TypedDict):
     format: dict[str, Any]
 
 
+class ResponseConversation(TypedDict):
+    """The conversation that a response belongs to."""
+
+    id: str
+
+
 class ResponseObject(TypedDict):
-    """A response."""
+    """A response; ``conversation`` is absent where it belongs to none."""
 
     id: str
     object: Literal["response"]
@@ -160,6 +170,7 @@ class ResponseObject(TypedDict):
     top_p: float
     truncation: Literal["disabled"]
     user: str | None
+    conversation: NotRequired[ResponseConversation]
 
 
 class ResponseEvent(TypedDict):

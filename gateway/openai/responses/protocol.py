@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH, text_or_list
@@ -39,6 +39,19 @@ class ResponseStreamOptions(_Part):
     """Options of a stream."""
 
     include_obfuscation: bool = False
+
+
+class ConversationName(_Part):
+    """A conversation by its id."""
+
+    id: str
+
+
+def _named(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+_Conversation = Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)]
 
 
 class ResponsesRequest(BaseModel):
@@ -89,7 +102,9 @@ class ResponsesRequest(BaseModel):
     previous_response_id: str | None = Field(
         default=None, description="Continues a kept response: its items and those before it come before `input`."
     )
-    conversation: Any = Field(default=None, description="Refused: nothing is kept.")
+    conversation: (
+        Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)] | None
+    ) = Field(default=None, description="The conversation that goes on, or its id: its items come before `input`.")
     prompt: Any = Field(default=None, description="Refused: there are no stored prompts.")
     moderation: Any = Field(default=None, description="Refused: there is no moderation model here.")
     service_tier: str | None = Field(default=None, description="There is one tier: the response says default.")
@@ -119,9 +134,7 @@ def parse_responses_request(body: Body) -> ResponsesRequest:
         raise error_of(error) from None
 
 
-_KEPT = "This gateway keeps no conversations: send the whole conversation in 'input'."
 _REFUSED = {
-    "conversation": _KEPT,
     "prompt": "This gateway keeps no prompts: send the text in 'instructions' or 'input'.",
     "moderation": "There is no moderation model here.",
 }
