@@ -91,7 +91,7 @@ async def test_what_is_asked_for_is_repeated(folder: Path) -> None:
             assert {name: told[name] for name in asked} == asked
             assert (answer.text.to_dict() if answer.text else None) == {"format": {"type": "text"}}
             assert told["reasoning"] == {"effort": None, "summary": None}
-            assert (told["store"], told["previous_response_id"], told["service_tier"]) == (False, None, "default")
+            assert (told["store"], told["previous_response_id"], told["service_tier"]) == (True, None, "default")
         params = running.engine.requests[0].params
         assert (params.temperature, params.top_p) == (0.5, 0.25)
         assert running.engine.requests[0].prompt.text.startswith("<|im_start|>system\nBe terse.<|im_end|>")

@@ -144,7 +144,7 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "**Hm**"}], "content": None,
                 "encrypted_content": "b3BhcXVl"}, call(), result()],
         [USER, calling(made(), reasoning_content="**Hm**"), answered()],
-        "",
+        "input.reasoning.encrypted_content",
     ),
     "reasoning without anything": (
         [USER, {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}, call(), result()],
@@ -155,7 +155,7 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, {"type": "reasoning", "id": 7, "summary": "x", "content": [1, {"text": 2}], "encrypted_content": {}},
          call(), result()],
         [USER, calling(made()), answered()],
-        "",
+        "input.reasoning.encrypted_content",
     ),
     "reasoning that nothing follows": ([USER, reasoning("Hm."), USER], [USER, USER], ""),
     "an output of parts": (

@@ -32,7 +32,7 @@ class ResponsesAnswer(ChatAnswer):
         end: the response as it has ended: its status, and all of it; None before.
     """
 
-    __slots__ = ("_entries", "_repeated", "_turn", "end", "id", "items", "told")
+    __slots__ = ("_entries", "_repeated", "_turn", "_written", "end", "id", "items", "told")
 
     def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], repeated: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
@@ -52,6 +52,7 @@ class ResponsesAnswer(ChatAnswer):
         self.kept = turn.shelf is not None and not turn.request.background
         self.told = False
         self.end: tuple[str, bytes] | None = None
+        self._written = False
         self._turn = turn
         self._repeated = orjson.dumps(repeated)[1:]
         self._entries: list[TokenLogprob] = []  # of tokens whose text is not shown yet
@@ -109,19 +110,22 @@ class ResponsesAnswer(ChatAnswer):
     def leave(self) -> None:
         """See the base."""
         shelf = self._turn.shelf
-        if shelf is not None and self.kept and self.told and self.end is None:
-            shelf.keep_soon(self.id, self.stored("cancelled", self.cancelled()))
+        if shelf is not None and self.kept and self.told and not self._written:
+            if self.end is None:
+                self.cancelled()
+            shelf.keep_soon(self.id, self.stored_end())
 
     async def _keep(self) -> None:
-        shelf, end = self._turn.shelf, self.end
-        if shelf is not None and end is not None:
-            await self._continue(end[0])
-            await shelf.keep(self.id, self.stored(*end))
+        shelf = self._turn.shelf
+        if shelf is not None:
+            await self.go_on()
+            self._written = True
+            await shelf.keep(self.id, self.stored_end())
 
-    async def _continue(self, status: str) -> None:
+    async def go_on(self) -> None:
         """Put input and output behind the conversation, before anybody is told of the response's end."""
         conversation = self._turn.conversation
-        if conversation is not None and status in ("completed", "incomplete"):
+        if conversation is not None and self.end is not None and self.end[0] in ("completed", "incomplete"):
             await conversation.append([*orjson.loads(self._turn.items), *self.items.items])
 
     def stored(self, status: str, response: bytes) -> StoredResponse:
@@ -134,6 +138,12 @@ class ResponsesAnswer(ChatAnswer):
         request, background = self._turn.request, bool(self._turn.request.background)
         streamed = background and request.stream
         return StoredResponse(status, background, streamed, request.previous_response_id, response, self._turn.items)
+
+    def stored_end(self) -> StoredResponse:
+        """The response as it is kept when it has ended."""
+        if self.end is None:
+            raise ValueError("the response has not ended")
+        return self.stored(*self.end)
 
     def ended(self, usage: Usage) -> bytes:
         """The whole response: completed, or incomplete where a limit has cut it."""

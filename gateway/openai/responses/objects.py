@@ -173,6 +173,14 @@ class ResponseObject(TypedDict):
     conversation: NotRequired[ResponseConversation]
 
 
+class ResponseDeleted(TypedDict):
+    """A response that is gone."""
+
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
 class ResponseEvent(TypedDict):
     """The response begins, goes on or ends; what it has so far is in it."""
 

@@ -17,7 +17,7 @@ from gateway.store import ConflictError, Store, StoreError
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
-_LOST = "The gateway that generated this response ended before the response did."
+_LOST = "The gateway that generated this response ended before the response, or could not keep it."
 Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves must not break off
 
@@ -155,14 +155,24 @@ class Shelf:
         lease = await _told(self.store.get(self.owner, _lease(response_id)))
         return lease is not None and float(lease.data) > time.time()
 
-    async def lease(self, response_id: str, expected: int) -> int:
-        """Say that it goes on running, for ``LEASE_S``; returns the version of the lease.
+    async def lease(self, response_id: str) -> None:
+        """Say that it is running, for ``LEASE_S``."""
+        await self._lease(response_id, 0)
+
+    async def renew(self, response_id: str) -> None:
+        """Say that it goes on running.
 
         Raises:
             LostError: somebody has ended it.
         """
+        found = await _told(self.store.get(self.owner, _lease(response_id)))
+        if found is None:
+            raise LostError
+        await self._lease(response_id, found.version)
+
+    async def _lease(self, response_id: str, expected: int) -> None:
         until = b"%f" % (time.time() + LEASE_S)
-        return await _told(self.store.put(self.owner, _lease(response_id), until, expected=expected))
+        await _told(self.store.put(self.owner, _lease(response_id), until, expected=expected))
 
     async def release(self, response_id: str) -> None:
         """End the lease: whoever runs it stops."""
