@@ -1,0 +1,22 @@
+"""The store: documents with versions and logs, by their owner and key, in SQLite or Redis, bounded by age and size."""
+
+from gateway.store.interface import (
+    ConflictError,
+    Document,
+    Store,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+)
+from gateway.store.opening import StoreHolder, open_store
+
+__all__ = [
+    "ConflictError",
+    "Document",
+    "Store",
+    "StoreError",
+    "StoreFullError",
+    "StoreHolder",
+    "StoreUnavailableError",
+    "open_store",
+]
