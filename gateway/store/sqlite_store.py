@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from gateway.store.bounds import Bounds
 from gateway.store.interface import Document, StoreUnavailableError
+from gateway.store.outage import Outage
 from gateway.store.sqlite_file import ForeignFileError, SqliteFile
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class SqliteStore:
         self._bounds = bounds
         self._clock = clock
         self._file: SqliteFile | None = None
+        self._outage = Outage(str(path))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def open(self) -> None:
@@ -85,11 +87,13 @@ class SqliteStore:
     def _guarded(self, work: Callable[[SqliteFile], _T]) -> _T:
         """Do the work in the store's thread; after an error the file is opened anew by the next."""
         try:
-            return work(self._opened())
+            result = work(self._opened())
         except (OSError, sqlite3.Error, ForeignFileError) as error:
-            _log.error("the store cannot be used: %s: %s", self._path, error)
+            self._outage.begin(error)
             self._let_go()
             raise StoreUnavailableError("the store cannot be used") from None
+        self._outage.end()
+        return result
 
     def _opened(self) -> SqliteFile:
         if self._file is not None and not self._file.is_in_place():
