@@ -136,6 +136,9 @@ class StoreMachine(RuleBasedStateMachine):
         for owner in OWNERS:
             for key in KEYS:
                 self.get(owner, key)
+        self.put("", "resp_1", b"", None)  # removes what is too old
+        sizes = sum(each.size(*at) for at, each in self.model.items())
+        assert self.place.kept() == (sizes, sizes)
         self.run(self.store.close())
         self.loop.close()
 
