@@ -19,7 +19,7 @@ from gateway.store.redis_scripts import APPEND, CONFLICT, DELETE, FULL, PUT, TRI
 _TAG: Final = "{triton-openai-gateway}"
 _CONNECTIONS: Final = 32
 _CONNECT_S: Final = 2.0
-_ANSWER_S: Final = 5.0
+ANSWER_S: Final = 5.0
 
 
 class RedisStore:
@@ -41,10 +41,11 @@ class RedisStore:
             connection_pool=BlockingConnectionPool.from_url(
                 url,
                 max_connections=_CONNECTIONS,
-                timeout=_ANSWER_S,
+                timeout=ANSWER_S,
                 socket_connect_timeout=_CONNECT_S,
-                socket_timeout=_ANSWER_S,
+                socket_timeout=ANSWER_S,
                 retry=Retry(NoBackoff(), 0),  # a write that took place, and whose answer was lost, must not be repeated
+                protocol=2,  # with RESP3 releases from 8 on use connections that are closed
             )
         )
         self._put, self._append, self._delete, self._trim = map(

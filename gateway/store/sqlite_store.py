@@ -17,7 +17,7 @@ from gateway.store.outage import Outage
 from gateway.store.sqlite_file import ForeignFileError, SqliteFile
 
 _log = logging.getLogger(__name__)
-_PATIENCE_S: Final = 10.0  # of one call, with its wait for those before it
+PATIENCE_S: Final = 10.0  # of one call, with its wait for those before it
 _T = TypeVar("_T")
 
 
@@ -80,7 +80,7 @@ class SqliteStore:
         except RuntimeError:  # the thread has ended
             raise StoreUnavailableError("the store is closed") from None
         try:
-            return await asyncio.wait_for(call, _PATIENCE_S)
+            return await asyncio.wait_for(call, PATIENCE_S)
         except asyncio.TimeoutError:
             raise StoreUnavailableError("the store takes too long") from None
 

@@ -20,10 +20,17 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     """A running Redis for all tests."""
     if MISSING:
         pytest.skip(MISSING)
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    server.start()
-    yield server
-    server.kill()
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A running Redis for one test, which may end it."""
+    if MISSING:
+        pytest.skip(MISSING)
+    with RedisServer(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "redis"])

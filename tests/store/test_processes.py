@@ -12,7 +12,7 @@ import pytest
 
 from gateway.store import Document
 from tests.store.places import Place, RedisPlace
-from tests.store.redis_server import MISSING, RedisServer
+from tests.store.redis_server import RedisServer
 from tests.store.writer import LARGE, SMALL, content
 
 ROOT = Path(__file__).parents[2]
@@ -97,10 +97,8 @@ async def test_processes_that_write_too_much_never_exceed_the_size(place: Place)
         assert sum(file.stat().st_size for file in folder.iterdir()) < 12 * SMALL.max_bytes
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-async def test_what_a_killed_redis_had_acknowledged_is_there(tmp_path: Path) -> None:
-    server = RedisServer(tmp_path)
-    server.start()
+async def test_what_a_killed_redis_had_acknowledged_is_there(own_redis_server: RedisServer) -> None:
+    server = own_redis_server
     with server.client() as client:
         place = RedisPlace(server.url, client)
         async with writer("write", place, "first", 10_000) as first:
@@ -114,4 +112,3 @@ async def test_what_a_killed_redis_had_acknowledged_is_there(tmp_path: Path) -> 
         await store.close()
         total, counted = place.kept()
         assert total == counted
-    server.kill()
