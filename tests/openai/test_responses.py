@@ -278,7 +278,6 @@ async def test_a_client_that_leaves_cancels_its_answer(folder: Path) -> None:
             "missing_required_parameter",
         ),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
-        ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
         ({"background": True}, "background", "unsupported_parameter"),
         ({"prompt": {"id": "p"}}, "prompt", "unsupported_parameter"),
         ({"moderation": {"model": "m"}}, "moderation", "unsupported_parameter"),

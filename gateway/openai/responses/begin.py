@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
@@ -27,8 +29,21 @@ RESPONSES: Endpoint[Turn, ChatPlan, ResponsesAnswer] = Endpoint(
 )
 
 
-async def begin_turn(request: Request, registry: Registry, metrics: Metrics, state: State) -> Begun[Turn, ChatPlan]:
+async def begin_turn(
+    request: Request,
+    registry: Registry,
+    metrics: Metrics,
+    state: State,
+    parse: Callable[[Body], ResponsesRequest] = parse_responses_request,
+) -> Begun[Turn, ChatPlan]:
     """Read, parse and check a request; what stands in the store is read only where the request names it.
+
+    Args:
+        request: whose body was not read yet.
+        registry: of served models.
+        metrics: where ignored parameters are counted.
+        state: what is kept.
+        parse: makes the request of a body; raises ``BadRequestError``.
 
     Raises:
         BadRequestError: naming the parameter at fault.
@@ -41,7 +56,7 @@ async def begin_turn(request: Request, registry: Registry, metrics: Metrics, sta
         return checked(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
 
     def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
-        asked = parse_responses_request(body)
+        asked = parse(body)
         _check_background(asked, keeps=kept.store is not None)
         _check_conversation(asked, keeps=kept.store is not None)
         return (asked, size_of(body)) if needs_store(asked) else check(asked, NOTHING)

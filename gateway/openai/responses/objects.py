@@ -311,6 +311,16 @@ EVENTS: tuple[type, ...] = (
 """The data of one event of a stream is of one of these types."""
 
 
+class ResponseCompaction(TypedDict):
+    """A conversation made shorter: messages that were kept, then an item of the type ``compaction``, sealed."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[dict[str, Any]]
+    usage: ResponseUsage
+
+
 class ResponseInputTokens(TypedDict):
     """The number of tokens that a request's prompt has."""
 

@@ -41,6 +41,16 @@ class ResponseStreamOptions(_Part):
     include_obfuscation: bool = False
 
 
+Input = Annotated[
+    Annotated[str, Tag(BRANCH + "text")]
+    | Annotated[list[InputItem], Field(max_length=MOST_MESSAGES, fail_fast=True), Tag(BRANCH + "parts")],
+    Discriminator(
+        text_or_list, custom_error_type="content", custom_error_message="A string or an array of items is expected"
+    ),
+]
+"""The input of a request."""
+
+
 class ConversationName(_Part):
     """A conversation by its id."""
 
@@ -63,13 +73,7 @@ class ResponsesRequest(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     model: Annotated[str, Field(min_length=1)]
-    input: Annotated[
-        Annotated[str, Tag(BRANCH + "text")]
-        | Annotated[list[InputItem], Field(max_length=MOST_MESSAGES, fail_fast=True), Tag(BRANCH + "parts")],
-        Discriminator(
-            text_or_list, custom_error_type="content", custom_error_message="A string or an array of items is expected"
-        ),
-    ] = Field(description="A text of the user's, or the conversation as items.")
+    input: Input = Field(description="A text of the user's, or the conversation as items.")
     instructions: str | None = Field(default=None, description="A system message before all others.")
     max_output_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
         default=None, description="Limits the answer; more than the context leaves is clamped."
@@ -116,6 +120,11 @@ class ResponsesRequest(BaseModel):
     client_metadata: Any = Field(default=None, description="Is not read.")
 
 
+def checked_items(data: dict[str, Any]) -> dict[str, Any]:
+    """A request whose items were checked some at a time; see ``in_groups``."""
+    return {**data, "input": in_groups(data["input"], ITEMS)} if "input" in data else data
+
+
 def parse_responses_request(body: Body) -> ResponsesRequest:
     """Parse and validate a request body.
 
@@ -126,10 +135,8 @@ def parse_responses_request(body: Body) -> ResponsesRequest:
     _check_state(data)
     for key in ("text", "reasoning", "stream_options"):
         data |= {key: pruned(data[key])} if key in data else {}
-    if "input" in data:
-        data["input"] = in_groups(data["input"], ITEMS)
     try:
-        return ResponsesRequest.model_validate(data)
+        return ResponsesRequest.model_validate(checked_items(data))
     except ValidationError as error:
         raise error_of(error) from None
 

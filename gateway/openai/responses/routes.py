@@ -19,8 +19,9 @@ from gateway.openai.errors import from_engine
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.begin import RESPONSES, begin_turn
+from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
 from gateway.openai.responses.following import follow
-from gateway.openai.responses.objects import EVENTS, ResponseInputTokens, ResponseObject
+from gateway.openai.responses.objects import EVENTS, ResponseCompaction, ResponseInputTokens, ResponseObject
 from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.translate import Turn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
@@ -34,6 +35,7 @@ from gateway.web.routing import DirectRoute
 from gateway.web.sse import EventStream
 
 _ANSWERS = answers(ResponseObject, GENERATING, event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED | DEVIATIONS)
+_COMPACTED = answers(ResponseCompaction, GENERATING, headers=IGNORED)
 _COUNTED = answers(ResponseInputTokens, (400, 404, 415, 429, 503), headers=IGNORED | DEVIATIONS)
 
 
@@ -59,6 +61,17 @@ def responses_router(
         if begun.request.request.background:
             return await _background(begun, answer, runs, timeouts)
         return await answered(RESPONSES, request, begun, answer, timeouts)
+
+    @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest))
+    async def compact_response(request: Request) -> Response:
+        """Make a conversation shorter: what was said becomes a sealed summary by the model."""
+        kept = state.of(request.scope)
+        seal = needed(kept.seal)
+        begun = await begin_turn(request, registry, metrics, state, parse_compact_request)
+        answer = await prepared(RESPONSES, request, begun)
+        work = compacted(answer, begun.request, seal, begun.record)
+        body = await while_connected(request.scope, request.receive, work)
+        return Response(body, headers=dict(begun.headers), media_type="application/json")
 
     @router.post("/v1/responses/input_tokens", responses=_COUNTED, openapi_extra=body_of(ResponsesRequest))
     async def count_input_tokens(request: Request) -> Response:

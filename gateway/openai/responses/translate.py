@@ -72,6 +72,7 @@ class Turn(TranslatedRequest):
         items: of its own input as they are kept, a JSON array.
         conversation: where the items of the response are put behind the others; None without one.
         seal: of the client, where sealed reasoning is asked for and the operator gave keys.
+        conversed: all items that the model reads, those before the request first.
     """
 
     request: ResponsesRequest
@@ -80,6 +81,7 @@ class Turn(TranslatedRequest):
     items: bytes = b"[]"
     conversation: ConversationEnd | None = None
     seal: Seal | None = None
+    conversed: Sequence[InputItem] = ()
 
 
 def parse_turn(body: Body) -> Turn:
@@ -137,6 +139,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
     turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
     turn.seal = seal if SEALED in request.include else None
+    turn.conversed = [*earlier, *given]
     if kept is not None and store is not None and request.store is not False:
         turn.shelf, turn.items = Shelf(store, kept.owner), _kept_items(request, given)
         if before.conversation is not None:
