@@ -108,6 +108,7 @@ def _style(plan: ChatPlan, model: ServedModel) -> Style:
         reasoning=_FIELDS[model.settings.reasoning_output] if parts.family.reasons else (),
         old=plan.offered.old,
         named=plan.offered.named,
+        custom=plan.offered.custom,
         short_ids=parts.template(tools=shown).abilities(tools=shown).short_ids,
     )
 
