@@ -58,7 +58,7 @@ def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, l
         chat.model_fields_set.add("chat_template_kwargs")
     elif wanted != model.parts.family.reasons:
         left_out.append("thinking")
-    if thinking.budget_tokens is not None:
+    if thinking.budget_tokens is not None and thinking.type != "enabled":
         left_out.append("thinking.budget_tokens")
     return chat, left_out
 

@@ -122,6 +122,18 @@ class ChatCompletionRequest(GenerationFields):
             hint=True,
         ),
     ] = None
+    thinking_token_budget: Annotated[
+        int | None,
+        Field(ge=-1, le=MOST_TOKENS),
+        Extension(
+            "bounds the reasoning: once it has so many tokens, it is ended, and the answer follows",
+            "As in vLLM; -1 is no bound. The marker that ends it counts as completion tokens, and has no log-probs."
+            " With `prompt_logprobs` or `use_beam_search` it is 400. See [tools.md](tools.md#reasoning).",
+            Capability("emulated", "the reasoning is ended, and a second request to the engine goes on behind it."),
+            neutral=(-1,),
+            hint=True,
+        ),
+    ] = None
     tools: Annotated[
         list[Tool],
         Field(max_length=MOST_TOOLS),
@@ -407,8 +419,17 @@ def _check(request: ChatCompletionRequest) -> None:
         raise BadRequestError(message, "prediction", invalid)
     if request.echo:
         _check_echo(request)
+    _check_budget(request)
     _check_tools(request)
     check_shared(request)
+
+
+def _check_budget(request: ChatCompletionRequest) -> None:
+    """The reasoning is ended in the middle of one sequence, and the prompt grows by it."""
+    other = "prompt_logprobs" if request.prompt_logprobs is not None else "use_beam_search"
+    if request.thinking_token_budget not in (None, -1) and (other == "prompt_logprobs" or request.use_beam_search):
+        message = f"'thinking_token_budget' and '{other}' exclude each other."
+        raise BadRequestError(message, "thinking_token_budget", "invalid_value")
 
 
 def _check_tools(request: ChatCompletionRequest) -> None:
