@@ -24,7 +24,7 @@ class FamilyParser:
         markers: cut out of content, reasoning and broken calls, since they must never reach the client.
         tags: around the reasoning; None: there is none. They are among the markers.
         opened: whether the prompt has opened the reasoning already.
-        thinking: whether the text that comes next is reasoning, as far as can be told; not in what may be a call.
+        thinking: whether the text that comes next is reasoning, as far as can be told.
         guided: whether a guide holds the calls.
         source: the text to read.
         emitter: takes the parts of the answer.
@@ -137,9 +137,9 @@ class FamilyParser:
             if marker == tags.close or (marker in tags.instead and marker not in self.opening):
                 break
             if marker in tags.instead:
-                self.say_prose, self.thinking = self.emitter.reasoning, False
+                self.say_prose = self.emitter.reasoning
                 called = yield from self.read_block()
-                self.say_prose, self.thinking = self.emitter.content, not called
+                self.say_prose = self.emitter.content
                 if called:
                     marker = None
                     break
