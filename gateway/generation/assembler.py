@@ -313,12 +313,12 @@ class SequenceAssembler:
     def _take(self, chunk: EngineChunk, offset: int, index: int, *, early: bool) -> str:
         """Make a token part of the answer; return the text that it lets show."""
         start = self._detokenizer.characters
-        drawn = self._queue is not None and not isinstance(chunk, ForcedChunk)
-        entry = self._entry(chunk, offset, index) if drawn else None
+        drawn = not isinstance(chunk, ForcedChunk)
+        entry = self._entry(chunk, offset, index) if drawn and self._queue is not None else None
         self._count(index)
         self._recent.append(start)
         text = self._push(index)
-        if self._reader is not None:
+        if drawn and self._reader is not None:  # others may complete a character of the reasoning, and are none of it
             self._reader.count(start, self._detokenizer.characters + self._detokenizer.unfinished)
         if self._queue is not None and entry is not None:
             detokenizer = self._detokenizer
