@@ -29,6 +29,7 @@ _FIELDS = {
     "max_completion_tokens": "max_tokens",
     "stop": "stop_sequences",
     "reasoning_effort": "output_config.effort",
+    "thinking_token_budget": "thinking.budget_tokens",
     "response_format.json_schema.schema": "output_config.format.schema",
     "response_format": "output_config.format",
     "tool_choice.function.name": "tool_choice.name",
@@ -88,6 +89,9 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]
         data["reasoning_effort"] = request.output_config.effort
     extra = request.model_extra or {}
     data |= {name: value for name, value in extra.items() if name in _TAKEN}
+    thinking = request.thinking
+    if thinking is not None and thinking.type == "enabled" and thinking.budget_tokens is not None:
+        data["thinking_token_budget"] = min(thinking.budget_tokens, MOST_TOKENS)
     fields = _FIELDS if request.output_format is None or given is not None else _FIELDS | _OLD_FORM
     parts = {**tools.parts, **conversation.parts}
     translation = Translation(conversation.origins, tools.paths, fields, parts)

@@ -65,7 +65,7 @@ class ResponsesAnswer(ChatAnswer):
                 self._entries += piece.logprobs
             if complete:
                 self.close(0)
-            for said in self.parsed[0].events():
+            for said in self.parsed[0].events(complete=complete):
                 events += self._said(said)
         else:
             for piece in pieces:
