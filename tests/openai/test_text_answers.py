@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.responses import Response
 from tokenizers import processors
 
 from gateway.generation import Capability, EngineChunk
@@ -86,6 +87,27 @@ async def test_responses_tell_estimates_as_well(folder: Path, told: int | None, 
             assert usage is not None
             assert usage.output_tokens == 5
             assert (usage.output_tokens_details.model_extra or {}) == marks
+
+
+def mark(response: Response) -> bool | None:
+    return (response.model_extra or {}).get("status_estimated")
+
+
+@pytest.mark.parametrize(("most", "status"), [(5, "incomplete"), (6, "completed")])
+async def test_a_status_that_follows_from_an_estimated_count_says_so(folder: Path, most: int, status: str) -> None:
+    async with gateway(folder, lambda _: [EngineChunk(text="Hello", final=True)], features=TEXT) as running:
+        for answer in (whole, streamed):
+            response = await answer(running, max_output_tokens=most)
+            assert (response.status, mark(response)) == (status, True)
+            response = await answer(running, max_output_tokens=most, stop=["l"])  # which ends it, whatever the count is
+            assert (response.status, mark(response)) == ("completed", None)
+    for told in (4, 5):
+        script: list[Step] = [EngineChunk(text="Hello", output_tokens=told, final=True)]
+        async with gateway(folder, lambda _, script=script: script, features=TEXT) as running:
+            for answer in (whole, streamed):
+                response = await answer(running, max_output_tokens=5)
+                expected = "incomplete" if told == 5 else "completed"
+                assert (response.status, mark(response)) == (expected, None)
 
 
 async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> None:

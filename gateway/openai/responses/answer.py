@@ -86,10 +86,15 @@ class ResponsesAnswer(ChatAnswer):
         return self.ended(self.usage(group))
 
     def ended(self, usage: Usage) -> bytes:
-        """The whole response: completed, or incomplete where a limit has cut it."""
+        """The whole response: completed, or incomplete where a limit has cut it.
+
+        It has ``status_estimated``, true, where nothing tells for certain which of both it is.
+        """
         cut = self.finish_reason(0) == "length"
+        marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
         return self.response(
             "incomplete" if cut else "completed",
+            **marks,
             completed_at=None if cut else int(time.time()),
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
             output=self.items.items,

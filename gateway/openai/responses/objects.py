@@ -128,12 +128,13 @@ class ResponseTextConfig(TypedDict):
 
 
 class ResponseObject(TypedDict):
-    """A response."""
+    """A response; ``status_estimated`` is true where nothing tells for certain that it ended by itself, else absent."""
 
     id: str
     object: Literal["response"]
     created_at: int
     status: Literal["in_progress", "completed", "incomplete", "failed"]
+    status_estimated: NotRequired[bool]
     background: Literal[False]
     completed_at: int | None
     error: ResponseError | None
