@@ -107,7 +107,8 @@ class EnsembleEngine:
     def _reader(self, request: GenerationRequest) -> TokenReader | TextReader:
         if self._path.token_ids:
             return TokenReader(request, self._abilities)
-        return TextReader(request.max_tokens, cumulative=self._path.cumulative, counts=self._path.counts)
+        beams, path = request.params.beam_width, self._path
+        return TextReader(request.max_tokens, cumulative=path.cumulative, counts=path.counts, beams=beams)
 
     async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool) -> None:
         if self._stopper is not None and late:
