@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,26 +53,27 @@ class Turn(TranslatedRequest):
     tools: Toolbox
 
 
-def parse_turn(body: Body) -> Turn:
+def parse_turn(body: Body, betas: Sequence[str]) -> Turn:
     """Parse and translate a request body.
+
+    Args:
+        body: of the request.
+        betas: that it is served without.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
     request = parse_messages_request(body)
-    return _turn(request, *_answer_fields(request))
+    data, left_out = _answer_fields(request)
+    return _turn(request, data, [*left_out, *betas])
 
 
-def parse_counted(body: Body) -> Turn:
-    """Parse and translate a request body of which only the prompt matters.
-
-    Raises:
-        BadRequestError: naming the client's parameter at fault.
-    """
-    return _turn(parse_count_request(body), {}, [])
+def parse_counted(body: Body, betas: Sequence[str]) -> Turn:
+    """Parse and translate a request body of which only the prompt matters; see ``parse_turn``."""
+    return _turn(parse_count_request(body), {}, betas)
 
 
-def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]) -> Turn:
+def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> Turn:
     tools = Toolbox()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
@@ -97,7 +99,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
-    named = [*_unread(request), *left_out, *conversation.left_out, *tools.left_out]
+    named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
 
