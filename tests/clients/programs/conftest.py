@@ -136,7 +136,7 @@ def early(programs: Path, served: Callable[..., dict[str, Any]], tmp_path: Path)
     gateway.start(ready=False)
 
     def arrive(exchange: Exchange) -> None:
-        if exchange.status >= 500:  # noqa: PLR2004 - the server's fault
+        if exchange.status >= 500:
             _written(file, served())
             gateway.wait("/health/ready", 200)
 

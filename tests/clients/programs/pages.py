@@ -24,3 +24,9 @@ def blocks(name: str, language: str, url: str) -> list[str]:
 def exports(block: str) -> dict[str, str]:
     """The variables that a shell block exports."""
     return dict(re.findall(r"^export (\w+)=(\S*)", block, re.MULTILINE))
+
+
+def named(name: str) -> list[str]:
+    """What the page says is left out and named, sorted."""
+    _, _, table = page(name).partition("## Left out")
+    return sorted(re.findall(r"^\| `([^`]+)`", table.partition("\n## ")[0], re.MULTILINE))

@@ -65,7 +65,7 @@ def run(command: list[str], *, home: Path, work: Path, proxy: str, env: Mapping[
 
 def _base(home: Path, proxy: str) -> dict[str, str]:
     node = str(Path(shutil.which("node") or "node").parent)
-    proxies = {name: proxy for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy")}
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), proxy)
     direct = {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
     paths = {"PATH": f"{node}:/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(home)}
     return {**proxies, **direct, **paths, "LANG": "C.UTF-8", "TERM": "dumb"}

@@ -53,7 +53,7 @@ class Recorder:
     url: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
-    after: Callable[[Exchange], None] = lambda exchange: None
+    after: Callable[[Exchange], None] | None = None
 
     def __enter__(self) -> Recorder:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -109,7 +109,8 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
             left_out = [name for name in answer.getheader("x-ignored-parameters", "").split(", ") if name]
             exchange = Exchange(self.command, self.path, headers, sent, answer.status, left_out, said.decode())
             recorder.exchanges.append(exchange)
-            recorder.after(exchange)
+            if recorder.after is not None:
+                recorder.after(exchange)
             self.wfile.write(b"0\r\n\r\n")
 
         def _refuse(self) -> None:
@@ -117,6 +118,6 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
             self.send_error(403)
 
         do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - names of the base class
-        do_CONNECT = _refuse
+        do_CONNECT = _refuse  # noqa: N815
 
     return Handler

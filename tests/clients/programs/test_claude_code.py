@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.programs.conftest import ALIAS
 from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
-from tests.clients.programs.pages import MODEL, blocks, exports, page
+from tests.clients.programs.pages import MODEL, blocks, exports, named
 from tests.clients.programs.recorder import Exchange
 from tests.scripted_engine.replay import ScriptedServer, turn
 
@@ -50,6 +50,7 @@ def answered(result: dict[str, Any], text: str, turns: int) -> None:
     assert (result["is_error"], result["result"], result["num_turns"]) == (False, text, turns), result
 
 
+@pytest.mark.long
 def test_a_question(desk: Desk, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(text="Rome is in Italy.<|im_end|>"), chunk=3)
     answered(claude(desk, "Where is Rome?"), "Rome is in Italy.", 1)
@@ -57,8 +58,7 @@ def test_a_question(desk: Desk, scripted_triton: ScriptedServer) -> None:
     assert post.headers["authorization"] == "Bearer unused"
     assert post.body["model"] == MODEL
     assert any(message["role"] == "system" for message in post.body["messages"])
-    assert post.left_out
-    assert all(f"`{name}`" in page("claude-code") for name in post.left_out), post.left_out
+    assert sorted(post.left_out) == named("claude-code")
     assert len(scripted_triton.requests()) == 1
 
 
@@ -89,7 +89,7 @@ def test_calls_at_once_an_edit_and_thinking(desk: Desk, scripted_triton: Scripte
     ("arguments", "env"),
     [
         pytest.param(("--bare",), {"ANTHROPIC_API_KEY": "unused"}, id="bare"),
-        pytest.param((), {"ANTHROPIC_MODEL": ALIAS}, id="a model named as one of Anthropic's"),
+        pytest.param((), {"ANTHROPIC_MODEL": ALIAS}, id="a model named as one of Anthropic's", marks=pytest.mark.long),
     ],
 )
 def test_a_call(desk: Desk, scripted_triton: ScriptedServer, arguments: tuple[str, ...], env: dict[str, str]) -> None:

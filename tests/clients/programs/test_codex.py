@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clients.programs.conftest import CONTEXT
 from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
-from tests.clients.programs.pages import blocks, exports, page
+from tests.clients.programs.pages import blocks, exports, named
 from tests.clients.programs.process import Outcome
 from tests.clients.programs.recorder import Exchange
 from tests.scripted_engine.replay import ScriptedServer, turn
@@ -24,6 +25,8 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
+# A picture of one pixel.
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNgYGAAAAAEAAH2FzhVAAAAAElFTkSuQmCC"
 # Codex's own sandbox needs a kernel that not every machine has; the folder is a scratch one.
 OPEN = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 
@@ -61,8 +64,7 @@ def test_a_question(desk: Desk, scripted_triton: ScriptedServer) -> None:
     assert (ended.code, ended.out) == (0, "Rome is in Italy.\n"), ended.err
     (post,) = asked(desk, 1)
     assert post.headers["authorization"] == "Bearer unused"
-    assert post.left_out
-    assert all(f"`{name}`" in page("codex") for name in post.left_out), post.left_out
+    assert sorted(post.left_out) == named("codex")
     assert len(scripted_triton.requests()) == 1
 
 
@@ -114,6 +116,46 @@ def test_an_answer_with_a_schema(desk: Desk, scripted_triton: ScriptedServer, tm
     asked(desk, 1)
     (request,) = scripted_triton.requests()
     assert json.dumps(SCHEMA["required"]) in json.dumps(json.loads(request["guide"]["text"]))
+
+
+@pytest.mark.long
+def test_compaction(desk: Desk, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(
+        turn(text=f"I look.\n{call('exec_command', cmd='ls')}<|im_end|>"),
+        turn("CONTEXT CHECKPOINT COMPACTION", text="There are notes; nothing is changed.<|im_end|>"),
+        turn("There are notes; nothing is changed", text="It is done.<|im_end|>"),
+    )
+    ended = codex(desk, "Look at the files.", "-c", f"model_context_window={CONTEXT // 4}")
+    assert (ended.code, ended.out) == (0, "It is done.\n"), ended.err
+    first, compacting, after = asked(desk, 3)
+    assert first.body["tools"]
+    assert compacting.body["tools"] == []
+    assert len(outputs(compacting)) == 1
+    assert outputs(after) == []
+    assert "There are notes; nothing is changed." in json.dumps(after.body["input"])
+
+
+@pytest.mark.long
+def test_an_image_that_the_model_looks_at(desk: Desk, scripted_triton: ScriptedServer) -> None:
+    (desk.work / "dot.png").write_bytes(base64.b64decode(DOT))
+    scripted_triton.play(
+        turn(text=f"{call('view_image', path=str(desk.work / 'dot.png'))}<|im_end|>"),
+        turn("An image was left out", text="I cannot see it.<|im_end|>"),
+    )
+    ended = codex(desk, "What is on the picture?")
+    assert (ended.code, ended.out) == (0, "I cannot see it.\n"), ended.err
+    _, second = asked(desk, 2)
+    assert "input.input_image" in second.left_out
+
+
+@pytest.mark.long
+def test_an_image_of_the_user_is_refused(desk: Desk, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play()
+    (desk.work / "dot.png").write_bytes(base64.b64decode(DOT))
+    ended = codex(desk, "What is on it?", f"--image={desk.work / 'dot.png'}")
+    assert ended.code == 1
+    assert "'input_image'" in ended.err
+    assert [post.status for post in desk.recorder.exchanges] == [400]
 
 
 def test_a_context_that_is_full(cramped: Desk, scripted_triton: ScriptedServer) -> None:
