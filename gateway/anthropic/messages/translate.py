@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.anthropic.errors import NO_THREADS
 from gateway.anthropic.messages.conversation import Conversation
 from gateway.anthropic.messages.protocol import (
     CountTokensRequest,
@@ -14,6 +15,7 @@ from gateway.anthropic.messages.protocol import (
     parse_messages_request,
 )
 from gateway.anthropic.messages.tools import Toolbox
+from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.nulls import without_nulls
@@ -74,6 +76,7 @@ def parse_counted(body: Body, betas: Sequence[str]) -> Turn:
 
 
 def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> Turn:
+    _check_whole(request)
     tools = Toolbox()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
@@ -101,6 +104,13 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
         chat = chat_request(without_nulls(data))
     named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+
+
+def _check_whole(request: CountTokensRequest) -> None:
+    """Refuse a thread: whoever begins one sends only what is new from then on, of which no model makes sense."""
+    if request.thread is not None:
+        message = "'thread' is not supported: no conversation is kept. Send the whole conversation without it."
+        raise BadRequestError(message, "thread", NO_THREADS)
 
 
 def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]:
