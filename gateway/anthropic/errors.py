@@ -72,6 +72,7 @@ class AnthropicMiddleware:
     """Lets a request of Anthropic's API have errors in its shape, from every layer inside, and a ``request-id``.
 
     Such a request is known by its path, or by its header ``anthropic-version``, which no client of OpenAI's API sends.
+    Requests that no layer sees are refused by the HTTP protocol; ``gateway.app`` gives their answers the same shape.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -80,7 +81,7 @@ class AnthropicMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or not (_PATH.match(scope["path"]) or is_anthropic(scope)):
+        if scope["type"] != "http" or not wants_anthropic(scope):
             await self._app(scope, receive, send)
             return
         shape_errors(scope, error_response)
@@ -92,6 +93,11 @@ class AnthropicMiddleware:
             await send(message)
 
         await self._app(scope, receive, named_send)
+
+
+def wants_anthropic(scope: Scope) -> bool:
+    """Whether the errors of a request have Anthropic's shape."""
+    return bool(_PATH.match(scope["path"])) or is_anthropic(scope)
 
 
 def is_anthropic(scope: Scope) -> bool:

@@ -20,10 +20,10 @@ class _Part(BaseModel):
 
 
 class ThinkingOptions(_Part):
-    """Whether the model reasons, where its chat template has a switch; the budget is not enforced."""
+    """Whether the model reasons, where its chat template has a switch, and how many tokens that may take."""
 
     type: str
-    budget_tokens: int | None = None
+    budget_tokens: Annotated[int | None, Field(ge=0)] = None
     display: str | None = None
 
 

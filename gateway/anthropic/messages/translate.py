@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ _FIELDS = {
     "max_completion_tokens": "max_tokens",
     "stop": "stop_sequences",
     "reasoning_effort": "output_config.effort",
+    "thinking_token_budget": "thinking.budget_tokens",
     "response_format.json_schema.schema": "output_config.format.schema",
     "response_format": "output_config.format",
     "tool_choice.function.name": "tool_choice.name",
@@ -53,26 +55,27 @@ class Turn(TranslatedRequest):
     tools: Toolbox
 
 
-def parse_turn(body: Body) -> Turn:
+def parse_turn(body: Body, betas: Sequence[str]) -> Turn:
     """Parse and translate a request body.
+
+    Args:
+        body: of the request.
+        betas: that it is served without.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
     request = parse_messages_request(body)
-    return _turn(request, *_answer_fields(request))
+    data, left_out = _answer_fields(request)
+    return _turn(request, data, [*left_out, *betas])
 
 
-def parse_counted(body: Body) -> Turn:
-    """Parse and translate a request body of which only the prompt matters.
-
-    Raises:
-        BadRequestError: naming the client's parameter at fault.
-    """
-    return _turn(parse_count_request(body), {}, [])
+def parse_counted(body: Body, betas: Sequence[str]) -> Turn:
+    """Parse and translate a request body of which only the prompt matters; see ``parse_turn``."""
+    return _turn(parse_count_request(body), {}, betas)
 
 
-def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]) -> Turn:
+def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> Turn:
     _check_whole(request)
     tools = Toolbox()
     tools.add(request.tools)
@@ -91,12 +94,15 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]
         data["reasoning_effort"] = request.output_config.effort
     extra = request.model_extra or {}
     data |= {name: value for name, value in extra.items() if name in _TAKEN}
+    thinking = request.thinking
+    if thinking is not None and thinking.type == "enabled" and thinking.budget_tokens is not None:
+        data["thinking_token_budget"] = min(thinking.budget_tokens, MOST_TOKENS)
     fields = _FIELDS if request.output_format is None or given is not None else _FIELDS | _OLD_FORM
     parts = {**tools.parts, **conversation.parts}
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
-    named = [*_unread(request), *left_out, *conversation.left_out, *tools.left_out]
+    named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
 
