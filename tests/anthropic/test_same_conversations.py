@@ -116,8 +116,8 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
 
         def last() -> Any:
             request = asked.engine.requests[-1]
-            names = {"max_tokens_name": "", "clamp_max_tokens": True}  # of errors, and what they are made of
-            return request.prompt, dataclasses.replace(request.params, **names), request.max_tokens
+            more = {"max_tokens_name": "", "clamp_max_tokens": True, "stream": False}  # of errors, and of the answer
+            return request.prompt, dataclasses.replace(request.params, **more), request.max_tokens
 
         @settings(max_examples=examples * 2)
         @given(
@@ -137,12 +137,12 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
                 chat = await parts_of_chat(asked, **as_chat(conversation), **chosen, max_tokens=600)
                 request = last()
                 body = {**as_response(conversation), **chosen, "max_output_tokens": 600}
-                for response in (await whole_response(asked, **body), await streamed_response(asked, **body)):
-                    assert parts_of_response(response) == chat
+                for by_responses in (whole_response, streamed_response):
+                    assert parts_of_response(await by_responses(asked, **body)) == chat
                     assert last() == request
                 body = {**as_messages(conversation), **chosen, "max_tokens": 600}
-                for message in (await whole_message(asked, **body), await streamed_message(asked, **body)):
-                    assert parts_of_message(message) == of_chat(chat)
+                for by_messages in (whole_message, streamed_message):
+                    assert parts_of_message(await by_messages(asked, **body)) == of_chat(chat)
                     assert last() == request
 
             engine.loop.run_until_complete(ask())
