@@ -303,6 +303,7 @@ def _prepare(base: sqlite3.Connection) -> None:
     is_there = _check_kind(base)
     base.execute("PRAGMA journal_mode = WAL")
     base.execute("PRAGMA synchronous = NORMAL")
+    base.execute("PRAGMA secure_delete = ON")  # what a client deletes is overwritten
     base.execute("PRAGMA temp_store = MEMORY")  # the root file system may be read-only
     base.execute(f"PRAGMA journal_size_limit = {2**24}")
     if not is_there:
