@@ -51,12 +51,16 @@ async def open_store(settings: StateSettings) -> Store | None:
         None where they turn it off; and, with a warning, where the default file cannot be written.
 
     Raises:
-        ConfigError: a given file cannot be used, any file is damaged or not a store, or a package is missing.
+        ConfigError: a given file cannot be used, any file is damaged or not a store, Redis refuses the gateway, or a
+            package is missing.
     """
-    _need("cryptography", "state.keys", "sealed", needed=bool(settings.keys or settings.keys_file))
+    if settings.keys or settings.keys_file:
+        _need("cryptography", "state.keys", "sealed")
     bounds = Bounds(settings.max_age_s, settings.max_bytes)
     if settings.store == "none":
         return None
+    if settings.redis_url is not None:
+        return await _open_redis(settings.redis_url.get_secret_value(), bounds)
     return await _open_file(settings.path, bounds)
 
 
@@ -85,8 +89,24 @@ async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
     return store
 
 
-def _need(package: str, setting: str, extra: str, *, needed: bool) -> None:
-    if needed and importlib.util.find_spec(package) is None:
+async def _open_redis(url: str, bounds: Bounds) -> Store:
+    _need("redis", "state.store: redis", "redis")
+    from gateway.store.redis_store import RedisStore  # noqa: PLC0415 - an extra
+
+    try:
+        store = RedisStore(url, bounds)
+    except ValueError:  # its message may show a part of the password
+        raise ConfigError("state.redis_url: is not a URL of Redis.") from None
+    try:
+        await store.open()
+    except PermissionError as error:
+        await store.close()
+        raise ConfigError(f"state.redis_url: Redis refuses the gateway ({error}).") from None
+    return store
+
+
+def _need(package: str, setting: str, extra: str) -> None:
+    if importlib.util.find_spec(package) is None:
         raise ConfigError(
             f"{setting}: needs the package {package}; install it by pip install 'triton-openai-gateway[{extra}]'."
         )

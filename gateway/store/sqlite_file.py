@@ -166,7 +166,7 @@ class SqliteFile:
         found = self._base.execute(
             "SELECT entries.data FROM documents JOIN entries ON document = id"
             " WHERE owner = ? AND key = ? AND written >= ? AND place >= ? ORDER BY place LIMIT ?",
-            (owner, key, self._horizon(), after, most),
+            (owner, key, self._horizon(), after, max(0, most)),
         )
         return [data for (data,) in found]
 

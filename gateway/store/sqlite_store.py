@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 
 from gateway.store.bounds import Bounds
 from gateway.store.interface import Document, StoreUnavailableError
+from gateway.store.outage import Outage
 from gateway.store.sqlite_file import ForeignFileError, SqliteFile
 
 _log = logging.getLogger(__name__)
-_PATIENCE_S: Final = 10.0  # of one call, with its wait for those before it
+PATIENCE_S: Final = 10.0  # of one call, with its wait for those before it
 _T = TypeVar("_T")
 
 
@@ -35,6 +36,7 @@ class SqliteStore:
         self._bounds = bounds
         self._clock = clock
         self._file: SqliteFile | None = None
+        self._outage = Outage(str(path))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def open(self) -> None:
@@ -78,18 +80,20 @@ class SqliteStore:
         except RuntimeError:  # the thread has ended
             raise StoreUnavailableError("the store is closed") from None
         try:
-            return await asyncio.wait_for(call, _PATIENCE_S)
+            return await asyncio.wait_for(call, PATIENCE_S)
         except asyncio.TimeoutError:
             raise StoreUnavailableError("the store takes too long") from None
 
     def _guarded(self, work: Callable[[SqliteFile], _T]) -> _T:
         """Do the work in the store's thread; after an error the file is opened anew by the next."""
         try:
-            return work(self._opened())
+            result = work(self._opened())
         except (OSError, sqlite3.Error, ForeignFileError) as error:
-            _log.error("the store cannot be used: %s: %s", self._path, error)
+            self._outage.begin(error)
             self._let_go()
             raise StoreUnavailableError("the store cannot be used") from None
+        self._outage.end()
+        return result
 
     def _opened(self) -> SqliteFile:
         if self._file is not None and not self._file.is_in_place():

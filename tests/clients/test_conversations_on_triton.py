@@ -20,10 +20,10 @@ from tests.stack import GatewayProcess
 AGENT = "agent"
 THOUGHT = "She is called Ada."
 SAID = "Hello Ada."
-PLAYED = (
-    turn("Summarize the conversation", text="The user is called Ada.<|im_end|>"),
-    turn("Who am I", text="You are Ada.<|im_end|>"),
+PLAYED = (  # the last one that the prompt has
     turn("My name is Ada", text=f"<think>\n{THOUGHT}\n</think>\n\n{SAID}<|im_end|>"),
+    turn("Who am I", text="You are Ada.<|im_end|>"),
+    turn("Summarize the conversation", text="The user is called Ada.<|im_end|>"),
 )
 
 

@@ -25,6 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Rooms whose imports an extra brings.
 EXTRAS = {
     "gateway/sealing.py": ("sealed",),
+    "gateway/store": ("redis",),
     "gateway/tokens": ("transformers",),
     "gateway_ops/bench": ("bench",),
     "gateway_ops/local_stack": ("embedded",),
