@@ -71,12 +71,12 @@ RESPONSES: list[Case] = [
     ]),
     respond("a tool that nobody runs", tools=MORE, tool_choice={"type": "web_search"}),
     respond("no input", input=None),
-    Case("a conversation", "/v1/responses/compact", {"model": "only", "input": [
+    Case("a conversation made shorter", "/v1/responses/compact", {"model": "only", "input": [
         {"role": "developer", "content": "Be short."}, {"role": "user", "content": "Weather?"},
         {"role": "assistant", "content": "Warm."}, {"role": "user", "content": "say:It was warm."},
     ]}, headers=GUARDED, guarded=True),
     post("a conversation where there is no key", "/v1/responses/compact", model="chat", input="Hi"),
-    post("a new conversation", "/v1/conversations", metadata={"topic": "demo"}, items=[{"role": "user", "content": "Hi"}]),
+    post("a new conversation", "/v1/conversations", items=[{"role": "user", "content": "Hi"}], metadata={"a": "b"}),
     post("a new conversation of wrong items", "/v1/conversations", items=[{"type": "item_reference", "id": "msg_1"}]),
     Case("items of no conversation", "/v1/conversations/conv_1/items?limit=5", method="GET"),
     Case("a wrong page of no conversation", "/v1/conversations/conv_1/items?limit=500", method="GET"),
