@@ -19,14 +19,17 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.responses import Response
+from starlette.types import Scope
 
 from gateway import __version__
-from gateway.anthropic.errors import AnthropicMiddleware
+from gateway.anthropic.errors import AnthropicMiddleware, error_response, wants_anthropic
 from gateway.anthropic.messages.routes import messages_router
 from gateway.anthropic.models import anthropic_models_router
 from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
 from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
+from gateway.ids import new_id
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.conversations.routes import conversations_router
@@ -264,7 +267,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         app,
         host=settings.server.host,
         port=settings.server.port,
-        http=http_protocol(_unread_error, _bounds(settings)),
+        http=http_protocol(unread_answer, _bounds(settings)),
         ws="none",
         lifespan="off",  # run here instead, so that a ConfigError arrives as one and not as a traceback in the log
         log_config=None,
@@ -282,11 +285,20 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         await server.serve(repeated(share.sockets if share else _listen(settings.server)))
 
 
-def _unread_error(status: int, message: str) -> bytes:
-    """The body of an answer to a request that the application has not seen."""
-    if status < 500:
-        return OpenAIError(status, message).body()
-    return OpenAIError(status, message, type=SERVER, code="service_unavailable").body()
+def unread_answer(status: int, message: str, scope: Scope) -> Response:
+    """The answer to a request that the application has not seen; see ``gateway.web.http_protocol.Refuse``."""
+    error = OpenAIError(status, message)
+    if status >= 500:
+        error = OpenAIError(status, message, type=SERVER, code="service_unavailable")
+    request_id = new_id()
+    anthropic = wants_anthropic(scope)
+    answer = error_response(error, request_id) if anthropic else error.response()
+    answer.headers["x-request-id"] = request_id
+    if anthropic:
+        answer.headers["request-id"] = request_id
+    level = logging.INFO if status < 500 else logging.DEBUG  # too many connections are said once in a while
+    _log.log(level, "refused before it was read: %s", message, extra={"request_id": request_id, "status": status})
+    return answer
 
 
 def _bounds(settings: Settings) -> Bounds:

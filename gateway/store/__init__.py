@@ -8,7 +8,7 @@ from gateway.store.interface import (
     StoreFullError,
     StoreUnavailableError,
 )
-from gateway.store.opening import StoreHolder, open_store
+from gateway.store.opening import StoreHolder, check_state, open_store
 
 __all__ = [
     "ConflictError",
@@ -18,5 +18,6 @@ __all__ = [
     "StoreFullError",
     "StoreHolder",
     "StoreUnavailableError",
+    "check_state",
     "open_store",
 ]

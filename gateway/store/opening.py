@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.config import ConfigError, StateSettings
 from gateway.store.bounds import Bounds
 from gateway.store.interface import Store
-from gateway.store.sqlite_file import ForeignFileError
+from gateway.store.sqlite_file import ForeignFileError, check_file, check_folder
 from gateway.store.sqlite_store import SqliteStore
 
 _log = logging.getLogger(__name__)
@@ -54,14 +54,49 @@ async def open_store(settings: StateSettings) -> Store | None:
         ConfigError: a given file cannot be used, any file is damaged or not a store, Redis refuses the gateway, or a
             package is missing.
     """
-    if settings.keys or settings.keys_file:
-        _need("cryptography", "state.keys", "sealed")
+    _check_packages(settings)
     bounds = Bounds(settings.max_age_s, settings.max_bytes)
     if settings.store == "none":
         return None
-    if settings.redis_url is not None:
+    if settings.store == "redis" and settings.redis_url is not None:
         return await _open_redis(settings.redis_url.get_secret_value(), bounds)
     return await _open_file(settings.path, bounds)
+
+
+def check_state(settings: StateSettings) -> str | None:
+    """Look whether a start here could open the store that the settings describe; no file is made or changed.
+
+    Returns:
+        Why there would be no state, without a full stop; None where nothing is known against it. Redis is not asked.
+
+    Raises:
+        ConfigError: a start would end with it.
+    """
+    _check_packages(settings)
+    if settings.store != "sqlite":
+        return None
+    path = settings.path or default_path()
+    try:
+        if path.exists():
+            check_file(path)
+        else:
+            check_folder(path)
+    except (OSError, sqlite3.Error, ForeignFileError) as error:
+        return _unusable(path, error, given=settings.path is not None)
+    return None
+
+
+def _unusable(path: Path, error: Exception, *, given: bool) -> str:
+    """Say why there is no state.
+
+    Raises:
+        ConfigError: it is no reason to do without: the file was given, or is there and not what it should be.
+    """
+    if not isinstance(error, OSError | sqlite3.OperationalError):
+        raise ConfigError(f"state.path: {path} is damaged or not a store ({error}); move it away.") from None
+    if given:
+        raise ConfigError(f"state.path: {path} cannot be used ({error}).") from None
+    return f"no state is kept: {path} cannot be used ({error}); state.path names another file"
 
 
 def default_path(environment: Mapping[str, str] | None = None) -> Path:
@@ -77,20 +112,14 @@ async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
     store = SqliteStore(path, bounds)
     try:
         await store.open()
-    except (OSError, sqlite3.OperationalError) as error:
+    except (OSError, sqlite3.Error, ForeignFileError) as error:
         await store.close()
-        if given is not None:
-            raise ConfigError(f"state.path: {path} cannot be used ({error}).") from None
-        _log.warning("no state is kept: %s cannot be used (%s); state.path names another file", path, error)
+        _log.warning(_unusable(path, error, given=given is not None))
         return None
-    except (sqlite3.Error, ForeignFileError) as error:
-        await store.close()
-        raise ConfigError(f"state.path: {path} is damaged or not a store ({error}); move it away.") from None
     return store
 
 
 async def _open_redis(url: str, bounds: Bounds) -> Store:
-    _need("redis", "state.store: redis", "redis")
     from gateway.store.redis_store import RedisStore  # noqa: PLC0415 - an extra
 
     try:
@@ -103,6 +132,13 @@ async def _open_redis(url: str, bounds: Bounds) -> Store:
         await store.close()
         raise ConfigError(f"state.redis_url: Redis refuses the gateway ({error}).") from None
     return store
+
+
+def _check_packages(settings: StateSettings) -> None:
+    if settings.keys or settings.keys_file:
+        _need("cryptography", "state.keys", "sealed")
+    if settings.store == "redis":
+        _need("redis", "state.store: redis", "redis")
 
 
 def _need(package: str, setting: str, extra: str) -> None:

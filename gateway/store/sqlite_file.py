@@ -262,18 +262,49 @@ def _opened(path: Path) -> sqlite3.Connection:
         os.close(folder)
 
 
-def _prepare(base: sqlite3.Connection) -> None:
+def check_file(path: Path) -> None:
+    """Look at a file that is there, and change nothing.
+
+    Raises:
+        OSError: it cannot be written.
+        sqlite3.Error: it cannot be opened, or is damaged.
+        ForeignFileError: it is another program's, or of another version.
+    """
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError("it cannot be read and written")
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as base:
+        _check_kind(base)
+
+
+def check_folder(path: Path) -> None:
+    """Look whether a file that is not there could be made.
+
+    Raises:
+        OSError: it could not.
+    """
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} cannot be written")
+
+
+def _check_kind(base: sqlite3.Connection) -> bool:
+    """Refuse what is not a store of this version; whether there is anything in it."""
     (application,) = base.execute("PRAGMA application_id").fetchone()
+    (version,) = base.execute("PRAGMA user_version").fetchone()
     (tables,) = base.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != _APPLICATION:
         raise ForeignFileError("it is a database of another program")
+    if tables and version != _FORMAT:
+        raise ForeignFileError(f"its format is {version}, and this version of the gateway writes {_FORMAT}")
+    return bool(tables)
+
+
+def _prepare(base: sqlite3.Connection) -> None:
+    is_there = _check_kind(base)
     base.execute("PRAGMA journal_mode = WAL")
     base.execute("PRAGMA synchronous = NORMAL")
     base.execute("PRAGMA temp_store = MEMORY")  # the root file system may be read-only
     base.execute(f"PRAGMA journal_size_limit = {2**24}")
-    if not tables:
+    if not is_there:
         base.executescript(_SCHEMA)
-    (version,) = base.execute("PRAGMA user_version").fetchone()
-    if version != _FORMAT:
-        raise ForeignFileError(f"its format is {version}, and this version of the gateway writes {_FORMAT}")
     base.execute("UPDATE totals SET bytes = bytes")  # a file that can only be read is found now

@@ -65,7 +65,7 @@ class ResponsesAnswer(ChatAnswer):
                 self._entries += piece.logprobs
             if complete:
                 self.close(0)
-            for said in self.parsed[0].events():
+            for said in self.parsed[0].events(complete=complete):
                 events += self._said(said)
         else:
             for piece in pieces:
@@ -146,12 +146,17 @@ class ResponsesAnswer(ChatAnswer):
         return self.stored(*self.end)
 
     def ended(self, usage: Usage) -> bytes:
-        """The whole response: completed, or incomplete where a limit has cut it."""
+        """The whole response: completed, or incomplete where a limit has cut it.
+
+        It has ``status_estimated``, true, where nothing tells for certain which of both it is.
+        """
         if self.end is not None:
             return self.end[1]
         cut = self.finish_reason(0) == "length"
+        marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
         return self._ended(
             "incomplete" if cut else "completed",
+            **marks,
             completed_at=None if cut else int(time.time()),
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
             usage=usage_of(usage),

@@ -138,12 +138,17 @@ class ResponseConversation(TypedDict):
 
 
 class ResponseObject(TypedDict):
-    """A response; ``conversation`` is absent where it belongs to none."""
+    """A response.
+
+    ``conversation`` is absent where it belongs to none. ``status_estimated`` is true where nothing tells for certain
+    that it ended by itself, else absent.
+    """
 
     id: str
     object: Literal["response"]
     created_at: int
     status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    status_estimated: NotRequired[bool]
     background: bool
     completed_at: int | None
     error: ResponseError | None

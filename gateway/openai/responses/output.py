@@ -11,7 +11,7 @@ from typing import Any
 from gateway.generation import TokenLogprob
 from gateway.openai.chat.logprobs import logprobs_object
 from gateway.openai.responses.references import item_id
-from gateway.openai.responses.tools import Origin, input_of
+from gateway.openai.responses.tools import Origin
 from gateway.sealing import Seal
 
 Event = dict[str, Any]
@@ -94,11 +94,10 @@ class OutputItems:
         return self._begin("function_call", **fields, arguments="")
 
     def arguments(self, text: str) -> list[Event]:
-        """Add to the arguments of the call; the input of a custom tool is told once it is whole."""
+        """Add to the arguments of the call, or to the input of a custom tool."""
         self.texts.append(text)
-        if self._kind == "custom_tool_call":
-            return []
-        return [{"type": "response.function_call_arguments.delta", **self.place, "delta": text}]
+        what = "custom_tool_call_input" if self._kind == "custom_tool_call" else "function_call_arguments"
+        return [{"type": f"response.{what}.delta", **self.place, "delta": text}]
 
     def close(self, status: str = "completed") -> list[Event]:
         """End the open item, if there is one.
@@ -110,8 +109,6 @@ class OutputItems:
         if not kind:
             return []
         text = "".join(self.texts)
-        if kind == "custom_tool_call":
-            text = input_of(text)
         events = _ends(kind, self.place, self.items[-1], text, self._entries)
         whole: dict[str, Any] = {"input" if kind == "custom_tool_call" else "arguments": text}
         if kind in {"message", "reasoning"}:
@@ -157,7 +154,7 @@ def _content(kind: str, text: str, entries: list[dict[str, Any]]) -> dict[str, A
 def _ends(
     kind: str, place: dict[str, Any], item: dict[str, Any], text: str, entries: list[dict[str, Any]]
 ) -> list[Event]:
-    """The event with the whole text of an item; of a custom tool's input also the only one before it."""
+    """The event with the whole text of an item."""
     if kind == "message":
         done = {"type": "response.output_text.done", **place, "content_index": 0, "text": text}
         return [{**done, "logprobs": entries}]
@@ -166,5 +163,4 @@ def _ends(
     if kind == "function_call":
         done = {"type": "response.function_call_arguments.done", **place, "name": item["name"]}
         return [{**done, "arguments": text}]
-    delta = {"type": "response.custom_tool_call_input.delta", **place, "delta": text}
-    return [delta] * bool(text) + [{"type": "response.custom_tool_call_input.done", **place, "input": text}]
+    return [{"type": "response.custom_tool_call_input.done", **place, "input": text}]

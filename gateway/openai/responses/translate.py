@@ -33,7 +33,7 @@ from gateway.openai.responses.items import (
 )
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
 from gateway.openai.responses.stored import Shelf
-from gateway.openai.responses.tools import Toolbox, chosen, input_as_arguments
+from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
 from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
@@ -56,6 +56,7 @@ _FIELDS = {
     "response_format.json_schema": "text.format",
     "response_format": "text.format",
     "tool_choice.function.name": "tool_choice.name",
+    "tool_choice.custom.name": "tool_choice.name",
     "tool_choice.allowed_tools": "tool_choice",
 }
 _SAME = ("model", "temperature", "top_p", "stream", "user", "safety_identifier", "prompt_cache_key")
@@ -258,9 +259,9 @@ class _Conversation:
         if isinstance(item, MessageItem):
             self._message(item, path)
         elif isinstance(item, FunctionCallItem):
-            self._call(item, _arguments(item.arguments), path)
+            self._call(item, "function", {"arguments": _arguments(item.arguments)}, path)
         elif isinstance(item, CustomCallItem):
-            self._call(item, json.dumps(input_as_arguments(item.input), ensure_ascii=False), path)
+            self._call(item, "custom", {"input": item.input}, path)
         elif isinstance(item, ReasoningItem):
             text, unread = item.text(self.seal)
             self._reasoning += [text] * bool(text)
@@ -301,11 +302,11 @@ class _Conversation:
             self._open["reasoning_content"] = "\n".join([before, *reasoning] if before else reasoning)
         return self._open
 
-    def _call(self, item: FunctionCallItem | CustomCallItem, arguments: str, path: str) -> None:
+    def _call(self, item: FunctionCallItem | CustomCallItem, kind: str, given: dict[str, str], path: str) -> None:
         calls = self._assistant(path).setdefault("tool_calls", [])
-        self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].function"] = path
+        self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].{kind}"] = path
         name = self.tools.function_of(item.name, item.namespace)
-        calls.append({"id": item.call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        calls.append({"id": item.call_id, "type": kind, kind: {"name": name, **given}})
         self._calls.add(item.call_id)
 
     def _output(self, call_id: str, output: Any, path: str) -> None:
