@@ -153,8 +153,13 @@ class Engine:
         place = 0
         while ids:
             size = self._sizes[place % len(self._sizes)]
+            best = range(request.params.top_logprobs)
             steps.append(
-                EngineChunk(ids=ids[:size], logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None)
+                EngineChunk(
+                    ids=ids[:size],
+                    logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None,
+                    top_logprobs=[[(index + rank, -0.5 - rank) for rank in best] for index in ids[:size]],
+                )
             )
             ids, place = ids[size:], place + 1
         return [*steps, EngineChunk(final=True)]
