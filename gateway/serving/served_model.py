@@ -209,16 +209,13 @@ class ServedModel:
         """
         parts, features = self.parts, self.backend.engine.features
         room = parts.max_seq_len - features.draft_room
+        frames = None if features.prompt_ids else features.adds_special_tokens
 
         def build(left: threading.Event | None) -> Built:
             most = None if truncation is None else prompts.most_tokens(parts)
-            whole = prompt = prompts.build(
-                source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left
-            )
+            prompt = prompts.build(source, parts, self.settings, frames=frames, most=most, left=left)
             if truncation is not None:
-                prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            if features.adds_special_tokens:
-                prompt = prompts.framed(prompt, source, parts, cut=prompt is not whole)
+                prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)
             return then(prompt)
 
         work = prompts.long_work(source)

@@ -55,6 +55,7 @@ class CountTokensRequest(_Part):
     tool_choice: dict[str, Any] | None = Field(default=None, description="Forbids, allows or demands calls.")
     thinking: ThinkingOptions | None = None
     output_config: OutputOptions = Field(default_factory=OutputOptions)
+    thread: dict[str, Any] | None = Field(default=None, description="Refused: no conversation is kept.")
     output_format: dict[str, Any] | None = Field(default=None, description="The older name of `output_config.format`.")
 
 

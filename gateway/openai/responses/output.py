@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.generation import TokenLogprob
-from gateway.ids import new_id
 from gateway.openai.chat.logprobs import logprobs_object
+from gateway.openai.responses.references import item_id
 from gateway.openai.responses.tools import Origin
+from gateway.sealing import Seal
 
 Event = dict[str, Any]
 """An event but for its sequence number, which whoever writes it adds."""
@@ -28,10 +29,17 @@ class OutputItems:
         place: fields of events that tell the open item.
     """
 
-    __slots__ = ("_entries", "_kind", "items", "place", "texts")
+    __slots__ = ("_entries", "_kind", "_response_id", "_seal", "items", "place", "texts")
 
-    def __init__(self) -> None:
-        """Begin without items."""
+    def __init__(self, response_id: str, seal: Seal | None = None) -> None:
+        """Begin without items.
+
+        Args:
+            response_id: of the response, which the ids of its items name.
+            seal: seals reasoning, where that is wanted and can be done.
+        """
+        self._response_id = response_id
+        self._seal = seal
         self.items: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.place: dict[str, Any] = {}
@@ -106,6 +114,9 @@ class OutputItems:
         if kind in {"message", "reasoning"}:
             whole = {"content": [_content(kind, text, self._entries)]}
             events.append(_part("done", self.place, whole["content"][0]))
+        if kind == "reasoning" and self._seal is not None:
+            sealed = self._seal.seal("reasoning", text)
+            whole |= {} if sealed is None else {"encrypted_content": sealed}
         self.items[-1] = {**self.items[-1], "status": status, **whole}
         events.append({"type": "response.output_item.done", **_index(self.place), "item": self.items[-1]})
         return events
@@ -118,7 +129,8 @@ class OutputItems:
 
     def _begin(self, kind: str, **fields: Any) -> list[Event]:
         events = self.close()
-        item = {"id": f"{_PREFIXES[kind]}_{new_id()}", "type": kind, "status": "in_progress", **fields}
+        name = item_id(_PREFIXES[kind], self._response_id, len(self.items))
+        item = {"id": name, "type": kind, "status": "in_progress", **fields}
         self.items.append(item)
         self._kind, self.texts, self._entries = kind, [], []
         self.place = {"item_id": item["id"], "output_index": len(self.items) - 1}
