@@ -18,6 +18,9 @@ from gateway.web.routing import header
 OVERLOADED: Final = 529
 """Anthropic's status for a server that cannot take the request now, in place of 503."""
 
+NO_THREADS: Final = "thread_unsupported_request"
+"""Anthropic's code for a request that is served without ``thread`` only; its clients then send all of a conversation."""
+
 _PATH = re.compile(r"/v1/messages(?:/|$)")
 _TYPES: Final[Mapping[int, str]] = {
     401: "authentication_error",
@@ -39,10 +42,12 @@ def error_body(error: OpenAIError, request_id: str) -> bytes:
         request_id: of the request.
     """
     status = _status(error)
-    fields = {"type": _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")}
-    return orjson.dumps(
-        {"type": "error", "error": {**fields, "message": _message(error)}, "request_id": request_id},
-    )
+    fields = {
+        "type": _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error"),
+        "message": _message(error),
+    }
+    details = {"details": {"error_code": error.code}} if error.code == NO_THREADS else {}
+    return orjson.dumps({"type": "error", "error": {**fields, **details}, "request_id": request_id})
 
 
 def error_response(error: OpenAIError, request_id: str) -> Response:

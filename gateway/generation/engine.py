@@ -61,6 +61,12 @@ class EngineChunk:
     prompt_ranks: Sequence[int] | None = None
 
 
+class ForcedChunk(EngineChunk):
+    """Tokens that were not drawn by the model: they have no log-probs."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Capability:
     """The way in which an engine serves one request parameter.

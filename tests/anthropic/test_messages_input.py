@@ -285,7 +285,8 @@ async def test_a_last_turn_of_the_assistant_is_continued(folder: Path) -> None:
     [
         (None, "", None),
         ({"type": "adaptive"}, "[on]", None),
-        ({"type": "enabled", "budget_tokens": 31999, "display": "omitted"}, "[on]", "thinking.budget_tokens"),
+        ({"type": "enabled", "budget_tokens": 31999, "display": "omitted"}, "[on]", None),
+        ({"type": "adaptive", "budget_tokens": 31999}, "[on]", "thinking.budget_tokens"),
         ({"type": "disabled"}, "[off]", None),
     ],
 )

@@ -112,7 +112,9 @@ def _items(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _item(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One item: what its events say is what it has."""
     begun, ended = events[0]["item"], events[-1]["item"]
-    assert {key for key in ended if ended[key] != begun[key]} <= {"status", "content", "arguments", "input"}
+    assert {key for key in ended if ended[key] != begun.get(key)} <= {
+        "status", "content", "arguments", "input", "encrypted_content",
+    }  # fmt: skip
     assert begun["status"] == "in_progress"
     assert all(event["item_id"] == ended["id"] for event in events[1:-1])
     deltas = [event for event in events if event["type"].endswith(".delta")]
