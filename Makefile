@@ -26,6 +26,9 @@ help: ## show this
 up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
 
+# Compiled modules are kept: without them each process of the tests would spend ten seconds on compiling.
+test test-long: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/.dev ## run every test that needs no GPU and no Docker
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS)
 

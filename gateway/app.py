@@ -19,16 +19,20 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.responses import Response
+from starlette.types import Scope
 
 from gateway import __version__
-from gateway.anthropic.errors import AnthropicMiddleware
+from gateway.anthropic.errors import AnthropicMiddleware, error_response, wants_anthropic
 from gateway.anthropic.messages.routes import messages_router
 from gateway.anthropic.models import anthropic_models_router
 from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
 from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
+from gateway.ids import new_id
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
+from gateway.openai.conversations.routes import conversations_router
 from gateway.openai.document import openapi_document
 from gateway.openai.errors import (
     EXPOSED_HEADERS,
@@ -41,12 +45,16 @@ from gateway.openai.errors import (
     handle_openai,
 )
 from gateway.openai.models.routes import models_router
+from gateway.openai.responses.background import Runs
+from gateway.openai.responses.retrieval import retrieval_router
 from gateway.openai.responses.routes import responses_router
+from gateway.openai.state import State, sealer_of
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
 from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.registry import Registry
+from gateway.store import StoreHolder
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.triton_metrics import TritonMetrics
@@ -105,16 +113,22 @@ def create_app(
     """
     metrics = Metrics()
     registry = Registry(settings, backend_factory or _triton_backend(settings, share), metrics)
+    stores = StoreHolder(settings.state)
+    state = State(stores, sealer_of(settings.state))
+    runs = Runs(settings.limits.max_background_responses, registry, settings.timeouts)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
         try:
+            await stores.open()
             await registry.start()
             async with Reloader(settings, source, registry, metrics) if source else contextlib.nullcontext():
                 yield
         finally:
+            await runs.close()
             await registry.close()
+            await stores.close()
 
     app = FastAPI(
         title="Triton OpenAI gateway",
@@ -127,14 +141,22 @@ def create_app(
             HTTPException: handle_http,
         },
     )
-    app.state.registry = registry
-    _add_routes(app, settings, registry, metrics, share)
+    app.state.registry, app.state.runs = registry, runs
+    _add_routes(app, settings, registry, metrics, share, state, runs)
     _add_middleware(app, settings)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request)
     return app
 
 
-def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: Metrics, share: Share | None) -> None:
+def _add_routes(
+    app: FastAPI,
+    settings: Settings,
+    registry: Registry,
+    metrics: Metrics,
+    share: Share | None,
+    state: State,
+    runs: Runs,
+) -> None:
     relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
     show_reasons = not settings.server.api_keys
 
@@ -149,7 +171,9 @@ def _add_routes(app: FastAPI, settings: Settings, registry: Registry, metrics: M
     app.router.routes[:0] = [
         *chat_router(registry, settings.timeouts, metrics).routes,
         *completions_router(registry, settings.timeouts, metrics).routes,
-        *responses_router(registry, settings.timeouts, metrics).routes,
+        *responses_router(registry, settings.timeouts, metrics, state, runs).routes,
+        *retrieval_router(state, runs, settings.timeouts.keepalive_s).routes,
+        *conversations_router(state).routes,
         *messages_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,
         *anthropic_models_router(registry).routes,
@@ -205,7 +229,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.server.cors.origins,
-            allow_methods=("GET", "HEAD", "POST"),
+            allow_methods=("DELETE", "GET", "HEAD", "POST"),
             allow_headers=("*",),
             allow_private_network=True,  # a page that may ask may do so wherever the gateway stands
             expose_headers=EXPOSED_HEADERS,
@@ -243,7 +267,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         app,
         host=settings.server.host,
         port=settings.server.port,
-        http=http_protocol(_unread_error, _bounds(settings)),
+        http=http_protocol(unread_answer, _bounds(settings)),
         ws="none",
         lifespan="off",  # run here instead, so that a ConfigError arrives as one and not as a traceback in the log
         log_config=None,
@@ -257,15 +281,24 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Share
         # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-        server = _Server(config, app.state.registry, settings.server.shutdown_s, share)
+        server = _Server(config, app.state.registry, app.state.runs, settings.server.shutdown_s, share)
         await server.serve(repeated(share.sockets if share else _listen(settings.server)))
 
 
-def _unread_error(status: int, message: str) -> bytes:
-    """The body of an answer to a request that the application has not seen."""
-    if status < 500:
-        return OpenAIError(status, message).body()
-    return OpenAIError(status, message, type=SERVER, code="service_unavailable").body()
+def unread_answer(status: int, message: str, scope: Scope) -> Response:
+    """The answer to a request that the application has not seen; see ``gateway.web.http_protocol.Refuse``."""
+    error = OpenAIError(status, message)
+    if status >= 500:
+        error = OpenAIError(status, message, type=SERVER, code="service_unavailable")
+    request_id = new_id()
+    anthropic = wants_anthropic(scope)
+    answer = error_response(error, request_id) if anthropic else error.response()
+    answer.headers["x-request-id"] = request_id
+    if anthropic:
+        answer.headers["request-id"] = request_id
+    level = logging.INFO if status < 500 else logging.DEBUG  # too many connections are said once in a while
+    _log.log(level, "refused before it was read: %s", message, extra={"request_id": request_id, "status": status})
+    return answer
 
 
 def _bounds(settings: Settings) -> Bounds:
@@ -297,9 +330,12 @@ def _spare_the_collector() -> None:
 class _Server(uvicorn.Server):
     """A server whose running answers end with an error, not with a torn connection, when their time is up."""
 
-    def __init__(self, config: uvicorn.Config, registry: Registry, shutdown_s: float, share: Share | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, registry: Registry, runs: Runs, shutdown_s: float, share: Share | None
+    ) -> None:
         super().__init__(config)
         self._registry = registry
+        self._runs = runs
         self._shutdown_s = shutdown_s
         self._share = share
 
@@ -315,6 +351,7 @@ class _Server(uvicorn.Server):
         abort = asyncio.get_running_loop().call_later(self._shutdown_s, self._abort)
         try:
             await super().shutdown(sockets)
+            await self._runs.idle()  # aborted like all others when their time is up
         finally:
             abort.cancel()
             long_work.reopen_all()

@@ -20,7 +20,7 @@ from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
-_FIXED = ("server", "limits", "timeouts")  # sections that a running process cannot change
+_FIXED = ("server", "limits", "timeouts", "state")  # sections that a running process cannot change
 
 
 class Reloader:

@@ -71,6 +71,12 @@ def _transport() -> None:
         defaults["transport"] = os.environ[TRANSPORT]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the state of gateways that tests start out of the user's home."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state-home"))
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The project's model repository."""

@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx
 
+from tests.warm_gateways import ForkedGateway, WarmGateways
+
 GATEWAY = Path(sys.executable).with_name("gateway")
 TRANSPORT = "GATEWAY_TRANSPORT"  # how tests that do not say reach Triton: GATEWAY_TRANSPORT=grpcio make test
 
@@ -41,7 +43,7 @@ class GatewayProcess:
         self._env = base | own | env
         # One for all calls, without certificates: to load those takes more than a call.
         self._client = httpx.Client(base_url=self.url, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedGateway | None = None
 
     def __enter__(self) -> GatewayProcess:
         self.start()
@@ -53,12 +55,16 @@ class GatewayProcess:
         self.stop()
 
     def start(self, *, ready: bool = True, timeout: float = 60.0) -> None:
-        """Start it and wait until it answers (``ready``: until its model does)."""
-        self.launch()
+        """Start it, its modules imported already, and wait until it answers (``ready``: until its model does)."""
+        self.fork()
         self.wait("/health/ready" if ready else "/health/live", 200, timeout)
 
+    def fork(self) -> None:
+        """Start it, its modules imported already, and return at once; see `WarmGateways`."""
+        self._process = WarmGateways.of_this_process().start(self.log, self._env)
+
     def launch(self, most_files: int | None = None) -> None:
-        """Start it and return at once.
+        """Start the command ``gateway serve``, which takes seconds more, and return at once.
 
         Args:
             most_files: that it may have open; None leaves that as it is here.

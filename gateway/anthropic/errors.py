@@ -18,6 +18,9 @@ from gateway.web.routing import header
 OVERLOADED: Final = 529
 """Anthropic's status for a server that cannot take the request now, in place of 503."""
 
+NO_THREADS: Final = "thread_unsupported_request"
+"""Anthropic's code for a request that is served without ``thread`` only; its clients then send all of a conversation."""
+
 _PATH = re.compile(r"/v1/messages(?:/|$)")
 _TYPES: Final[Mapping[int, str]] = {
     401: "authentication_error",
@@ -39,10 +42,12 @@ def error_body(error: OpenAIError, request_id: str) -> bytes:
         request_id: of the request.
     """
     status = _status(error)
-    fields = {"type": _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")}
-    return orjson.dumps(
-        {"type": "error", "error": {**fields, "message": _message(error)}, "request_id": request_id},
-    )
+    fields = {
+        "type": _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error"),
+        "message": _message(error),
+    }
+    details = {"details": {"error_code": error.code}} if error.code == NO_THREADS else {}
+    return orjson.dumps({"type": "error", "error": {**fields, **details}, "request_id": request_id})
 
 
 def error_response(error: OpenAIError, request_id: str) -> Response:
@@ -67,6 +72,7 @@ class AnthropicMiddleware:
     """Lets a request of Anthropic's API have errors in its shape, from every layer inside, and a ``request-id``.
 
     Such a request is known by its path, or by its header ``anthropic-version``, which no client of OpenAI's API sends.
+    Requests that no layer sees are refused by the HTTP protocol; ``gateway.app`` gives their answers the same shape.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -75,7 +81,7 @@ class AnthropicMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or not (_PATH.match(scope["path"]) or is_anthropic(scope)):
+        if scope["type"] != "http" or not wants_anthropic(scope):
             await self._app(scope, receive, send)
             return
         shape_errors(scope, error_response)
@@ -87,6 +93,11 @@ class AnthropicMiddleware:
             await send(message)
 
         await self._app(scope, receive, named_send)
+
+
+def wants_anthropic(scope: Scope) -> bool:
+    """Whether the errors of a request have Anthropic's shape."""
+    return bool(_PATH.match(scope["path"])) or is_anthropic(scope)
 
 
 def is_anthropic(scope: Scope) -> bool:

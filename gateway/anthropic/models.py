@@ -63,4 +63,5 @@ def _model(model: ServedModel, name: str) -> AnthropicModel:
         "id": name,
         "display_name": name,
         "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
     }

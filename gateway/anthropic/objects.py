@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
+
+
+class AnthropicErrorCode(TypedDict):
+    """Which error it is, where Anthropic's clients do more than show it: they go on without a thread."""
+
+    error_code: Literal["thread_unsupported_request"]
 
 
 class AnthropicErrorDetails(TypedDict):
@@ -22,6 +28,7 @@ class AnthropicErrorDetails(TypedDict):
         "overloaded_error",
     ]
     message: str
+    details: NotRequired[AnthropicErrorCode]
 
 
 class AnthropicError(TypedDict):
@@ -39,6 +46,7 @@ class AnthropicModel(TypedDict):
     id: str
     display_name: str
     created_at: str
+    lifecycle: Literal["active"]
 
 
 class AnthropicModelList(TypedDict):

@@ -18,7 +18,7 @@ _ERRORS: Final = (400, 401, 403, 404, 413, 415, 429, 500)
 def anthropic_answers(
     body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a route; what fails before the request is read has OpenAI's shape here too.
+    """Describe the answers of a route.
 
     Args:
         body: type of the JSON body of 200.

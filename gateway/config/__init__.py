@@ -8,6 +8,7 @@ model and takes the place of the file's ``models``.
 from gateway.config.gateway_settings import LimitSettings, ServerSettings, Settings, TimeoutSettings
 from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TextStreaming, TritonSettings
 from gateway.config.settings_source import SettingsSource, load_settings
+from gateway.config.state_settings import StateSettings
 from gateway.config.yaml_file import ConfigError, Problem
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SettingsSource",
+    "StateSettings",
     "TextStreaming",
     "TimeoutSettings",
     "TritonSettings",

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.model_settings import ModelSettings
 from gateway.config.section import Seconds, Section, split_commas
+from gateway.config.state_settings import StateSettings
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
@@ -113,11 +114,14 @@ class LimitSettings(Section):
         max_body_bytes: largest request body in bytes.
         max_connections: open connections of each process; further ones are answered 503.
         min_body_bytes_per_s: least speed of a body after ``timeouts.request_body_s``.
+        max_background_responses: responses that each process generates in the background at a time; further ones are
+            answered 429.
     """
 
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
     max_connections: int = Field(default=16384, ge=1)
     min_body_bytes_per_s: int = Field(default=4096, ge=1)
+    max_background_responses: int = Field(default=256, ge=1)
 
 
 class TimeoutSettings(Section):
@@ -152,6 +156,7 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
+    state: StateSettings = StateSettings()
     models: tuple[ModelSettings, ...]
     deployments: tuple[DeploymentSettings, ...] = ()
 

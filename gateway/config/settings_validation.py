@@ -70,6 +70,8 @@ def validate(
         problems.append(Problem(f"{NO_MODEL}.", line=document.line(("models",))))
         data = {**data, "models": []}
     settings = None
+    if folder is not None:
+        data = _with_absolute_state(data, folder, sources)
     try:
         settings = Settings.model_validate(
             data if folder is None or "models[0].name" in sources else with_absolute_paths(data, folder)
@@ -107,6 +109,14 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
     return (() if problems else found), problems
 
 
+def _with_absolute_state(data: dict[str, Any], folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
+    """Make the paths of the state relative to the folder of the file, but those that variables have."""
+    if not isinstance(state := data.get("state"), dict):
+        return data
+    keys = [key for key in ("path", "keys_file") if f"state.{key}" not in sources]
+    return {**data, "state": {**state, **_absolute(state, keys, folder)}}
+
+
 def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Make the paths of the models relative to the folder of the file."""
     if not isinstance(data["models"], list):
@@ -127,7 +137,7 @@ def _with_absolute_paths(model: Any, folder: Path) -> Any:
     return changed
 
 
-def _absolute(section: dict[str, Any], keys: tuple[str, ...], folder: Path) -> dict[str, str]:
+def _absolute(section: dict[str, Any], keys: Sequence[str], folder: Path) -> dict[str, str]:
     """Return the keys that hold a path, each with the path made absolute."""
     return {key: str(folder / Path(section[key]).expanduser()) for key in keys if isinstance(section.get(key), str)}
 

@@ -3,7 +3,7 @@
 Pure: no I/O, no web framework, no gRPC.
 """
 
-from gateway.families.family import Family, Parser, Preparation
+from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
 from gateway.families.parser_events import CallArguments, CallStart, Content, Event, Reasoning
 from gateway.families.tool_plan import Tool, ToolPlan
 
@@ -16,6 +16,7 @@ __all__ = [
     "Parser",
     "Preparation",
     "Reasoning",
+    "ThoughtEnd",
     "Tool",
     "ToolPlan",
 ]

@@ -28,6 +28,19 @@ class Preparation:
     guided: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ThoughtEnd:
+    """The way to end a model's reasoning early.
+
+    Attributes:
+        text: that ends it, with what the model writes before an answer.
+        guide: of the answer behind it; None leaves it free.
+    """
+
+    text: str
+    guide: Guide | None = None
+
+
 class Parser(Protocol):
     """Turns the text of one answer into events, as it arrives. No event is ever taken back."""
 

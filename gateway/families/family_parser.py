@@ -24,6 +24,7 @@ class FamilyParser:
         markers: cut out of content, reasoning and broken calls, since they must never reach the client.
         tags: around the reasoning; None: there is none. They are among the markers.
         opened: whether the prompt has opened the reasoning already.
+        thinking: whether the text that comes next is reasoning, as far as can be told.
         guided: whether a guide holds the calls.
         source: the text to read.
         emitter: takes the parts of the answer.
@@ -49,6 +50,7 @@ class FamilyParser:
         self.markers = markers
         self.tags = tags
         self.opened = tags is not None and tags.opened_by(prompt)
+        self.thinking = self.opened
         self.guided = guided
         self.source = TextSource()
         self.emitter = Emitter(plan, eager=eager or guided)
@@ -130,6 +132,7 @@ class FamilyParser:
                 if not self.source.cut_in(tags.open):
                     self.emitter.content(space)
                 return None
+        self.thinking = True
         while (marker := (yield from self.source.until(self.markers, self.emitter.reasoning))) is not None:
             if marker == tags.close or (marker in tags.instead and marker not in self.opening):
                 break
@@ -140,6 +143,7 @@ class FamilyParser:
                 if called:
                     marker = None
                     break
+        self.thinking = False
         self.emitter.end_reasoning()
         return None if marker == tags.close else marker
 

@@ -14,7 +14,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.families.family import Parser, Preparation
+from gateway.families.family import Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
 from gateway.families.json_calls import read_arguments
 from gateway.families.markers import Markers
@@ -22,6 +22,7 @@ from gateway.families.model_family import ModelFamily
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import (
     CallFormat,
+    Format,
     constant,
     either,
     free_text,
@@ -146,9 +147,11 @@ class HarmonyParser(FamilyParser):
             emit("\n\n")
         if apart:
             self._said.add(reasoning)
+        self.thinking = reasoning
         while True:
             marker = yield from self.source.until(self.markers, emit)
             if marker not in {_CONSTRAIN, MESSAGE}:
+                self.thinking = False
                 return marker
 
 
@@ -173,6 +176,17 @@ class HarmonyFamily(ModelFamily):
         """Prepare the generation of an answer; see ``Family.prepare``."""
         return replace(super().prepare(plan, prompt), special=frozenset(self.markers.texts))
 
+    def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
+        """The way to end the analysis; where calls may be made, the model is free to begin another one."""
+        text = f"{_END}{_START}assistant"
+        if not self._by_messages(plan, prompt):
+            guide, guided = super()._guide(plan, prompt)
+            return ThoughtEnd(text if guided or plan.calls else f"{text}{CHANNEL}final{MESSAGE}", guide)
+        answer = _answer(plan)
+        if answer is None:
+            return ThoughtEnd(f"{text}{CHANNEL}final{MESSAGE}")
+        return ThoughtEnd(text, tag_guide(answer))
+
     def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
         """Make a parser of messages, unless a guide leaves no room for them; see ``Family.parser``."""
         if preparation.guide is not None and preparation.guide.kind != "structural_tag":
@@ -180,17 +194,26 @@ class HarmonyFamily(ModelFamily):
         return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
-        own = plan.response is not None and plan.response.kind == "structural_tag"
-        if "structural_tag" not in plan.guide_types or not _Place.of(prompt).fresh or own:
+        if not self._by_messages(plan, prompt):
             return super()._guide(plan, prompt)
-        if plan.calls and plan.choice == "auto" and plan.response is None:
-            return super()._guide(plan, prompt)
-        answers = HARMONY_CALLS.tags(plan.tools, demanded=True) if plan.calls else []
-        if plan.response is not None and plan.choice != "required":
-            answers.append(sequence(constant(f"{CHANNEL}final{MESSAGE}"), guide_format(plan.response)))
-        if not answers:
+        answer = _answer(plan)
+        if answer is None:
             return None, False
-        answer = either(*answers)
         analysis = tag(f"{CHANNEL}analysis{MESSAGE}", free_text(), _END)
         reasoned = sequence(analysis, constant(f"{_START}assistant"), answer)
         return tag_guide(either(reasoned, answer)), plan.calls
+
+    def _by_messages(self, plan: ToolPlan, prompt: str) -> bool:
+        """Whether a guide has messages in it: the engine takes such guides, and the prompt leaves the header open."""
+        own = plan.response is not None and plan.response.kind == "structural_tag"
+        if "structural_tag" not in plan.guide_types or not _Place.of(prompt).fresh or own:
+            return False
+        return not (plan.calls and plan.choice == "auto" and plan.response is None)
+
+
+def _answer(plan: ToolPlan) -> Format | None:
+    """The format of the message that is the answer; None where it is free."""
+    answers = HARMONY_CALLS.tags(plan.tools, demanded=True) if plan.calls else []
+    if plan.response is not None and plan.choice != "required":
+        answers.append(sequence(constant(f"{CHANNEL}final{MESSAGE}"), guide_format(plan.response)))
+    return either(*answers) if answers else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gateway.families.call_schema import calls_schema, object_schema, schema_guide
-from gateway.families.family import Family, Parser, Preparation
+from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
 from gateway.families.json_calls import GuidedParser
 from gateway.families.markers import Markers, ThinkTags
@@ -80,6 +80,18 @@ class ModelFamily:
             special.update(self.tags.markers.texts)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
+    def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
+        """The way to end the reasoning of an answer early; None where there is none.
+
+        Args:
+            plan: of the answer.
+            prompt: the rendered prompt.
+        """
+        if self.tags is None:
+            return None
+        text = self.tags.close + self.tags.between
+        return ThoughtEnd(text, self._guide(plan, prompt + text)[0])
+
     def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
         """Make a parser for one answer; see ``Family.parser``."""
         guide = preparation.guide
@@ -131,6 +143,11 @@ class ModelFamily:
         if self.tags is None:
             return guide if guide.kind in plan.guide_types else tag_guide(guide_format(guide))
         return tag_guide(after_reasoning(self.tags, prompt, guide_format(guide)))
+
+
+def ends_thoughts(family: Family) -> bool:
+    """Whether the reasoning of a family's models can be ended early."""
+    return isinstance(family, ModelFamily) and family.reasons
 
 
 def writes_calls(family: Family) -> bool:

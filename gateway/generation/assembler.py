@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
-from gateway.generation.engine import EngineChunk, EngineError, EngineFinish, ErrorKind, MalformedOutputError
+from gateway.generation.engine import (
+    EngineChunk,
+    EngineError,
+    EngineFinish,
+    ErrorKind,
+    ForcedChunk,
+    MalformedOutputError,
+)
 from gateway.generation.request import GenerationRequest
 from gateway.generation.stop import Reader, Search, StopMatcher
 from gateway.generation.token_counts import Counted, Predicted, TextCounter, Usage
@@ -306,11 +313,12 @@ class SequenceAssembler:
     def _take(self, chunk: EngineChunk, offset: int, index: int, *, early: bool) -> str:
         """Make a token part of the answer; return the text that it lets show."""
         start = self._detokenizer.characters
-        entry = None if self._queue is None else self._entry(chunk, offset, index)
+        drawn = not isinstance(chunk, ForcedChunk)
+        entry = self._entry(chunk, offset, index) if drawn and self._queue is not None else None
         self._count(index)
         self._recent.append(start)
         text = self._push(index)
-        if self._reader is not None:
+        if drawn and self._reader is not None:  # others may complete a character of the reasoning, and are none of it
             self._reader.count(start, self._detokenizer.characters + self._detokenizer.unfinished)
         if self._queue is not None and entry is not None:
             detokenizer = self._detokenizer

@@ -61,6 +61,12 @@ class EngineChunk:
     prompt_ranks: Sequence[int] | None = None
 
 
+class ForcedChunk(EngineChunk):
+    """Tokens that were not drawn by the model: they have no log-probs."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Capability:
     """The way in which an engine serves one request parameter.
@@ -100,7 +106,7 @@ class EngineFeatures:
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
         adds_special_tokens: whether the server puts the tokenizer's special tokens, such as BOS, around the text of a
-            prompt, and the engine leaves it to who makes the prompt to send it without them.
+            prompt; nothing where prompts travel as token ids.
         hides_special_tokens: whether special tokens never leave their text in an answer that comes as text.
         ends_at_eos: whether the tokenizer's own end token is the only one that ends an answer in the engine.
         streams: the form in which a streamed answer comes.

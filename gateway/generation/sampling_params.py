@@ -59,6 +59,7 @@ class SamplingParams:
         prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
         return_token_ids: whether the ids of the answer are wanted with its text.
         guide: the form that the answer is held to; None leaves it free.
+        thinking_token_budget: tokens that its reasoning may have; None is no bound.
         prompt_table: name of the model's prompt table that goes before the prompt.
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
         prediction: text that the answer is thought to begin with; None is no prediction.
@@ -95,6 +96,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     return_token_ids: bool = False
     guide: Guide | None = None
+    thinking_token_budget: int | None = None
     prompt_table: str | None = None
     num_draft_tokens: int | None = None
     prediction: str | None = None

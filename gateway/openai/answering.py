@@ -59,15 +59,17 @@ class Answer(ABC):
         generations: those of the first prompt first.
         names: the request's names of parameters that errors of the engine call otherwise.
         padded: whether the events of its stream are padded.
+        kept: whether its end is written somewhere before the client is told of it.
     """
 
-    __slots__ = ("generations", "names", "padded")
+    __slots__ = ("generations", "kept", "names", "padded")
 
     def __init__(self, generations: Sequence[Generation], names: Mapping[str, str], *, padded: bool = False) -> None:
         """Take generations that have not begun."""
         self.generations = generations
         self.names = names
         self.padded = padded
+        self.kept = False
 
     @abstractmethod
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
@@ -84,6 +86,19 @@ class Answer(ABC):
     @abstractmethod
     def finish_reasons(self) -> Sequence[str]:
         """The finish reason of each choice; valid at the end."""
+
+    async def keep(self, usage: Usage | None) -> None:  # noqa: B027 - most answers are not kept
+        """Write the end of a streamed answer, if it is ``kept``.
+
+        Args:
+            usage: of all of it; None where an error has ended it, which its events have told.
+
+        Raises:
+            OpenAIError: it cannot be written. Not after an error.
+        """
+
+    def leave(self) -> None:  # noqa: B027 - as above
+        """Write that the client of a streamed answer has left, if it is ``kept``; without effect after its end."""
 
     def usage(self, group: GenerationGroup) -> Usage:
         """Token counts so far."""
@@ -137,7 +152,8 @@ async def stream(
     """
     finished = obfuscated if answer.padded else bytes
     async with GenerationGroup(answer.generations) as group:
-        begun = ended = False
+        notes = _Notes(answer, record, group)
+        begun = False
         try:
             timeout = timeouts.headers_s
             while not await group.wait_for_response(timeout):
@@ -159,27 +175,44 @@ async def stream(
                     waiting, quiet_since = b"", time.monotonic()
                     if forward is None and output.write is not None:
                         forward = events.forward(output.write)
-            ended = True
-            last = waiting + more + events.end(answer.note(record, group, ended=True))
+            usage, last = notes.take(ended=True), waiting + more
+            if answer.kept and last:  # what has been generated does not wait for what only the end waits for
+                yield finished(last)
+                last = b""
+            await answer.keep(usage)
+            last += events.end(usage)
             output.ending = True
             yield finished(last)
         except (EngineError, OpenAIError) as error:
             failure = from_engine(error, answer.names) if isinstance(error, EngineError) else error
+            error.__traceback__ = None  # its frames lead to the generation, which keeps the error
             if not begun:
-                error.__traceback__ = None
                 try:
                     raise failure from None
                 finally:
                     del failure  # or it would hold this frame, and this frame it
             record.error = failure.code or failure.type
-            if not ended:
-                answer.note(record, group, ended=False)
-                ended = True
-            error.__traceback__ = None  # its frames lead to the generation, which keeps the error
-            yield events.error(failure)
+            notes.take(ended=False)
+            last = events.error(failure)
+            await answer.keep(None)
+            yield last
         finally:
-            if not ended:
-                answer.note(record, group, ended=False)
+            notes.take(ended=False)
+            answer.leave()
+
+
+class _Notes:
+    """Writes what became of the generations into the record of the access log, once."""
+
+    def __init__(self, answer: Answer, record: RequestRecord, group: GenerationGroup) -> None:
+        self._answer, self._record, self._group = answer, record, group
+        self._usage: Usage | None = None
+
+    def take(self, *, ended: bool) -> Usage:
+        """The usage at the end."""
+        if self._usage is None:
+            self._usage = self._answer.note(self._record, self._group, ended=ended)
+        return self._usage
 
 
 def error_event(error: OpenAIError) -> bytes:

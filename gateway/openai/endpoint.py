@@ -116,21 +116,33 @@ async def begin(
         OpenAIError: 404 for an unknown model; see ``read_request`` for others.
     """
     record = record_of(request.scope)
+    return await read_request(request, lambda body: checked(endpoint, endpoint.parse(body), record, registry, metrics))
 
-    def take(body: Body) -> Begun[Fields, Planned]:
-        asked = endpoint.parse(body)
-        model = find_model(registry, asked.model)
-        record.model = model.name
-        record.annotations = asked.annotations()
-        asked, ignored = endpoint.check(asked, model)
-        asked.model = model.name
-        metrics.count_ignored(model.name, ignored.counted)
-        plan = endpoint.plan(asked, model)
-        headers = name_header("x-ignored-parameters", ignored.named)
-        headers |= name_header("x-strict-schema-deviations", plan.warnings)
-        return Begun(asked, model, plan, headers, record)
 
-    return await read_request(request, take)
+def checked(
+    endpoint: Endpoint[Fields, Planned, Answered],
+    asked: Fields,
+    record: RequestRecord,
+    registry: Registry,
+    metrics: Metrics,
+) -> Begun[Fields, Planned]:
+    """Hold a parsed request against its model.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+        EngineError: UNAVAILABLE while the engine is away.
+        OpenAIError: 404 for an unknown model.
+    """
+    model = find_model(registry, asked.model)
+    record.model = model.name
+    record.annotations = asked.annotations()
+    asked, ignored = endpoint.check(asked, model)
+    asked.model = model.name
+    metrics.count_ignored(model.name, ignored.counted)
+    plan = endpoint.plan(asked, model)
+    headers = name_header("x-ignored-parameters", ignored.named)
+    headers |= name_header("x-strict-schema-deviations", plan.warnings)
+    return Begun(asked, model, plan, headers, record)
 
 
 async def prepared(
@@ -159,7 +171,17 @@ async def serve(
 ) -> Response:
     """Answer a request: a stream where one is asked for, else the whole body, given up when the client leaves."""
     begun = await begin(endpoint, request, registry, metrics)
-    answer = await prepared(endpoint, request, begun)
+    return await answered(endpoint, request, begun, await prepared(endpoint, request, begun), timeouts)
+
+
+async def answered(
+    endpoint: Endpoint[Fields, Planned, Answered],
+    request: Request,
+    begun: Begun[Fields, Planned],
+    answer: Answered,
+    timeouts: TimeoutSettings,
+) -> Response:
+    """Run a prepared answer, as ``serve`` does."""
     headers = {"Cache-Control": "no-cache", **begun.headers}
     record = begun.record
     if begun.request.stream:

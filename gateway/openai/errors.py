@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
+from gateway.store import StoreError, StoreFullError
 from gateway.web.access_log import record_of
 from gateway.web.disconnect import ClientDisconnectedError
 from gateway.web.routing import meant
@@ -145,6 +146,15 @@ def from_refusal(error: BadRequestError) -> OpenAIError:
     return OpenAIError(400, error.message, param=error.param, code=error.code)
 
 
+def from_store(error: StoreError) -> OpenAIError:
+    """The answer where something cannot be kept or read again; the store has logged why."""
+    if isinstance(error, StoreFullError):
+        message = "This is larger than what this gateway keeps between requests."
+        return OpenAIError(503, message, type=SERVER, code="store_full", headers=_NO_RETRY)
+    message = "What is kept between requests cannot be reached at the moment."
+    return OpenAIError(503, message, type=SERVER, code="store_unavailable", headers=_RETRY)
+
+
 async def handle_openai(request: Request, error: Exception) -> Response:
     """Answer one of the failures that ``HANDLED`` names, in OpenAI's shape."""
     if isinstance(error, ClientDisconnectedError):
@@ -154,6 +164,8 @@ async def handle_openai(request: Request, error: Exception) -> Response:
         error = from_engine(error, {})
     elif isinstance(error, BadRequestError):
         error = from_refusal(error)
+    elif isinstance(error, StoreError):
+        error = from_store(error)
     if not isinstance(error, OpenAIError):
         raise error
     record_of(request.scope).error = error.code or error.type
@@ -165,6 +177,7 @@ HANDLED: tuple[type[Exception], ...] = (
     EngineError,
     BadRequestError,
     ClientDisconnectedError,
+    StoreError,
 )
 
 

@@ -30,6 +30,11 @@ def as_body(pieces: list[bytes]) -> Body:
     return b"".join(pieces) if sum(map(len, pieces)) <= _LARGE else pieces
 
 
+def size_of(body: Body) -> int:
+    """Bytes of a body."""
+    return len(body) if isinstance(body, bytes) else sum(map(len, body))
+
+
 def parse_object(body: Body) -> dict[str, Any]:
     """Parse a JSON object as ``json_text.parse`` does, a large one in another process.
 
@@ -130,14 +135,29 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
         body = as_body(pieces)
-        if size > _LARGE_BODY:
-            return await while_connected(request.scope, request.receive, BODIES.run(lambda _: parse(body)))
-        return parse(body)
+        return await in_turn(request, size, lambda: parse(body))
     except ClientDisconnect:
         raise ClientDisconnectedError from None
     finally:
         if counted:
             _bodies.leave(counted)
+
+
+async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Parsed:
+    """Do work whose time grows with the size of what it reads; with much of it off the event loop, and in its turn.
+
+    Args:
+        request: whose body was read; the work is given up when its client leaves.
+        size: bytes that are read.
+        work: what to do.
+
+    Raises:
+        ClientDisconnectedError: the client left before the turn came.
+        EngineError: QUEUE_FULL when too many wait.
+    """
+    if size <= _LARGE_BODY:
+        return work()
+    return await while_connected(request.scope, request.receive, BODIES.run(lambda _: work()))
 
 
 def _check_headers(headers: Headers) -> None:

@@ -38,9 +38,9 @@ def _answer(finding: Any) -> BadRequestError:
     param = param_of(finding["loc"])
     if kind == "missing":
         return _missing(param)
-    if kind == "literal_error" and given == "custom" and _TOOLS & set(finding["loc"]):
-        message = f"Custom tools are not supported: '{param}' must be 'function'."
-        return BadRequestError(message, param=param, code="unsupported_parameter")
+    if kind == "literal_error" and _TOOLS & set(finding["loc"]) and finding["ctx"]["expected"] == "'function'":
+        message = f"Invalid value for '{param}': input should be 'function' or 'custom'."
+        return BadRequestError(message, param=param, code="invalid_value")
     if kind in {"role", "content_part"}:
         return _unknown_branch(kind, param, given, finding["msg"])
     if kind == "too_long":

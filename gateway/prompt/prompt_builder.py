@@ -97,12 +97,13 @@ class PromptBuilder:
             bos_text=self._bos_text(ids),
         )
 
-    def text(self, text: str, *, add_special_tokens: bool = True) -> Prompt:
+    def text(self, text: str, *, add_special_tokens: bool = True, frames: bool | None = None) -> Prompt:
         """A prompt of text as it is: texts of control tokens in it are control tokens.
 
         Args:
             text: of the prompt.
             add_special_tokens: whether BOS goes first where the tokenizer has it so and the text does not have it.
+            frames: as of ``ids``; a prompt whose BOS a server would add nevertheless is marked ``escaped``.
 
         Raises:
             TokenizerError: when the text holds a lone surrogate.
@@ -113,29 +114,39 @@ class PromptBuilder:
         if add_special_tokens and lacks_bos and tokenizer.bos_id is not None:
             text, ids = (tokenizer.bos_token or "") + text, [tokenizer.bos_id, *ids]
             lacks_bos = False
-        return Prompt(text=text, ids=tuple(ids), escaped=lacks_bos, bos_text=self._bos_text(ids))
+        return Prompt(text=text, ids=tuple(ids), escaped=lacks_bos and bool(frames), bos_text=self._bos_text(ids))
 
-    def ids(self, ids: Sequence[int], *, as_text: bool = True) -> Prompt:
-        """A prompt of token ids as they are, and the text that they decode to.
+    def ids(self, ids: Sequence[int], *, frames: bool | None = None) -> Prompt:
+        """A prompt of token ids as they are, and the text that a server makes them of.
 
         Args:
             ids: in the vocabulary.
-            as_text: whether the prompt will travel as text; it can only where its text becomes the same ids again, BOS
-                included, and is marked ``escaped`` elsewhere.
+            frames: whether the server puts the tokenizer's special tokens around a text; None where ids travel. What no
+                text becomes is marked ``escaped``.
         """
         tokenizer = self._tokenizer
         text = tokenizer.decode(ids, skip_special_tokens=False)
-        lacks_bos = tokenizer.adds_bos and list(ids[:1]) != [tokenizer.bos_id]
-        same = not as_text or (not lacks_bos and tokenizer.encode(text) == list(ids))
-        return Prompt(text=text, ids=tuple(ids), escaped=not same, bos_text=self._bos_text(ids))
+        prompt = Prompt(text=text, ids=tuple(ids), bos_text=self._bos_text(ids))
+        if frames is None or self.as_read(prompt, frames=frames).ids == prompt.ids:
+            return prompt
+        # Some decoders show the space that their tokenizers put before a text, unless it is the first of all.
+        bos, rest = (tokenizer.bos_token or "", ids[1:]) if list(ids[:1]) == [tokenizer.bos_id] else ("", ids)
+        other = dataclasses.replace(prompt, text=bos + tokenizer.decode(rest, skip_special_tokens=False))
+        same = self.as_read(other, frames=frames).ids == prompt.ids
+        return other if same else dataclasses.replace(prompt, escaped=True)
 
-    def framed(self, prompt: Prompt) -> Prompt:
-        """The prompt with the ids that a server makes of its bare text by adding the tokenizer's special tokens.
+    def as_read(self, prompt: Prompt, *, frames: bool) -> Prompt:
+        """The prompt with the ids that a server makes of its text.
 
         They are those of ``prompt`` unless the template leaves out what the tokenizer adds, or the tokenizer takes the
         start of a text otherwise than what follows BOS.
+
+        Args:
+            prompt: to be sent as text.
+            frames: as of ``ids``.
         """
-        return dataclasses.replace(prompt, ids=tuple(self._tokenizer.encode_framed(prompt.bare_text)))
+        encode = self._tokenizer.encode_framed if frames else self._tokenizer.encode
+        return dataclasses.replace(prompt, ids=tuple(encode(prompt.bare_text if frames else prompt.text)))
 
     def of_request(self, source: str) -> RequestTemplate:
         """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""

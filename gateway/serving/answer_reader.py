@@ -11,8 +11,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Preparation, Reasoning, ToolPlan
+from gateway.families.family_parser import FamilyParser
 from gateway.families.json_scanner import JsonScanner
+from gateway.families.model_family import ModelFamily
 from gateway.generation import SamplingParams, StopMatcher
+from gateway.serving.budgeted_engine import ThoughtBudget
 from gateway.tokens import Tokenizer
 
 _WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
@@ -77,6 +80,11 @@ class AnswerReader:
             self._say(self._parser.finish(cut=cut), search=True)
         if not self._ended:
             self._content(self._search.flush())
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the text that comes next is reasoning, as far as can be told."""
+        return isinstance(self._parser, FamilyParser) and self._parser.thinking
 
     @property
     def _ended(self) -> bool:
@@ -288,6 +296,19 @@ class PreparedTurn:
             end_ids=_special(self.preparation.stop, tokenizer),
             visible_ids=frozenset(_special(tuple(self.preparation.special), tokenizer)),
         )
+
+    def thought_budget(self, params: SamplingParams, tokenizer: Tokenizer) -> ThoughtBudget | None:
+        """The bound of its reasoning; None where there is none, or nothing that could be ended.
+
+        Args:
+            params: of the request.
+            tokenizer: of the model.
+        """
+        tokens = params.thinking_token_budget
+        if tokens is None or tokens < 0 or not isinstance(self.family, ModelFamily):
+            return None
+        end = self.family.thought_end(self.turn, self.prompt)
+        return None if end is None else ThoughtBudget(tokens, tuple(tokenizer.encode(end.text)), end.guide)
 
     def reader(self, params: SamplingParams) -> AnswerReader:
         """A reader for one of its answers."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.config import ModelSettings
 from gateway.families import ToolPlan
 from gateway.families.family_choice import EXAMPLE
-from gateway.families.model_family import writes_calls
+from gateway.families.model_family import ends_thoughts, writes_calls
 from gateway.generation import Capability, EngineFeatures
 from gateway.serving.loading import ModelParts
 from gateway.serving.text_losses import hidden_markers
@@ -61,10 +61,22 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
     if settings.allow_request_template:
         found["chat_template"] = Capability("emulated", "compiled for the request, in a sandbox.")
     found |= _tools(parts, features)
+    found["thinking_token_budget"] = _thinking(parts, features)
     if settings.structured_output_without_guidance == "validate":
         unguided = [name for name in _CHECKABLE if name not in found or found[name].how == "impossible"]
         found |= dict.fromkeys(unguided, _CHECKED)
     return Capabilities(found | _answers(features, found))
+
+
+def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:
+    """How the reasoning is bounded."""
+    if not parts.family.reasons:
+        return Capability("impossible", "this model does not reason, as far as its family is known.")
+    if not ends_thoughts(parts.family):
+        return Capability("impossible", "it is not known how this model's reasoning ends.")
+    if not (features.prompt_ids and features.token_ids):
+        return Capability("impossible", "prompts or answers travel as text, which cannot be continued exactly.")
+    return Capability("emulated", "the reasoning is ended, and a second request to the engine goes on behind it.")
 
 
 def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[str, Capability]:

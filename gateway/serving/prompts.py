@@ -77,17 +77,17 @@ def build(
     parts: ModelParts,
     settings: ModelSettings,
     *,
-    as_ids: bool,
+    frames: bool | None = None,
     most: int | None = None,
     left: threading.Event | None = None,
 ) -> Prompt:
-    """Render and tokenize a prompt.
+    """Render and tokenize a prompt; its ids are those that the engine reads.
 
     Args:
         source: where it comes from.
         parts: of the model.
         settings: of the model.
-        as_ids: whether prompts travel to the engine as ids.
+        frames: whether the server puts special tokens around a text; None where prompts travel as ids.
         most: tokens that it may have; None: as the model's context.
         left: set when nobody waits for the prompt any more.
 
@@ -101,61 +101,21 @@ def build(
     bound.check_source(source)
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
-        if prompt.escaped and not as_ids:
+        if prompt.escaped and frames is not None:
             raise BadRequestError(
                 "A message contains the text of a control token, which cannot be escaped for this model because its"
                 " prompts travel as text; the operator may allow it with escape_special_tokens: false.",
                 "messages",
             )
+    else:
+        prompt = _raw(source, parts, frames=frames)
+    if frames is None or isinstance(source, IdsPrompt):
         return prompt
-    prompt = _raw(source, parts, as_ids=as_ids)
-    if not prompt.ids:
-        raise BadRequestError(
-            "The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value"
-        )
-    if prompt.escaped and not as_ids and isinstance(source, TextPrompt):
-        raise BadRequestError(
-            "Prompts of this model travel as text, and BOS is put before them: it cannot be left out. Have the operator"
-            " set path: tokens.",
-            "add_special_tokens",
-            "unsupported_value",
-        )
-    if prompt.escaped and not as_ids:
-        raise _lost_in_text()
-    return prompt
-
-
-def framed(prompt: Prompt, source: PromptSource, parts: ModelParts, *, cut: bool = False) -> Prompt:
-    """The prompt with the ids that a server makes of its text, which puts the tokenizer's special tokens around it.
-
-    Args:
-        prompt: of ``build`` or ``truncated``.
-        source: where it came from.
-        parts: of the model.
-        cut: whether it was truncated.
-
-    Raises:
-        BadRequestError: when the client named the ids, or how many are kept, and the server would read others.
-    """
-    read = parts.prompts.framed(prompt)
-    if cut and read.ids != prompt.ids:
-        raise _lost_in_cut()
-    if isinstance(source, IdsPrompt) and read.ids != prompt.ids:
-        raise _lost_in_text()
-    return read
-
-
-def _lost_in_text() -> BadRequestError:
-    return BadRequestError(
-        "This prompt cannot travel as text, as prompts of this model do: its text does not give the same token ids."
-        " Send it as text, or have the operator serve an engine model (path: tokens).",
-        "prompt",
-        "unsupported_value",
-    )
+    return parts.prompts.as_read(prompt, frames=frames)
 
 
 def truncated(
-    prompt: Prompt, source: PromptSource, truncation: Truncation, parts: ModelParts, *, room: int, as_ids: bool
+    prompt: Prompt, source: PromptSource, truncation: Truncation, parts: ModelParts, *, room: int, frames: bool | None
 ) -> Prompt:
     """The prompt as far as it is kept.
 
@@ -165,7 +125,7 @@ def truncated(
         truncation: what is kept.
         parts: of the model.
         room: tokens of the context that prompt and answer may share.
-        as_ids: whether prompts travel to the engine as ids.
+        frames: as of ``build``.
 
     Raises:
         BadRequestError: when more is kept than the context has place for, or the rest cannot travel as text.
@@ -187,19 +147,15 @@ def truncated(
         ids = ids[:1] + ids[len(ids) - most + 1 :]
     else:
         ids = ids[-most:]
-    cut = parts.prompts.ids(ids, as_text=not as_ids)
+    cut = parts.prompts.ids(ids, frames=frames)
     if cut.escaped:
-        raise _lost_in_cut()
+        raise BadRequestError(
+            "This prompt cannot be cut there: prompts of this model travel as text, and no text of the rest gives the"
+            " same token ids. Have the operator serve an engine model (path: tokens).",
+            "truncate_prompt_tokens",
+            "unsupported_value",
+        )
     return cut
-
-
-def _lost_in_cut() -> BadRequestError:
-    return BadRequestError(
-        "This prompt cannot be cut there: prompts of this model travel as text, and the text of the rest does not give"
-        " the same token ids. Have the operator serve an engine model (path: tokens).",
-        "truncate_prompt_tokens",
-        "unsupported_value",
-    )
 
 
 class Bound:
@@ -281,11 +237,31 @@ class Bound:
         raise PromptTooLongError(f"{self._says}, but {why}; shorten the prompt.", tokens, self._room)
 
 
-def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, *, as_ids: bool) -> Prompt:
+def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, *, frames: bool | None) -> Prompt:
     if isinstance(source, TextPrompt):
-        return parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens)
-    check_ids(source.ids, parts, "prompt[{place}]")
-    return parts.prompts.ids(source.ids, as_text=not as_ids)
+        prompt = parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens, frames=frames)
+    else:
+        check_ids(source.ids, parts, "prompt[{place}]")
+        prompt = parts.prompts.ids(source.ids, frames=frames)
+    if not prompt.ids:
+        raise BadRequestError(
+            "The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value"
+        )
+    if not prompt.escaped:
+        return prompt
+    if isinstance(source, TextPrompt):
+        raise BadRequestError(
+            "Prompts of this model travel as text, and BOS is put before them: it cannot be left out. Have the operator"
+            " set path: tokens.",
+            "add_special_tokens",
+            "unsupported_value",
+        )
+    raise BadRequestError(
+        "This prompt cannot travel as text, as prompts of this model do: no text gives the same token ids."
+        " Send it as text, or have the operator serve an engine model (path: tokens).",
+        "prompt",
+        "unsupported_value",
+    )
 
 
 def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:

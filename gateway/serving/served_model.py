@@ -29,10 +29,10 @@ from gateway.generation import (
     SequenceAssembler,
 )
 from gateway.generation.progress import State, WatchedEngine
-from gateway.generation.stop import Reader
 from gateway.serving import prompts
-from gateway.serving.answer_reader import PreparedTurn, prepare
+from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
+from gateway.serving.budgeted_engine import BudgetedEngine, ThoughtBudget
 from gateway.serving.capabilities import Capabilities, capabilities
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
@@ -209,16 +209,13 @@ class ServedModel:
         """
         parts, features = self.parts, self.backend.engine.features
         room = parts.max_seq_len - features.draft_room
+        frames = None if features.prompt_ids else features.adds_special_tokens
 
         def build(left: threading.Event | None) -> Built:
             most = None if truncation is None else prompts.most_tokens(parts)
-            whole = prompt = prompts.build(
-                source, parts, self.settings, as_ids=features.prompt_ids, most=most, left=left
-            )
+            prompt = prompts.build(source, parts, self.settings, frames=frames, most=most, left=left)
             if truncation is not None:
-                prompt = prompts.truncated(prompt, source, truncation, parts, room=room, as_ids=features.prompt_ids)
-            if features.adds_special_tokens:
-                prompt = prompts.framed(prompt, source, parts, cut=prompt is not whole)
+                prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)
             return then(prompt)
 
         work = prompts.long_work(source)
@@ -234,7 +231,13 @@ class ServedModel:
         return prepare(turn, self.parts.family, prompt.text, eager=self.settings.tool_call_streaming == "eager")
 
     async def generate(
-        self, prompt: Prompt, params: SamplingParams, request_id: str, arrived: float, readers: Sequence[Reader] = ()
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        request_id: str,
+        arrived: float,
+        readers: Sequence[AnswerReader] = (),
+        budget: ThoughtBudget | None = None,
     ) -> list[Generation]:
         """Prepare ``params.n`` generations of one prompt; each begins when its context is entered.
 
@@ -244,6 +247,7 @@ class ServedModel:
             request_id: prefix of the engine's request ids.
             arrived: ``time.perf_counter()`` at the arrival of the request.
             readers: one for each generation where the answers must be read, else none.
+            budget: of the reasoning in answers that are read.
 
         Raises:
             EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is too
@@ -256,11 +260,10 @@ class ServedModel:
             prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
-        watched = WatchedEngine(engine, self.backend.progress)
         one_response = engine.features.one_response(stream=params.stream)
         generations = [
             Generation(
-                watched,
+                WatchedEngine(_within(budget, engine, reader), self.backend.progress),
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._of_one_response if one_response else self._deadlines,
@@ -332,6 +335,11 @@ class ServedModel:
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
                    "family": self._parts.family.name},
         )  # fmt: skip
+
+
+def _within(budget: ThoughtBudget | None, engine: Engine, reader: AnswerReader | None) -> Engine:
+    """The engine for one answer, whose reasoning may have a budget."""
+    return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
 
 def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> str | None:

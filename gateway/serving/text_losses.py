@@ -53,7 +53,7 @@ def _beginning(parts: ModelParts, features: EngineFeatures) -> Iterator[str]:
         prompt = parts.prompts.build(history(_MESSAGES, template.abilities(tools=False)))
     except TemplateError:
         return
-    if parts.prompts.framed(prompt).ids != prompt.ids:
+    if parts.prompts.as_read(prompt, frames=True).ids != prompt.ids:
         yield (
             "the engine does not read prompts as the chat template writes them: its tokenizer puts special tokens"
             " around a text, or takes its beginning otherwise; usage counts what it reads"

@@ -138,6 +138,7 @@ def ensemble_engine(
     features = replace(
         _features("ensemble", entry, models, abilities, options, reason),
         warnings=hints.warnings(engine),
+        adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
         streams=path.streams,
         whole=path.whole,
         estimates=path.estimates,
@@ -150,5 +151,4 @@ def ensemble_engine(
         abilities,
         path,
         engine=engine if takes_stops(models) else None,
-        adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
     )

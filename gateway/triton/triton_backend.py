@@ -194,10 +194,10 @@ class TritonBackend:
 
     @property
     def status(self) -> BackendStatus:
-        """Whether requests can be served now, and why not; an engine that is only suspect is still ready."""
+        """Whether requests can be served now, and why not: as ``engine`` says it to a request."""
         if self._engine is None:
             return BackendStatus(ready=False, reason=self._reason)
-        if self.progress.state == "stalled":
+        if self.progress.state != "well":
             return BackendStatus(ready=False, reason=self.progress.reason)
         features = self._engine.features
         return BackendStatus(ready=True, reason=features.reason, features=features)

@@ -119,15 +119,33 @@ class AccessLogMiddleware:
             "method": scope["method"],
             "path": scope["path"][:256],
             "status": status,
-            "duration_s": round(time.perf_counter() - record.started, 6),
-            "model": record.model,
-            "ttft_s": None if record.ttft_s is None else round(record.ttft_s, 6),
-            "prompt_tokens": record.prompt_tokens,
-            "completion_tokens": record.completion_tokens,
-            "finish_reason": record.finish_reason,
-            "error": record.error,
+            **_facts(record),
             "disconnected": record.disconnected or None,
             "annotations": record.annotations or None,
         }
         level = logging.DEBUG if scope["path"] in _QUIET and status in (200, 503) else logging.INFO
         _log.log(level, "request", extra={key: value for key, value in fields.items() if value is not None})
+
+
+def log_background(record: RequestRecord, response_id: str, status: str) -> None:
+    """Write what became of a response after its request was answered.
+
+    Args:
+        record: of its own, made of the request's.
+        response_id: of the response.
+        status: of the response.
+    """
+    fields = {"request_id": record.request_id, "response_id": response_id, "status": status, **_facts(record)}
+    _log.info("background response", extra={key: value for key, value in fields.items() if value is not None})
+
+
+def _facts(record: RequestRecord) -> dict[str, Any]:
+    return {
+        "duration_s": round(time.perf_counter() - record.started, 6),
+        "model": record.model,
+        "ttft_s": None if record.ttft_s is None else round(record.ttft_s, 6),
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.completion_tokens,
+        "finish_reason": record.finish_reason,
+        "error": record.error,
+    }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -35,18 +36,26 @@ class AuthMiddleware:
         if scope["type"] != "http" or scope["path"].removesuffix("/") in OPEN_PATHS:
             return self._app(scope, receive, send)
         keys = _given(scope)
-        if not keys:
-            answer = self._refuse("You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'.")
-        elif not any(self._known(key) for key in keys if key):
+        digests = [hashlib.sha256(key).digest() for key in keys if key]
+        known = next((digest for digest in digests if self._known(digest)), None)
+        if known is not None:
+            scope.setdefault("state", {})["owner"] = known
+            answer = self._app
+        elif keys:
             answer = self._refuse("Incorrect API key provided.")
         else:
-            answer = self._app
+            answer = self._refuse("You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'.")
         return answer(scope, receive, send)
 
-    def _known(self, key: bytes) -> bool:
-        digest = hashlib.sha256(key).digest()
+    def _known(self, digest: bytes) -> bool:
         matches = [hmac.compare_digest(digest, known) for known in self._digests]  # all of them, always
         return any(matches)
+
+
+def owner_of(scope: MutableMapping[str, Any]) -> str:
+    """Whose request this is: the SHA-256 of its key as hexadecimal digits; empty where there are no keys."""
+    digest: bytes = scope.get("state", {}).get("owner", b"")
+    return digest.hex()
 
 
 def _given(scope: Scope) -> list[bytes]:

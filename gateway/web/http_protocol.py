@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, cast
+from urllib.parse import unquote
 
+from starlette.responses import Response
+from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -33,6 +36,7 @@ _LARGE_TAIL = (
     "the most that is accepted."
 )
 _OTHER_PROTOCOL = "This server speaks HTTP/1.1 alone: send the request without 'Upgrade', and not as 'CONNECT'."
+_PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _NO_ROOM = "The gateway has as many connections as it takes (limits.max_connections); try again in a moment."
 
 
@@ -63,11 +67,18 @@ class Bounds:
         return min(self.head_s, self.body_s, self.silence_s)
 
 
-def http_protocol(refuse: Callable[[int, str], bytes], bounds: Bounds | None = None) -> type[HttpToolsProtocol]:
+Refuse = Callable[[int, str, Scope], Response]
+"""Makes the answer to a request that no application sees, of a status, a sentence and a scope.
+
+The scope has ``path`` and ``headers`` as far as they have come: an empty path where it is not known.
+"""
+
+
+def http_protocol(refuse: Refuse, bounds: Bounds | None = None) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
     Args:
-        refuse: makes JSON from a status and a sentence, for requests that no application sees.
+        refuse: answers requests that no application sees.
         bounds: on connections and requests; None takes the usual ones.
 
     Returns:
@@ -106,7 +117,7 @@ _DROPPED = _Dropped()
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    _error: Callable[[int, str], bytes]
+    _error: Refuse
     _bounds: Bounds
     _overflow: _Overflow
 
@@ -145,6 +156,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._connection.end()
 
     def data_received(self, data: bytes) -> None:
+        if self in self._overflow.told and self._refusal is None:
+            self._refusal = self._answer(503, _NO_ROOM, _peeked(data))
         if self._refusal is not None:
             if not self._open:
                 self._write_refusal()
@@ -247,7 +260,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         """Refuse the request that is being read. Those before it are answered first; then the connection ends."""
         if self._refusal is not None:
             return
-        self._refusal = self._answer(status, message)
+        self._refusal = self._answer(status, message, self._known())
         if not self._whole and self.cycle is not None and self.cycle.scope is self.scope:  # it is in its body
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()
@@ -261,13 +274,18 @@ class _BoundedProtocol(HttpToolsProtocol):
         elif not self._open:
             self._write_refusal()
 
-    def _answer(self, status: int, message: str, header: str = "") -> bytes:
-        body = self._error(status, message)
-        head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            f"{header}content-length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+    def _known(self) -> Scope:
+        """What is known of the request that is being read; behind a whole one nothing is."""
+        if self._whole or self.scope is None:
+            return {"type": "http", "path": "", "headers": []}
+        return {"type": "http", "path": _path_of(self.url), "headers": self.scope["headers"]}
+
+    def _answer(self, status: int, message: str, scope: Scope) -> bytes:
+        answer = self._error(status, message, scope)
+        lines = [b"HTTP/1.1 %d %b" % (answer.status_code, _PHRASES.get(answer.status_code, "Refused").encode())]
+        lines += [name + b": " + value for name, value in answer.raw_headers]
+        lines += [b"retry-after: 1"] * (status == 503)
+        return b"\r\n".join([*lines, b"connection: close", b"", bytes(answer.body)])
 
     def _write_refusal(self) -> None:
         """Write the refusal, and close the connection when its client has had the time to read it.
@@ -296,7 +314,6 @@ class _BoundedProtocol(HttpToolsProtocol):
             self._connection.transport.abort()
             return
         self._overflow.told.add(self)
-        self._refusal = self._answer(503, _NO_ROOM, "retry-after: 1\r\n")
         self._timer = self.loop.call_later(_TELL_S, self.transport.close)
 
     def _close_soon(self) -> None:
@@ -354,6 +371,18 @@ class _BoundedProtocol(HttpToolsProtocol):
                 f"{bounds.body_rate} bytes a second.",
             ),
         )
+
+
+def _path_of(url: bytes) -> str:
+    return unquote(url.partition(b"?")[0].decode("latin-1"))
+
+
+def _peeked(data: bytes) -> Scope:
+    """What the first bytes of a connection tell of its request, without a parser for it."""
+    line, *lines = data.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    _, _, rest = line.partition(b" ")
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in (each.partition(b":") for each in lines)]
+    return {"type": "http", "path": _path_of(rest.partition(b" ")[0]), "headers": headers}
 
 
 def _hide_upgrade(data: bytes) -> bytes:

@@ -12,7 +12,7 @@ import anyio.to_thread
 import jinja2
 import pydantic
 
-from gateway.config import ConfigError, ModelSettings, Settings, TritonSettings
+from gateway.config import ConfigError, ModelSettings, Settings, StateSettings, TritonSettings
 from gateway.config.gateway_settings import NO_MODEL
 from gateway.config.settings_validation import validate, validate_deployments, with_absolute_paths
 from gateway.config.yaml_file import Document, Keys, dotted, read_document
@@ -20,6 +20,7 @@ from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.prompt.chat_template import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
+from gateway.store import check_state
 from gateway.tokens import unreadable
 from gateway.triton.abilities import engine_options
 from gateway.triton.inspection import DiscoveryError, inspect_model
@@ -89,6 +90,16 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
     if settings.timeouts.first_token_s > settings.timeouts.total_s:
         what = "timeouts.first_token_s is longer than timeouts.total_s, which ends an answer before."
         yield ("timeouts", "first_token_s"), Finding(Severity.WARNING, "", what)
+    yield from _check_state(settings.state)
+
+
+def _check_state(settings: StateSettings) -> Iterator[Located]:
+    """Find what would keep a gateway on this machine from keeping state."""
+    try:
+        if reason := check_state(settings):
+            yield ("state",), Finding(Severity.WARNING, "", sentence(reason))
+    except ConfigError as error:
+        yield ("state", "path"), Finding(Severity.ERROR, "", str(error))
 
 
 def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:

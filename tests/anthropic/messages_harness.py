@@ -81,6 +81,7 @@ class _Error(_Strict):
         "rate_limit_error", "api_error", "timeout_error", "overloaded_error",
     ]  # fmt: skip
     message: str = Field(min_length=1)
+    details: dict[str, str] | None = None
 
 
 class Error(_Strict):

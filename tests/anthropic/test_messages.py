@@ -273,6 +273,18 @@ async def test_every_layer_answers_in_anthropic_s_shape(folder: Path) -> None:
         assert "request-id" not in other.headers
 
 
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+async def test_a_thread_is_refused_in_the_way_that_sdks_go_on_from(folder: Path, thread: dict[str, str]) -> None:
+    """They send only what is new after a thread was begun: to serve it as if nothing had been said is no answer."""
+    async with gateway(folder) as running:
+        answer = await post(running, thread=thread)
+        assert "'thread' is not supported" in error_of(answer, 400, "invalid_request_error")
+        assert answer.json()["error"]["details"] == {"error_code": "thread_unsupported_request"}
+        assert (await post(running, thread=None)).status_code == 200
+        other = await post(running, max_tokens=0)
+        assert "details" not in other.json()["error"]
+
+
 async def iter_of(data: bytes) -> Any:
     yield data
 
@@ -289,7 +301,7 @@ async def test_models_are_listed_for_anthropic_s_clients(folder: Path) -> None:
         listed = answer.json()
         assert [each["id"] for each in listed["data"]] == [MODEL, "claude-x"]
         assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, MODEL, "claude-x")
-        assert {each["type"] for each in listed["data"]} == {"model"}
+        assert {(each["type"], each["lifecycle"]) for each in listed["data"]} == {("model", "active")}
         one = await running.client.get("/v1/models/claude-x", headers=VERSION)
         assert one.json() == listed["data"][1]
         error_of(await running.client.get("/v1/models/none", headers=VERSION), 404, "not_found_error")

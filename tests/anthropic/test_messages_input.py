@@ -14,7 +14,7 @@ from gateway.anthropic.messages import signatures
 from gateway.anthropic.messages.call_ids import own, told
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
 from tests.app.harness import Gateway, gateway
-from tests.app.scripted import TEMPLATE, write_tokenizer
+from tests.app.scripted import MODEL, TEMPLATE, write_tokenizer
 from tests.openai.responses_harness import Engine, running
 from tests.openai.tools_harness import GUIDED, UNGUIDED
 
@@ -280,7 +280,8 @@ async def test_a_last_turn_of_the_assistant_is_continued(folder: Path) -> None:
     [
         (None, "", None),
         ({"type": "adaptive"}, "[on]", None),
-        ({"type": "enabled", "budget_tokens": 31999, "display": "omitted"}, "[on]", "thinking.budget_tokens"),
+        ({"type": "enabled", "budget_tokens": 31999, "display": "omitted"}, "[on]", None),
+        ({"type": "adaptive", "budget_tokens": 31999}, "[on]", "thinking.budget_tokens"),
         ({"type": "disabled"}, "[off]", None),
     ],
 )
@@ -463,3 +464,24 @@ def test_signatures_of_others_and_broken_ones_are_left_alone() -> None:
     assert signatures.reasoning_of(made) == "Hm."
     for other in (None, 3, "", "EqoB", "gateway-1.", "gateway-1.!!", made[:-8], "gateway-1.AAAA"):
         assert "Hm.".startswith(signatures.reasoning_of(other))
+
+
+async def test_betas_that_are_not_served_are_named_and_never_refused(folder: Path) -> None:
+    async with gateway(folder) as running:
+        body = {"model": MODEL, "max_tokens": 5, "messages": USER}
+        named = "anthropic-beta.context-1m-2025-08-07, anthropic-beta.%C3%A9%20x"
+        given = [
+            ("anthropic-beta", "structured-outputs-2025-11-13, context-1m-2025-08-07,, \xe9 x".encode("latin-1")),
+            ("anthropic-beta", b"context-1m-2025-08-07,token-counting-2024-11-01"),
+        ]
+        counted = {"model": MODEL, "messages": USER}
+        asks = {"/v1/messages": body, "/v1/messages?beta=true": body, "/v1/messages/count_tokens": counted}
+        for path, asked in asks.items():
+            answer = await running.client.post(path, json=asked, headers=given)
+            assert (answer.status_code, answer.headers["x-ignored-parameters"]) == (200, named)
+            answer = await running.client.post(path, json=asked, headers={"anthropic-beta": "tools-2024-04-04"})
+            assert "x-ignored-parameters" not in answer.headers
+        many = {"anthropic-beta": ",".join(f"b{number}" for number in range(1000))}
+        answer = await running.client.post("/v1/messages", json=body | {"unknown": 1}, headers=many)
+        told = answer.headers["x-ignored-parameters"].split(", ")
+        assert (answer.status_code, told[0], told[-1], len(told)) == (200, "unknown", "...", 33)

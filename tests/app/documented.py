@@ -45,7 +45,8 @@ class Document:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
-        self._paths = {re.compile(re.sub(r"{\w+}", ".+", path) + "/?"): path for path in document["paths"]}
+        paths = sorted(document["paths"], key=len, reverse=True)  # a parameter may have slashes: the most words win
+        self._paths = {re.compile(re.sub(r"{\w+}", ".+", path) + "/?"): path for path in paths}
         self._closed = {"components": {"schemas": closed(document["components"]["schemas"])}}
 
     def check(self, answer: httpx.Response) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import uvicorn
 
-from gateway.app import create_app
+from gateway.app import create_app, unread_answer
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
-from gateway.openai.errors import OpenAIError
 from gateway.web.http_protocol import http_protocol
 from tests.app.documented import DocumentedClient
 from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
@@ -105,7 +104,7 @@ async def _server(app: Any) -> AsyncIterator[str]:
             app,
             host="127.0.0.1",
             port=0,
-            http=http_protocol(lambda status, message: OpenAIError(status, message).body()),
+            http=http_protocol(unread_answer),
             lifespan="off",
             log_config=None,
             timeout_graceful_shutdown=5,

@@ -189,7 +189,7 @@ def chunks(ids: list[int], **last: object) -> list[Step]:
 
 def settings_for(folder: Path | None, **changes: object) -> Settings:
     """Settings of one scripted model; ``changes`` are sections, or keys of the model."""
-    sections = {key: changes.pop(key) for key in ("server", "limits", "timeouts") if key in changes}
+    sections = {key: changes.pop(key) for key in ("server", "limits", "timeouts", "state") if key in changes}
     model = {
         "name": MODEL,
         "triton": {"url": "127.0.0.1:1"},

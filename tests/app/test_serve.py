@@ -38,7 +38,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayProcess) -> None:
-    process.start(ready=False)
+    process.launch()
     try:
         answer = process.wait("/health/ready", 503)
         assert answer.json()["models"]["m"]["reason"]

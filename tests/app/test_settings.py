@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, LimitSettings, ServerSettings, Settings, TimeoutSettings, load_settings
+from gateway.config import (
+    ConfigError,
+    LimitSettings,
+    ServerSettings,
+    Settings,
+    StateSettings,
+    TimeoutSettings,
+    load_settings,
+)
 from gateway.config.settings_source import VARIABLES
 from gateway.config.settings_validation import all_keys
 
@@ -91,7 +99,8 @@ def test_the_page_and_the_example_have_every_key() -> None:
 def test_the_page_has_the_defaults() -> None:
     """As far as they are values: others, such as "from Triton", are words."""
     wrong = {}
-    for section, fields in (("server", ServerSettings), ("limits", LimitSettings), ("timeouts", TimeoutSettings)):
+    sections = {"server": ServerSettings, "limits": LimitSettings, "timeouts": TimeoutSettings, "state": StateSettings}
+    for section, fields in sections.items():
         rows = re.findall(rf"^\| `{section}\.(\w+)` \| [^|]*\| ([^|]*) \|", PAGE.read_text(), re.MULTILINE)
         for key, shown in rows:
             default = fields.model_fields[key].default
@@ -99,7 +108,7 @@ def test_the_page_has_the_defaults() -> None:
                 value = (
                     str(default).lower()
                     if isinstance(default, bool)
-                    else f"{default:g}"
+                    else f"{default:.10g}"
                     if isinstance(default, float)
                     else str(default)
                 )

@@ -24,7 +24,10 @@ TOOL = {
     "description": "Runs a command.",
     "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 }
-LEFT_OUT = "system.x-anthropic-billing-header, cache_control, tools.web_search_20250305, thinking.budget_tokens"
+LEFT_OUT = (
+    "system.x-anthropic-billing-header, cache_control, tools.web_search_20250305, "
+    "anthropic-beta.claude-code-20250219, anthropic-beta.nobody-knows, thinking.budget_tokens"
+)
 BODY: dict[str, Any] = {
     "model": MODEL,
     "max_tokens": 32000,

@@ -98,7 +98,8 @@ def test_a_request_that_is_stuck_by_itself_is_left_alone(
     deadline = time.monotonic() + 30
     with begun(gateway):
         while logged(gateway, "answers again") == before and time.monotonic() < deadline:
-            assert httpx.get(f"{gateway.url}/health/ready").status_code == 200
+            assert httpx.get(f"{gateway.url}/health/live").status_code == 200
         assert logged(gateway, "answers again") == before + 1
+        assert httpx.get(f"{gateway.url}/health/ready").status_code == 200  # a doubt that was cleared up
         assert ask(gateway).json()["choices"][0]["message"]["content"] == "well"
     assert gateway.metric("gateway_engine_failures_total") == 0

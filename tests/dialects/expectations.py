@@ -51,6 +51,9 @@ class Deviation:
 EVERY = Group("every dialect", lambda _: True)
 TEXT = Group("answers that come as text", lambda dialect: dialect.kind != "tokens")
 LLMAPI = Group("the LLM API's model", lambda dialect: dialect.kind == "llmapi")
+LLMAPI_WITH_BOS = Group(
+    "the LLM API's model from 0.20 on", lambda dialect: dialect.kind == "llmapi" and dialect.version != "0.19"
+)
 LLMAPI_BEFORE_1_3 = Group(
     "the LLM API's model before 1.3", lambda dialect: dialect.kind == "llmapi" and dialect.version != "1.3"
 )
@@ -131,7 +134,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     ),
     Deviation(
         ("truncate_prompt_tokens", "completions:add_special_tokens"),
-        LLMAPI,
+        LLMAPI_WITH_BOS,
         "refused",
         "The model puts BOS before every text.",
     ),

@@ -27,6 +27,10 @@ def with_field(text: bytes) -> bytes:
     return json.dumps(GOOD)[:-1].encode() + b", " + text + b"}"
 
 
+def custom(name: str, form: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"type": "custom", "custom": {"name": name, **({"format": form} if form else {})}}
+
+
 def refused(body: bytes | dict[str, Any]) -> OpenAIError:
     with pytest.raises(BadRequestError) as caught:
         parse_chat_request(body if isinstance(body, bytes) else json.dumps(body).encode())
@@ -148,16 +152,45 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
         ({"safety_identifier": "x" * 65}, "safety_identifier", "string_above_max_length"),
         ({"prompt_logprobs": -1}, "prompt_logprobs", "unsupported_parameter"),
         ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "invalid_value"),
-        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_parameter"),
+        ({"tools": [{"type": "retrieval"}]}, "tools[0].type", "invalid_value"),
+        ({"tools": ["x"]}, "tools[0]", "invalid_type"),
+        ({"tools": [{"type": "custom"}]}, "tools[0].custom", "missing_required_parameter"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "invalid_value"),
+        ({"tools": [custom("x"), custom("x")]}, "tools[1].custom.name", "invalid_value"),
+        ({"tools": [*TOOLS, custom(TOOLS[0]["function"]["name"])]}, "tools[1].custom.name", "invalid_value"),
+        ({"tools": [custom("x", {"type": "json"})]}, "tools[0].custom.format", "invalid_value"),
+        ({"tools": [custom("x", {"type": "grammar"})]}, "tools[0].custom.format.grammar", "missing_required_parameter"),
+        (
+            {"tools": [custom("x", {"type": "grammar", "grammar": {"syntax": "gbnf", "definition": "a"}})]},
+            "tools[0].custom.format.grammar.syntax",
+            "invalid_value",
+        ),
         (
             {"tools": TOOLS, "tool_choice": {"type": "custom", "custom": {"name": "x"}}},
-            "tool_choice.type",
-            "unsupported_parameter",
+            "tool_choice.custom.name",
+            "invalid_value",
+        ),
+        (
+            {"tools": [custom("x")], "tool_choice": {"type": "function", "function": {"name": "x"}}},
+            "tool_choice.function.name",
+            "invalid_value",
+        ),
+        ({"tools": TOOLS, "tool_choice": {"type": "custom"}}, "tool_choice.custom", "missing_required_parameter"),
+        (
+            {
+                "tools": TOOLS,
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "auto", "tools": [{"type": "custom", "custom": {"name": "x"}}]},
+                },
+            },
+            "tool_choice.allowed_tools.tools[0].custom.name",
+            "invalid_value",
         ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "type": "custom"}]}]},
-            "messages[0].tool_calls[0].type",
-            "unsupported_parameter",
+            "messages[0].tool_calls[0].custom",
+            "missing_required_parameter",
         ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f"}}]}]},

@@ -396,7 +396,7 @@ async def test_schemas_beyond_any_size(folder: Path) -> None:
         ({"guided_regex": "a", "tools": TOOLS}, "guided_regex"),
         ({"tools": [tool("f"), tool("f")]}, "tools[1].function.name"),
         ({"tools": [tool("a b")]}, "tools[0].function.name"),
-        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"tools": [tool("f", {"type": "array"})]}, "tools[0].function.parameters.type"),
         (

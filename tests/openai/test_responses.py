@@ -91,7 +91,7 @@ async def test_what_is_asked_for_is_repeated(folder: Path) -> None:
             assert {name: told[name] for name in asked} == asked
             assert (answer.text.to_dict() if answer.text else None) == {"format": {"type": "text"}}
             assert told["reasoning"] == {"effort": None, "summary": None}
-            assert (told["store"], told["previous_response_id"], told["service_tier"]) == (False, None, "default")
+            assert (told["store"], told["previous_response_id"], told["service_tier"]) == (True, None, "default")
         params = running.engine.requests[0].params
         assert (params.temperature, params.top_p) == (0.5, 0.25)
         assert running.engine.requests[0].prompt.text.startswith("<|im_start|>system\nBe terse.<|im_end|>")
@@ -278,7 +278,6 @@ async def test_a_client_that_leaves_cancels_its_answer(folder: Path) -> None:
             "missing_required_parameter",
         ),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
-        ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
         ({"background": True}, "background", "unsupported_parameter"),
         ({"prompt": {"id": "p"}}, "prompt", "unsupported_parameter"),
         ({"moderation": {"model": "m"}}, "moderation", "unsupported_parameter"),

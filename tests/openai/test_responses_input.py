@@ -10,17 +10,8 @@ import pytest
 from tests.app.harness import Gateway, gateway, says
 from tests.app.scripted import MODEL, write_tokenizer
 from tests.openai.responses_harness import post, whole
-from tests.openai.tools_harness import UNGUIDED
+from tests.openai.tools_harness import SHOWS_ALL, UNGUIDED
 
-SHOWS_ALL = (
-    "{% for tool in tools or [] %}<tool>{{ tool.function.name }}{% endfor %}"
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content }}"
-    "{% for call in message.tool_calls %}<call>{{ call.id }} {{ call.function.name }} "
-    "{{ call.function.arguments | tojson }}{% endfor %}"
-    "{% if message.tool_call_id is defined %}<result {{ message.tool_call_id }}>{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{# <tool_call> <think> #}"
-)
 USER = {"role": "user", "content": "Hi"}
 
 
@@ -144,7 +135,7 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "**Hm**"}], "content": None,
                 "encrypted_content": "b3BhcXVl"}, call(), result()],
         [USER, calling(made(), reasoning_content="**Hm**"), answered()],
-        "",
+        "input.reasoning.encrypted_content",
     ),
     "reasoning without anything": (
         [USER, {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}, call(), result()],
@@ -155,7 +146,7 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, {"type": "reasoning", "id": 7, "summary": "x", "content": [1, {"text": 2}], "encrypted_content": {}},
          call(), result()],
         [USER, calling(made()), answered()],
-        "",
+        "input.reasoning.encrypted_content",
     ),
     "reasoning that nothing follows": ([USER, reasoning("Hm."), USER], [USER, USER], ""),
     "an output of parts": (

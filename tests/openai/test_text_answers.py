@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.responses import Response
 from tokenizers import processors
 
 from gateway.generation import Capability, EngineChunk
@@ -88,6 +89,27 @@ async def test_responses_tell_estimates_as_well(folder: Path, told: int | None, 
             assert (usage.output_tokens_details.model_extra or {}) == marks
 
 
+def mark(response: Response) -> bool | None:
+    return (response.model_extra or {}).get("status_estimated")
+
+
+@pytest.mark.parametrize(("most", "status"), [(5, "incomplete"), (6, "completed")])
+async def test_a_status_that_follows_from_an_estimated_count_says_so(folder: Path, most: int, status: str) -> None:
+    async with gateway(folder, lambda _: [EngineChunk(text="Hello", final=True)], features=TEXT) as running:
+        for answer in (whole, streamed):
+            response = await answer(running, max_output_tokens=most)
+            assert (response.status, mark(response)) == (status, True)
+            response = await answer(running, max_output_tokens=most, stop=["l"])  # which ends it, whatever the count is
+            assert (response.status, mark(response)) == ("completed", None)
+    for told in (4, 5):
+        script: list[Step] = [EngineChunk(text="Hello", output_tokens=told, final=True)]
+        async with gateway(folder, lambda _, script=script: script, features=TEXT) as running:
+            for answer in (whole, streamed):
+                response = await answer(running, max_output_tokens=5)
+                expected = "incomplete" if told == 5 else "completed"
+                assert (response.status, mark(response)) == (expected, None)
+
+
 async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> None:
     def script(request: Any) -> list[Step]:
         return [EngineChunk(text="ab", output_tokens=None if request.seed == 1 else 2, final=True)]
@@ -157,7 +179,52 @@ async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Pa
         [asked] = running.engine.requests
         assert list(asked.prompt.ids) != given
         assert asked.prompt.bare_text == "hello"
-        cut = await complete(running, prompt="<s>hello hello", truncate_prompt_tokens=len(given))
-        assert cut.status_code == 400, cut.text
-        assert cut.json()["error"]["param"] == "truncate_prompt_tokens"
-        assert len(running.engine.requests) == 1
+        cut = await complete(running, prompt="<s>hello hello", truncate_prompt_tokens=2)
+        assert (cut.status_code, cut.json()["usage"]["prompt_tokens"]) == (200, 2)
+        sent = running.engine.requests[1].prompt
+        assert sentence_piece("mistral").encode(sent.bare_text) == list(sent.ids[1:])
+        within = await complete(running, prompt="<s>hello 🙂", truncate_prompt_tokens=2)  # within a character
+        assert within.status_code == 400, within.text
+        assert within.json()["error"]["param"] == "truncate_prompt_tokens"
+        assert len(running.engine.requests) == 2
+
+
+@pytest.mark.parametrize("frames", [True, False])
+@pytest.mark.parametrize("style", ["llama2", "mistral", "metaspace", "gemma"])
+async def test_ids_of_tokenize_are_a_prompt(tmp_path: Path, style: str, frames: bool) -> None:
+    """Tokenizers that put a space before a text do not put it there again behind BOS."""
+    backend = sentence_piece(style)._backend
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x"}
+    own = write_folder(tmp_path, sentence_piece(style), tokenizer_config=config)
+    backend.post_processor = None
+    features = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=frames)
+    async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=features) as running:
+        for text in ("hello", " hello", "hello  hello", "é", *["🙂"] * (style != "metaspace")):  # which has no bytes
+            told = await running.client.post("/tokenize", json={"prompt": text})
+            ids = told.json()["tokens"]
+            assert (await complete(running, prompt=ids)).status_code == 200, (text, ids)
+            sent = running.engine.requests[-1].prompt
+            own_ids = sentence_piece(style).encode(sent.bare_text if frames else sent.text)
+            assert ([1] * frames) + own_ids == ids
+
+
+async def test_bos_can_be_left_out_where_no_server_adds_it(tmp_path: Path) -> None:
+    backend = sentence_piece("mistral")._backend
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x"}
+    own = write_folder(tmp_path, sentence_piece("mistral"), tokenizer_config=config)
+    backend.post_processor = None
+    for frames, status in ((False, 200), (True, 400)):
+        features = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=frames)
+        async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=features) as running:
+            answer = await complete(running, prompt="hello", add_special_tokens=False)
+            assert answer.status_code == status, answer.text
+            if frames:
+                assert answer.json()["error"]["param"] == "add_special_tokens"
+                continue
+            [asked] = running.engine.requests
+            assert (asked.prompt.text, list(asked.prompt.ids)) == ("hello", sentence_piece("mistral").encode("hello"))
+            assert not asked.prompt.escaped
+            assert (await complete(running, prompt="hello")).status_code == 200
+            assert running.engine.requests[-1].prompt.ids == tuple(sentence_piece("mistral").encode("<s>hello"))

@@ -33,6 +33,16 @@ GUIDED = dataclasses.replace(
 )
 UNGUIDED = dataclasses.replace(TOKENS, max_seq_len=4096)
 
+SHOWS_ALL = (
+    "{% for tool in tools or [] %}<tool>{{ tool.function.name }}{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content }}"
+    "{% for call in message.tool_calls %}<call>{{ call.id }} {{ call.function.name }} "
+    "{{ call.function.arguments | tojson }}{% endfor %}"
+    "{% if message.tool_call_id is defined %}<result {{ message.tool_call_id }}>{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{# <tool_call> <think> #}"
+)
+
 CITY: dict[str, Any] = {
     "type": "object",
     "properties": {"city": {"type": "string"}},

@@ -194,14 +194,15 @@ def test_ids_travel_as_text_only_where_their_text_gives_them_again() -> None:
     tokenizer = byte_level()
     assert tokenizer.bos_id is not None
     ids = [tokenizer.bos_id, *tokenizer.encode("plain text")]
-    prompt = chatml().ids(ids)
+    prompt = chatml().ids(ids, frames=True)
     assert (prompt.text, prompt.ids, prompt.escaped) == (f"{tokenizer.bos_token}plain text", tuple(ids), False)
     assert prompt.bos_text == tokenizer.bos_token
     half = [*ids, tokenizer.encode("é")[0]]
     for odd in (half, ids[1:]):
-        assert chatml().ids(odd).ids == tuple(odd)
-        assert chatml().ids(odd).escaped
-    assert chatml().ids(half, as_text=False).ids == tuple(half)
+        assert chatml().ids(odd, frames=True).ids == tuple(odd)
+        assert chatml().ids(odd, frames=True).escaped
+    assert chatml().ids(half).ids == tuple(half)
+    assert not chatml().ids(ids[1:], frames=False).escaped  # nothing puts BOS before them
 
 
 def test_names_that_a_template_reads_and_keeps() -> None:

@@ -46,7 +46,7 @@ def gateways(folder: Path) -> Iterator[Gateways]:
         processes = [_process(folder, "open", _open(triton.url)), _process(folder, "guarded", _guarded(triton.url))]
         for process in processes:
             stack.callback(process.stop)
-            process.launch()
+            process.fork()
         clients = [stack.enter_context(httpx.Client(base_url=each.url, timeout=20)) for each in processes]
         for process, client, away in zip(processes, clients, (["away"], []), strict=True):
             _wait(process, client, away)

@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Rooms whose imports an extra brings.
 EXTRAS = {
+    "gateway/sealing.py": ("sealed",),
+    "gateway/store": ("redis",),
     "gateway/tokens": ("transformers",),
     "gateway_ops/bench": ("bench",),
     "gateway_ops/local_stack": ("embedded",),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_triton import ask, inputs_of, play, string, text
+from scripted_triton import ask, inputs_of, play, response, string, text
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.contract import LLMAPI
@@ -265,6 +265,16 @@ def test_the_form_is_never_guessed_from_the_texts() -> None:
 def test_what_contradicts_the_form_is_malformed(form: TextForm, texts: tuple[bytes, ...]) -> None:
     with pytest.raises(MalformedOutputError):
         read(form, *texts)
+
+
+@pytest.mark.parametrize("name", ["text_output", "finish_reason"])
+def test_a_second_string_is_malformed(name: str) -> None:
+    """It would be another answer, or more of this one: nothing tells which."""
+    outputs = {"text_output": string(b"Hello"), "finish_reason": string(b"stop")}
+    outputs[name] = ("BYTES", [2], string(b"Hello")[2] + string(b" you")[2])
+    with pytest.raises(MalformedOutputError) as error:
+        LlmApiReader("whole").read(response(final=True, **outputs).infer_response, final=True)
+    assert f"{name} holds 2 strings" in error.value.detail
 
 
 def test_why_an_answer_ended_is_the_engine_s_own_word() -> None:

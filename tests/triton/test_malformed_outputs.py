@@ -90,9 +90,7 @@ async def answer(path: str, case: str, messages: list[bytes]) -> Any:
         chunks = TokensEngine(connection, model, features, Abilities()).generate(asked)
     else:
         model = ModelView.of(stock_config("ensemble"))
-        chunks = EnsembleEngine(
-            connection, model, features, Abilities(), WITH_IDS, engine=None, adds_special_tokens=True
-        ).generate(asked)
+        chunks = EnsembleEngine(connection, model, features, Abilities(), WITH_IDS, engine=None).generate(asked)
     assembler = SequenceAssembler(asked, byte_level())
     pieces, ids = [], []
     try:

@@ -106,7 +106,8 @@ async def test_an_engine_that_gives_a_token_is_well_again(start: Start) -> None:
     situation.stall()
     await situation.until("suspect")
     assert "gone on" in situation.refused()
-    assert situation.backend.status.ready, "nothing is certain yet"
+    assert not situation.backend.status.ready, "it says what requests are told"
+    assert situation.refused() == situation.backend.status.reason
     go_on.set()
     await situation.until("well")
     assert [token async for chunk in situation.backend.engine.generate(ask()) for token in chunk.ids] == [7]
@@ -189,7 +190,7 @@ async def test_another_engine_begins_well(start: Start) -> None:
     situation.server.script = lambda *_: play(tokens(7, final=True))
     await situation.server.stop()
     await situation.until("well")
-    assert situation.ready == [True, False, False], "it was never ready between the stall and the loss"
+    assert situation.ready == [False, False, False], "it was never ready between the stall and the loss"
     assert "one token" not in situation.backend.status.reason
     await situation.server.start()
     await situation.backend.wait_ready(10)

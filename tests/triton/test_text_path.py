@@ -182,3 +182,11 @@ def test_the_end_without_data_gives_what_was_held_back() -> None:
     assert reader.read(response(text_output=string("é".encode()[:1])).infer_response, final=False).text == ""
     last: EngineChunk = reader.read(FINAL.infer_response, final=True)
     assert last.text == "\ufffd"
+
+
+def test_texts_of_beams_are_read_and_others_beside_the_answer_are_malformed() -> None:
+    best = string(b"best")[2]
+    both = response(final=True, text_output=("BYTES", [1, 2], best + string(b"worse")[2])).infer_response
+    assert TextReader(beams=2).read(both, final=True).text == "best"
+    with pytest.raises(MalformedOutputError):
+        TextReader().read(both, final=True)

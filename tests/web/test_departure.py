@@ -88,7 +88,7 @@ async def work() -> Work:
 async def port(work: Work) -> AsyncIterator[int]:
     routes = [Route(f"/{name}", getattr(work, name)) for name in ("stream", "whole", "late")]
     app = Starlette(routes=[*routes, Route("/posted", work.posted, methods=["POST"])])
-    protocol = http_protocol(lambda status, message: f"{status} {message}".encode())
+    protocol = http_protocol(lambda status, message, _: Response(message, status))
     async with served(app, protocol) as port:
         yield port
 

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.web.http_protocol import Bounds, http_protocol
@@ -39,8 +40,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": told})
 
 
-def refuse(status: int, message: str) -> bytes:
-    return json.dumps([status, message]).encode()
+def refuse(status: int, message: str, _: Scope) -> Response:
+    return JSONResponse([status, message], status)
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Scope
 
 from gateway.web.client_connection import connection_of
 from gateway.web.http_protocol import Bounds, http_protocol
@@ -45,8 +46,8 @@ async def broken(request: Request) -> StreamingResponse:
     return StreamingResponse(parts())
 
 
-def refuse(status: int, message: str) -> bytes:
-    return json.dumps([status, message]).encode()
+def refuse(status: int, message: str, _: Scope) -> Response:
+    return JSONResponse([status, message], status)
 
 
 @pytest.fixture

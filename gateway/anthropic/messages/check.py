@@ -38,7 +38,7 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
 def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, list[str]]:
     """The chat request with the switch of the template, and what the model is not told.
 
-    Agents send an effort and how to think whatever the model is: where the template reads neither, both are left out.
+    Agents send an effort and how to think whatever the model is: what it cannot be told or held to is left out.
     """
     chat, thinking = turn.chat, turn.request.thinking
     read = model.parts.template(tools=bool(chat.tools)).variables
@@ -49,6 +49,10 @@ def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, l
         chat = chat.model_copy(update={"reasoning_effort": None})
         chat.model_fields_set.discard("reasoning_effort")
         left_out.append("output_config.effort")
+    if chat.thinking_token_budget is not None and _unserved("thinking_token_budget", model):
+        chat = chat.model_copy(update={"thinking_token_budget": None})
+        chat.model_fields_set.discard("thinking_token_budget")
+        left_out.append("thinking.budget_tokens")
     if thinking is None:
         return chat, left_out
     wanted = thinking.type != "disabled"
@@ -58,9 +62,13 @@ def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, l
         chat.model_fields_set.add("chat_template_kwargs")
     elif wanted != model.parts.family.reasons:
         left_out.append("thinking")
-    if thinking.budget_tokens is not None:
+    if thinking.budget_tokens is not None and thinking.type != "enabled":
         left_out.append("thinking.budget_tokens")
     return chat, left_out
+
+
+def _unserved(name: str, model: ServedModel) -> bool:
+    return model.known_capabilities()[name].how == "impossible"
 
 
 def _systems_placed(

@@ -20,10 +20,10 @@ class _Part(BaseModel):
 
 
 class ThinkingOptions(_Part):
-    """Whether the model reasons, where its chat template has a switch; the budget is not enforced."""
+    """Whether the model reasons, where its chat template has a switch, and how many tokens that may take."""
 
     type: str
-    budget_tokens: int | None = None
+    budget_tokens: Annotated[int | None, Field(ge=0)] = None
     display: str | None = None
 
 
@@ -55,6 +55,7 @@ class CountTokensRequest(_Part):
     tool_choice: dict[str, Any] | None = Field(default=None, description="Forbids, allows or demands calls.")
     thinking: ThinkingOptions | None = None
     output_config: OutputOptions = Field(default_factory=OutputOptions)
+    thread: dict[str, Any] | None = Field(default=None, description="Refused: no conversation is kept.")
     output_format: dict[str, Any] | None = Field(default=None, description="The older name of `output_config.format`.")
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable, Sequence
 
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.anthropic.messages.answer import MessagesAnswer
+from gateway.anthropic.messages.betas import unserved_betas
 from gateway.anthropic.messages.check import check_turn
 from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
 from gateway.anthropic.messages.prepare import prepare, too_long
@@ -20,6 +23,7 @@ from gateway.anthropic.router import anthropic_answers
 from gateway.config import TimeoutSettings
 from gateway.openai.chat.plan import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
+from gateway.openai.request_body import Body
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
 from gateway.openai.translated_request import translated_plan
 from gateway.serving import prompts
@@ -29,8 +33,6 @@ from gateway.telemetry.metrics import Metrics
 from gateway.web.disconnect import while_connected
 from gateway.web.routing import DirectRoute
 
-MESSAGES = Endpoint(parse_turn, check_turn, translated_plan, prepare, MessagesEvents)
-COUNTED = Endpoint(parse_counted, check_turn, translated_plan, prepare, MessagesEvents)
 _HEADERS = IGNORED | DEVIATIONS
 
 
@@ -51,7 +53,7 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     )
     async def create_message(request: Request) -> Response:
         """Continue a conversation, in Anthropic's form."""
-        return await serve(MESSAGES, request, registry, metrics, timeouts)
+        return await serve(_of(request, parse_turn), request, registry, metrics, timeouts)
 
     @router.post(
         "/v1/messages/count_tokens",
@@ -60,7 +62,7 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     )
     async def count_message_tokens(request: Request) -> Response:
         """Count the tokens that a conversation's prompt has, tools among them, without an answer."""
-        begun = await begin(COUNTED, request, registry, metrics)
+        begun = await begin(_of(request, parse_counted), request, registry, metrics)
         count = functools.partial(_count, begun.request, begun.plan, begun.model)
         work = prompts.long_work(begun.plan.source)
         found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))
@@ -70,9 +72,15 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     return router
 
 
+def _of(request: Request, parse: Callable[[Body, Sequence[str]], Turn]) -> Endpoint[Turn, ChatPlan, MessagesAnswer]:
+    """The endpoint for a request, whose betas stand in a header and not in the body."""
+    betas = unserved_betas(request.scope)
+    return Endpoint(lambda body: parse(body, betas), check_turn, translated_plan, prepare, MessagesEvents)
+
+
 def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
     """The tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)
     with turn.translation.renaming(), too_long():
-        return len(prompts.build(plan.source, parts, model.settings, as_ids=True, most=most, left=left).ids)
+        return len(prompts.build(plan.source, parts, model.settings, most=most, left=left).ids)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.anthropic.errors import NO_THREADS
 from gateway.anthropic.messages.conversation import Conversation
 from gateway.anthropic.messages.protocol import (
     CountTokensRequest,
@@ -13,6 +15,7 @@ from gateway.anthropic.messages.protocol import (
     parse_messages_request,
 )
 from gateway.anthropic.messages.tools import Toolbox
+from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.nulls import without_nulls
@@ -29,6 +32,7 @@ _FIELDS = {
     "max_completion_tokens": "max_tokens",
     "stop": "stop_sequences",
     "reasoning_effort": "output_config.effort",
+    "thinking_token_budget": "thinking.budget_tokens",
     "response_format.json_schema.schema": "output_config.format.schema",
     "response_format": "output_config.format",
     "tool_choice.function.name": "tool_choice.name",
@@ -51,26 +55,28 @@ class Turn(TranslatedRequest):
     tools: Toolbox
 
 
-def parse_turn(body: Body) -> Turn:
+def parse_turn(body: Body, betas: Sequence[str]) -> Turn:
     """Parse and translate a request body.
+
+    Args:
+        body: of the request.
+        betas: that it is served without.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
     request = parse_messages_request(body)
-    return _turn(request, *_answer_fields(request))
+    data, left_out = _answer_fields(request)
+    return _turn(request, data, [*left_out, *betas])
 
 
-def parse_counted(body: Body) -> Turn:
-    """Parse and translate a request body of which only the prompt matters.
-
-    Raises:
-        BadRequestError: naming the client's parameter at fault.
-    """
-    return _turn(parse_count_request(body), {}, [])
+def parse_counted(body: Body, betas: Sequence[str]) -> Turn:
+    """Parse and translate a request body of which only the prompt matters; see ``parse_turn``."""
+    return _turn(parse_count_request(body), {}, betas)
 
 
-def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]) -> Turn:
+def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> Turn:
+    _check_whole(request)
     tools = Toolbox()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
@@ -88,13 +94,23 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: list[str]
         data["reasoning_effort"] = request.output_config.effort
     extra = request.model_extra or {}
     data |= {name: value for name, value in extra.items() if name in _TAKEN}
+    thinking = request.thinking
+    if thinking is not None and thinking.type == "enabled" and thinking.budget_tokens is not None:
+        data["thinking_token_budget"] = min(thinking.budget_tokens, MOST_TOKENS)
     fields = _FIELDS if request.output_format is None or given is not None else _FIELDS | _OLD_FORM
     parts = {**tools.parts, **conversation.parts}
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
-    named = [*_unread(request), *left_out, *conversation.left_out, *tools.left_out]
+    named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+
+
+def _check_whole(request: CountTokensRequest) -> None:
+    """Refuse a thread: whoever begins one sends only what is new from then on, of which no model makes sense."""
+    if request.thread is not None:
+        message = "'thread' is not supported: no conversation is kept. Send the whole conversation without it."
+        raise BadRequestError(message, "thread", NO_THREADS)
 
 
 def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]:

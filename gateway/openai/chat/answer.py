@@ -61,7 +61,7 @@ class ChatAnswer(Answer):
             self._logprobs[index] += piece.logprobs
         if complete and self.parsed:
             self.close(index)
-            self.parsed[index].take()
+            self.parsed[index].events(complete=True)
 
     def close(self, index: int) -> None:
         """Tell the parser of a choice that its text has ended."""

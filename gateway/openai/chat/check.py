@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.bad_request import BadRequestError
 from gateway.families.model_family import writes_calls
 from gateway.generation import Capability
+from gateway.openai.chat.plan import chat_plan
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.parameters.check import (
     NOTHING_IGNORED,
@@ -34,7 +36,7 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
     """
     known = model.known_capabilities()
     if serves_all("chat", request, known):
-        return request, NOTHING_IGNORED
+        return request, _with_formats(request, NOTHING_IGNORED, model)
     capabilities = dict(known)
     own_template = request.chat_template is not None and model.settings.allow_request_template
     if own_template:
@@ -51,7 +53,8 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
         unread = request.chat_template_kwargs.keys() - read.variables - read.reserved
         fields |= {f"chat_template_kwargs.{name}": True for name in sorted(unread)}
     ignored = check_parameters("chat", fields, capabilities, model.settings.policies)
-    return without(request, ignored.dropped), ignored
+    request = without(request, ignored.dropped)
+    return request, _with_formats(request, ignored, model)
 
 
 def _consider_tools(
@@ -68,3 +71,28 @@ def _consider_tools(
         capabilities |= dict.fromkeys(("tools", "functions"), _DEMANDED)
     elif request.chat_template is not None and writes_calls(model.parts.family):
         capabilities |= dict.fromkeys(("tools", "functions"), _BY_TEMPLATE)
+
+
+def _with_formats(request: ChatCompletionRequest, ignored: Ignored, model: ServedModel) -> Ignored:
+    """Hold custom tools to their regular expressions where the engine can; name the formats that are only shown."""
+    offers = request.offered
+    if not offers.custom:
+        return ignored
+    shown = list(offers.shown)
+    functions = [offers.functions[place] for place in offers.patterns]
+    for function in functions:
+        function.strict = True
+    if functions and not _guided(request, model):
+        for function in functions:
+            function.strict = False
+        shown += offers.patterns.values()
+    return Ignored((*ignored.named, *shown), (*ignored.counted, *shown), ignored.dropped)
+
+
+def _guided(request: ChatCompletionRequest, model: ServedModel) -> bool:
+    """Whether the engine is held to each call that the model may make."""
+    try:
+        plan = chat_plan(request, model)
+    except BadRequestError:
+        return False
+    return plan.turn is not None and plan.turn.calls and model.parts.family.prepare(plan.turn, "").guided

@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.families import CallArguments, CallStart, Content, Event, Reasoning
 from gateway.openai.chat.chunks import Extras
+from gateway.openai.custom_tools import InputReader
 from gateway.serving.answer_reader import AnswerReader
 
 _ALPHABET = string.ascii_letters + string.digits
@@ -24,12 +25,14 @@ class Style:
         old: whether a call is a ``function_call``.
         named: whether a function was chosen by its name: OpenAI then ends with ``stop``.
         short_ids: whether ids of calls have nine letters and digits, which some templates insist on.
+        custom: names of the custom tools.
     """
 
     reasoning: Sequence[str] = ()
     old: bool = False
     named: bool = False
     short_ids: bool = False
+    custom: frozenset[str] = frozenset()
 
     def new_id(self) -> str:
         """An id for a call to which the model gave none."""
@@ -45,17 +48,41 @@ class ParsedCall:
     Attributes:
         id: its own, or a new one where the model gave it none.
         name: of the function.
+        custom: reads the input of a custom tool; None of a function.
         arguments: the pieces of its arguments, which are JSON text.
+        input: the pieces of a custom tool's input.
     """
 
     id: str
     name: str
+    custom: InputReader | None = None
     arguments: list[str] = field(default_factory=list)
+    input: list[str] = field(default_factory=list)
 
     @property
     def function(self) -> dict[str, str]:
         """Name and arguments so far."""
         return {"name": self.name, "arguments": "".join(self.arguments)}
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The call in OpenAI's form."""
+        if self.custom is None:
+            return {"id": self.id, "type": "function", "function": self.function}
+        return {"id": self.id, "type": "custom", "custom": {"name": self.name, "input": "".join(self.input)}}
+
+    def push(self, arguments: str) -> str:
+        """Take more of its arguments; returns what there is to tell of them, or of a custom tool's input."""
+        self.arguments.append(arguments)
+        return arguments if self.custom is None else self._told(self.custom.push(arguments))
+
+    def end(self) -> str:
+        """End its arguments; returns what is left of a custom tool's input."""
+        return "" if self.custom is None else self._told(self.custom.finish())
+
+    def _told(self, text: str) -> str:
+        self.input.append(text)
+        return text
 
 
 class ParsedChoice:
@@ -83,16 +110,22 @@ class ParsedChoice:
         self._reasoning: list[str] = []
         self.made: list[ParsedCall] = []
 
-    def events(self) -> list[Event]:
-        """What the reader has said since the last time; it is collected here too."""
-        events = self.reader.take()
-        for event in events:
-            self._collect(event)
-        return events
+    def events(self, *, complete: bool = False) -> list[Event]:
+        """What the reader has said since the last time; it is collected here too.
 
-    def take(self) -> list[dict[str, Any]]:
-        """The deltas of what the reader has said since the last time."""
-        return [self._delta(event) for event in self.events()]
+        Of a custom tool the input stands in the place of the arguments.
+
+        Args:
+            complete: whether it will say no more.
+        """
+        events: list[Event] = []
+        for event in self.reader.take():
+            events += self._collect(event)
+        return events + self._end_input() if complete else events
+
+    def take(self, *, complete: bool = False) -> list[dict[str, Any]]:
+        """The deltas of what the reader has said since the last time; ``complete`` as of ``events``."""
+        return [self._delta(event) for event in self.events(complete=complete)]
 
     def extras(self) -> Extras:
         """What was waiting."""
@@ -136,20 +169,28 @@ class ParsedChoice:
         if self.made and self._style.old:
             fields["function_call"] = self.made[0].function
         elif self.made:
-            fields["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": call.function} for call in self.made
-            ]
+            fields["tool_calls"] = [call.written for call in self.made]
         return fields
 
-    def _collect(self, event: Event) -> None:
+    def _collect(self, event: Event) -> list[Event]:
+        """Keep what an event says; returns what is told of it."""
+        if isinstance(event, CallArguments):
+            text = self.made[event.index].push(event.text)
+            return [CallArguments(event.index, text)] if text else []
+        events = self._end_input()
         if isinstance(event, Content):
             self._content.append(event.text)
         elif isinstance(event, Reasoning):
             self._reasoning.append(event.text)
-        elif isinstance(event, CallArguments):
-            self.made[event.index].arguments.append(event.text)
         else:
-            self.made.append(ParsedCall(event.id or self._style.new_id(), event.name))
+            custom = InputReader() if event.name in self._style.custom else None
+            self.made.append(ParsedCall(event.id or self._style.new_id(), event.name, custom))
+        return [*events, event]
+
+    def _end_input(self) -> list[Event]:
+        """The rest of a custom tool's input, whose call has ended."""
+        text = self.made[-1].end() if self.made else ""
+        return [CallArguments(len(self.made) - 1, text)] if text else []
 
     def _delta(self, event: Event) -> dict[str, Any]:
         if isinstance(event, Content):
@@ -157,16 +198,21 @@ class ParsedChoice:
         if isinstance(event, Reasoning):
             return dict.fromkeys(self._style.reasoning, event.text)
         if isinstance(event, CallArguments):
+            if self.made[event.index].custom is not None:
+                return _tool_call(event.index, custom={"input": event.text})
             function = {"arguments": event.text}
-            return {"function_call": function} if self._style.old else _tool_call(event.index, function)
+            return {"function_call": function} if self._style.old else _tool_call(event.index, function=function)
         return self._start(event)
 
     def _start(self, event: CallStart) -> dict[str, Any]:
         function = {"name": event.name, "arguments": ""}
         if self._style.old:
             return {"function_call": function}
-        return _tool_call(event.index, function, id=self.made[event.index].id, type="function")
+        call = self.made[event.index]
+        if call.custom is not None:
+            return _tool_call(event.index, id=call.id, type="custom", custom={"name": event.name, "input": ""})
+        return _tool_call(event.index, id=call.id, type="function", function=function)
 
 
-def _tool_call(index: int, function: dict[str, str], **fields: str) -> dict[str, Any]:
-    return {"tool_calls": [{"index": index, **fields, "function": function}]}
+def _tool_call(index: int, **fields: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"index": index, **fields}]}

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH, text_or_list
+from gateway.openai.branches import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
+from gateway.openai.custom_tools import arguments_of
 from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
 
 _GROUP = 256  # messages that are checked in one go, in which nothing else runs
@@ -33,18 +34,10 @@ class RefusalPart(_Part):
     refusal: str
 
 
-def _field(name: str) -> Any:
-    """A discriminator that reads one key and marks its value as a branch."""
-
-    def read(value: Any) -> str | None:
-        found = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-        return BRANCH + found if isinstance(found, str) else None
-
-    return read
-
-
 _PART_DISCRIMINATOR = Discriminator(
-    _field("type"), custom_error_type="content_part", custom_error_message="This type of content part is not supported"
+    branch_by("type"),
+    custom_error_type="content_part",
+    custom_error_message="This type of content part is not supported",
 )
 _CONTENT_DISCRIMINATOR = Discriminator(
     text_or_list, custom_error_type="content", custom_error_message="A string or an array of content parts is expected"
@@ -99,14 +92,44 @@ class CalledFunction(BaseModel):
     arguments: str
 
 
-class ToolCall(BaseModel):
-    """A tool call that the assistant made earlier in the conversation."""
+class FunctionCall(BaseModel):
+    """A call of a function that the assistant made earlier in the conversation."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     id: str
     type: Literal["function"]
     function: CalledFunction
+
+
+class CalledCustom(BaseModel):
+    """The custom tool of an earlier tool call."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    name: str
+    input: str
+
+
+class CustomCall(BaseModel):
+    """A call of a custom tool that the assistant made earlier in the conversation."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    id: str
+    type: Literal["custom"]
+    custom: CalledCustom
+
+    @property
+    def function(self) -> CalledFunction:
+        """The call as one of a function."""
+        return CalledFunction(name=self.custom.name, arguments=arguments_of(self.custom.input))
+
+
+ToolCall = Annotated[
+    Annotated[FunctionCall, Tag(BRANCH + "function")] | Annotated[CustomCall, Tag(BRANCH + "custom")],
+    FUNCTION_OR_CUSTOM,
+]
 
 
 class Prediction(BaseModel):
@@ -160,7 +183,7 @@ Message = Annotated[
     | Annotated[ToolMessage, Tag(BRANCH + "tool")]
     | Annotated[FunctionMessage, Tag(BRANCH + "function")],
     Discriminator(
-        _field("role"),
+        branch_by("role"),
         custom_error_type="role",
         custom_error_message="The role must be one of 'system', 'developer', 'user', 'assistant', 'tool', 'function'",
     ),
@@ -200,7 +223,7 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
     for index, message in enumerate(messages):
         if isinstance(message, AssistantMessage) and message.function_call is not None:
             last = f"call_{index}"
-            call = ToolCall(id=last, type="function", function=message.function_call)
+            call = FunctionCall(id=last, type="function", function=message.function_call)
             message = message.model_copy(update={"tool_calls": [*(message.tool_calls or []), call]})  # noqa: PLW2901
         found = for_template(message)
         if isinstance(message, FunctionMessage):
@@ -227,13 +250,10 @@ def for_template(message: Message) -> dict[str, Any]:
         result["tool_call_id"] = message.tool_call_id
     if isinstance(message, AssistantMessage):
         if message.tool_calls:
+            called = ((call.id, call.function) for call in message.tool_calls)
             result["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.function.name, "arguments": call.function.arguments},
-                }
-                for call in message.tool_calls
+                {"id": index, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
+                for index, each in called
             ]
         reasoning = message.reasoning_content or message.reasoning
         if reasoning:
@@ -256,7 +276,8 @@ def check_history(messages: Sequence[Message]) -> None:
                 raise BadRequestError(text, f"{path}.reasoning", "invalid_value")
             for place, call in enumerate(message.tool_calls or ()):
                 calls.add(call.id)
-                _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
+                if isinstance(call, FunctionCall):
+                    _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
             if message.function_call is not None:
                 functions.add(message.function_call.name)
                 _arguments(message.function_call.arguments, f"{path}.function_call.arguments")

@@ -42,8 +42,23 @@ class ChatFunctionCall(TypedDict):
     arguments: str
 
 
+class ChatCustomCall(TypedDict):
+    """A called custom tool; its input is text."""
+
+    name: str
+    input: str
+
+
+class ChatCustomToolCall(TypedDict):
+    """A call of a custom tool."""
+
+    id: str
+    type: Literal["custom"]
+    custom: ChatCustomCall
+
+
 class ChatToolCall(TypedDict):
-    """A call of a tool."""
+    """A call of a function."""
 
     id: str
     type: Literal["function"]
@@ -58,7 +73,7 @@ class ChatCompletionMessage(TypedDict):
     refusal: None
     reasoning_content: NotRequired[str | None]
     reasoning: NotRequired[str | None]
-    tool_calls: NotRequired[list[ChatToolCall]]
+    tool_calls: NotRequired[list[ChatToolCall | ChatCustomToolCall]]
     function_call: NotRequired[ChatFunctionCall]
 
 
@@ -96,12 +111,28 @@ class ChatFunctionDelta(TypedDict):
 
 
 class ChatToolCallDelta(TypedDict):
-    """More of a call; its id and type come once."""
+    """More of a call of a function; its id and type come once."""
 
     index: int
     id: NotRequired[str]
     type: NotRequired[Literal["function"]]
     function: ChatFunctionDelta
+
+
+class ChatCustomDelta(TypedDict):
+    """More of a called custom tool: first its name, then pieces of its input."""
+
+    name: NotRequired[str]
+    input: str
+
+
+class ChatCustomToolCallDelta(TypedDict):
+    """More of a call of a custom tool; its id and type come once."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["custom"]]
+    custom: ChatCustomDelta
 
 
 class ChatCompletionDelta(TypedDict):
@@ -111,7 +142,7 @@ class ChatCompletionDelta(TypedDict):
     content: NotRequired[str | None]
     reasoning_content: NotRequired[str]
     reasoning: NotRequired[str]
-    tool_calls: NotRequired[list[ChatToolCallDelta]]
+    tool_calls: NotRequired[list[ChatToolCallDelta | ChatCustomToolCallDelta]]
     function_call: NotRequired[ChatFunctionDelta]
 
 

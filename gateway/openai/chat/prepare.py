@@ -14,6 +14,7 @@ from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.plan import ChatPlan, Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.serving.budgeted_engine import ThoughtBudget
 from gateway.serving.generation import Generation
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
@@ -76,19 +77,21 @@ async def prepare_generations(
     if clamp:
         params = dataclasses.replace(params, clamp_max_tokens=True)
     then = functools.partial(_prepare, request, plan, model, params)
-    prompt, params, expectations, parsed = await model.build_prompt(plan.source, then, request.truncation(params))
+    prompt, params, expectations, parsed, budget = await model.build_prompt(
+        plan.source, then, request.truncation(params)
+    )
     generations = await model.generate(
-        prompt, params, record.request_id, record.started, [choice.reader for choice in parsed]
+        prompt, params, record.request_id, record.started, [choice.reader for choice in parsed], budget
     )
     return Prepared(generations, parsed, expectations)
 
 
 def _prepare(
     request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, params: SamplingParams, prompt: Prompt
-) -> tuple[Prompt, SamplingParams, Expectations | None, Sequence[ParsedChoice]]:
+) -> tuple[Prompt, SamplingParams, Expectations | None, Sequence[ParsedChoice], ThoughtBudget | None]:
     """All that takes the longer the more tools there are, where the prompt is built."""
     if plan.turn is None:
-        return prompt, params, None, ()
+        return prompt, params, None, (), None
     prepared = model.prepare(plan.turn, prompt)
     expectations = plan.expectations(prepared.preparation)
     params = prepared.apply(params, model.parts.tokenizer)
@@ -98,7 +101,7 @@ def _prepare(
             _check_readable(prepared.preparation, model, model.backend.engine.features)
         style = _style(plan, model)
         parsed = [ParsedChoice(prepared.reader(params), style, ids=request.return_token_ids) for _ in range(params.n)]
-    return prompt, params, expectations, parsed
+    return prompt, params, expectations, parsed, prepared.thought_budget(params, model.parts.tokenizer)
 
 
 def _style(plan: ChatPlan, model: ServedModel) -> Style:
@@ -108,6 +111,7 @@ def _style(plan: ChatPlan, model: ServedModel) -> Style:
         reasoning=_FIELDS[model.settings.reasoning_output] if parts.family.reasons else (),
         old=plan.offered.old,
         named=plan.offered.named,
+        custom=plan.offered.custom,
         short_ids=parts.template(tools=shown).abilities(tools=shown).short_ids,
     )
 

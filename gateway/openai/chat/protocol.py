@@ -22,10 +22,13 @@ from gateway.openai.chat.messages import (
 )
 from gateway.openai.chat.tools import (
     MOST_TOOLS,
+    CustomDefinition,
+    CustomTool,
     FunctionCallChoice,
     FunctionDefinition,
-    FunctionTool,
+    GrammarFormat,
     Offered,
+    Tool,
     ToolChoice,
     check_parameters_of,
     check_tools,
@@ -119,13 +122,26 @@ class ChatCompletionRequest(GenerationFields):
             hint=True,
         ),
     ] = None
+    thinking_token_budget: Annotated[
+        int | None,
+        Field(ge=-1, le=MOST_TOKENS),
+        Extension(
+            "bounds the reasoning: once it has so many tokens, it is ended, and the answer follows",
+            "As in vLLM; -1 is no bound. The marker that ends it counts as completion tokens, and has no log-probs."
+            " With `prompt_logprobs` or `use_beam_search` it is 400. See [tools.md](tools.md#reasoning).",
+            Capability("emulated", "the reasoning is ended, and a second request to the engine goes on behind it."),
+            neutral=(-1,),
+            hint=True,
+        ),
+    ] = None
     tools: Annotated[
-        list[FunctionTool],
+        list[Tool],
         Field(max_length=MOST_TOOLS),
         Parameter(
-            "lets the model call functions",
-            "Functions only, no custom tools. Where the template shows no tools, or it is not known how the model"
-            " writes calls, only a demanded call works (`tool_choice`). See [tools.md](tools.md).",
+            "lets the model call functions and custom tools",
+            "Where the template shows no tools, or it is not known how the model writes calls, only a demanded call"
+            " works (`tool_choice`). A custom tool is a function with one text to the model; its format is held to"
+            " where it is a regular expression and the engine can, else shown and named. See [tools.md](tools.md).",
             _SHOWN,
         ),
     ] = Field(default_factory=list)
@@ -321,9 +337,21 @@ class ChatCompletionRequest(GenerationFields):
             for index, part in enumerate(parts):
                 if part.model_extra:
                     found |= extras(f"{name}[{index}]", part)
+        for index, tool in enumerate(self.tools):
+            if isinstance(tool, CustomTool):
+                found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)
         for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
             found |= extras(path, function)
         return found
+
+
+def _extras_of_custom(path: str, tool: CustomDefinition) -> dict[str, Any]:
+    found = extras(path, tool)
+    if tool.format is not None:
+        found |= extras(f"{path}.format", tool.format)
+    if isinstance(tool.format, GrammarFormat):
+        found |= extras(f"{path}.format.grammar", tool.format.grammar)
+    return found
 
 
 def parse_chat_request(body: Body) -> ChatCompletionRequest:
@@ -354,16 +382,19 @@ def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
 def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     """Null means absent, in tools and messages too."""
     data = without_nulls(data)
-    for key, inside in (("tools", "function"), ("functions", "")):
-        if isinstance(data.get(key), list):
-            data[key] = [pruned_inside(tool, inside) for tool in data[key]]
+    if isinstance(data.get("tools"), list):
+        data["tools"] = [pruned_inside(pruned_inside(tool, "function"), "custom") for tool in data["tools"]]
+    if isinstance(data.get("functions"), list):
+        data["functions"] = [pruned(function) for function in data["functions"]]
     if isinstance(data.get("messages"), list):
         data["messages"] = [pruned(message) for message in data["messages"]]
         for message in data["messages"]:
             if isinstance(message, dict) and isinstance(message.get("content"), list):
                 message["content"] = [pruned(part) for part in message["content"]]
             if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
-                message["tool_calls"] = [pruned_inside(call, "function") for call in message["tool_calls"]]
+                message["tool_calls"] = [
+                    pruned_inside(pruned_inside(call, "function"), "custom") for call in message["tool_calls"]
+                ]
     return data
 
 
@@ -388,8 +419,17 @@ def _check(request: ChatCompletionRequest) -> None:
         raise BadRequestError(message, "prediction", invalid)
     if request.echo:
         _check_echo(request)
+    _check_budget(request)
     _check_tools(request)
     check_shared(request)
+
+
+def _check_budget(request: ChatCompletionRequest) -> None:
+    """The reasoning is ended in the middle of one sequence, and the prompt grows by it."""
+    other = "prompt_logprobs" if request.prompt_logprobs is not None else "use_beam_search"
+    if request.thinking_token_budget not in (None, -1) and (other == "prompt_logprobs" or request.use_beam_search):
+        message = f"'thinking_token_budget' and '{other}' exclude each other."
+        raise BadRequestError(message, "thinking_token_budget", "invalid_value")
 
 
 def _check_tools(request: ChatCompletionRequest) -> None:

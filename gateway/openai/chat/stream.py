@@ -97,7 +97,7 @@ class ChatEvents:
                 choice.waiting.ids += piece.ids
         if complete:
             self._answer.close(index)
-        return [self._writer.delta(index, delta, choice.extras(), usage) for delta in choice.take()]
+        return [self._writer.delta(index, delta, choice.extras(), usage) for delta in choice.take(complete=complete)]
 
     def _check(self, index: int) -> None:
         failure = self._answer.failure(index, "" if self._texts is None else "".join(self._texts[index]))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH
+from gateway.openai.branches import BRANCH, FUNCTION_OR_CUSTOM, branch_by
+from gateway.openai.custom_tools import described, input_schema, is_pattern
 from gateway.openai.schemas import check_schema
 from gateway.openai.schemas.keywords import types_of
 
@@ -31,14 +33,57 @@ class FunctionDefinition(_Part):
 
 
 class FunctionTool(_Part):
-    """A tool; functions are the only kind."""
+    """A tool that is a function."""
 
     type: Literal["function"]
     function: FunctionDefinition
 
 
-class ChosenFunction(_Part):
-    """The name of a function."""
+class CustomGrammar(_Part):
+    """A grammar: regular expressions are held to where the engine can; others are shown to the model."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class TextFormat(_Part):
+    """Any text."""
+
+    type: Literal["text"]
+
+
+class GrammarFormat(_Part):
+    """Text that follows a grammar."""
+
+    type: Literal["grammar"]
+    grammar: CustomGrammar
+
+
+_Format = Annotated[
+    Annotated[TextFormat, Tag(BRANCH + "text")] | Annotated[GrammarFormat, Tag(BRANCH + "grammar")],
+    Discriminator(
+        branch_by("type"), custom_error_type="format", custom_error_message="A type 'text' or 'grammar' is expected"
+    ),
+]
+
+
+class CustomDefinition(_Part):
+    """A tool whose input is text."""
+
+    name: _Name
+    description: str | None = None
+    format: _Format | None = None
+
+
+class CustomTool(_Part):
+    """A tool that takes text instead of arguments."""
+
+    type: Literal["custom"]
+    custom: CustomDefinition
+
+
+class ChosenTool(_Part):
+    """The name of a tool."""
 
     name: str
 
@@ -47,21 +92,47 @@ class NamedChoice(_Part):
     """The choice of one function."""
 
     type: Literal["function"]
-    function: ChosenFunction
+    function: ChosenTool
+
+    @property
+    def chosen(self) -> tuple[str, str, str]:
+        """Its kind, its name, and the path of that."""
+        return "function", self.function.name, "function.name"
 
 
-class AllowedTool(_Part):
-    """One of the tools that may be called."""
+class NamedCustomChoice(_Part):
+    """The choice of one custom tool."""
 
-    type: Literal["function"]
-    function: ChosenFunction
+    type: Literal["custom"]
+    custom: ChosenTool
+
+    @property
+    def chosen(self) -> tuple[str, str, str]:
+        """Its kind, its name, and the path of that."""
+        return "custom", self.custom.name, "custom.name"
+
+
+Tool = Annotated[
+    Annotated[FunctionTool, Tag(BRANCH + "function")] | Annotated[CustomTool, Tag(BRANCH + "custom")],
+    FUNCTION_OR_CUSTOM,
+]
+_Allowed = Annotated[
+    Annotated[NamedChoice, Tag(BRANCH + "function")] | Annotated[NamedCustomChoice, Tag(BRANCH + "custom")],
+    FUNCTION_OR_CUSTOM,
+]
 
 
 class AllowedTools(_Part):
     """A part of the tools, and whether one of them must be called."""
 
     mode: Literal["auto", "required"]
-    tools: list[AllowedTool] = Field(min_length=1, max_length=MOST_TOOLS)
+    tools: list[_Allowed] = Field(min_length=1, max_length=MOST_TOOLS)
+
+    @property
+    def chosen(self) -> list[tuple[str, str, str]]:
+        """Of each its kind, its name, and the path of that."""
+        found = [tool.chosen for tool in self.tools]
+        return [(kind, name, f"tools[{index}].{path}") for index, (kind, name, path) in enumerate(found)]
 
 
 class AllowedChoice(_Part):
@@ -81,8 +152,8 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, str):
         return BRANCH + "text"
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    if kind == "allowed_tools":
-        return BRANCH + "allowed"
+    if kind in ("allowed_tools", "custom"):
+        return f"{BRANCH}{kind}"
     return BRANCH + "named" if isinstance(value, dict | BaseModel) else None
 
 
@@ -90,7 +161,8 @@ _MESSAGE = "A string or an object is expected"
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag(BRANCH + "text")]
     | Annotated[NamedChoice, Tag(BRANCH + "named")]
-    | Annotated[AllowedChoice, Tag(BRANCH + "allowed")],
+    | Annotated[NamedCustomChoice, Tag(BRANCH + "custom")]
+    | Annotated[AllowedChoice, Tag(BRANCH + "allowed_tools")],
     Discriminator(_kind, custom_error_type="choice", custom_error_message=_MESSAGE),
 ]
 FunctionCallChoice = Annotated[
@@ -104,13 +176,16 @@ class Offered:
     """The tools of a request and the choice among them, whichever form they came in.
 
     Attributes:
-        functions: all of them.
+        functions: all of them, custom tools as functions.
         paths: where each stands in the request.
         choice: whether calls are forbidden, possible or demanded.
         allowed: names of those that may be called; None: all of them.
         named: whether one function was chosen by its name.
         choice_path: where the choice stands in the request.
         old: whether they came as ``functions``.
+        custom: names of those that are custom tools.
+        patterns: by place, paths of formats that are regular expressions which a guide may have.
+        shown: paths of formats that the model is only shown.
     """
 
     functions: Sequence[FunctionDefinition] = ()
@@ -120,6 +195,9 @@ class Offered:
     named: bool = False
     choice_path: str = "tool_choice"
     old: bool = False
+    custom: frozenset[str] = frozenset()
+    patterns: Mapping[int, str] = field(default_factory=dict)
+    shown: Sequence[str] = ()
 
     @property
     def callable(self) -> list[tuple[FunctionDefinition, str]]:
@@ -134,8 +212,8 @@ _NOTHING = Offered()
 
 
 def offered(
-    tools: Sequence[FunctionTool],
-    choice: Literal["none", "auto", "required"] | NamedChoice | AllowedChoice | None,
+    tools: Sequence[FunctionTool | CustomTool],
+    choice: Literal["none", "auto", "required"] | NamedChoice | NamedCustomChoice | AllowedChoice | None,
     functions: Sequence[FunctionDefinition],
     call: Literal["none", "auto"] | NamedFunction | None,
 ) -> Offered:
@@ -147,14 +225,51 @@ def offered(
         if isinstance(call, NamedFunction):
             return Offered(functions, paths, "required", frozenset({call.name}), True, "function_call.name", True)
         return Offered(functions, paths, call or "auto", choice_path="function_call", old=True)
-    given = [tool.function for tool in tools]
-    paths = [f"tools[{index}].function" for index in range(len(given))]
-    if isinstance(choice, NamedChoice):
-        return Offered(given, paths, "required", frozenset({choice.function.name}), True, "tool_choice.function.name")
+    found = _functions(tools)
+    if isinstance(choice, NamedChoice | NamedCustomChoice):
+        _, name, path = choice.chosen
+        return dataclasses.replace(
+            found, choice="required", allowed=frozenset({name}), named=True, choice_path=f"tool_choice.{path}"
+        )
     if isinstance(choice, AllowedChoice):
-        names = frozenset(tool.function.name for tool in choice.allowed_tools.tools)
-        return Offered(given, paths, choice.allowed_tools.mode, names, choice_path="tool_choice.allowed_tools")
-    return Offered(given, paths, (choice or "auto") if given else "none")
+        allowed = choice.allowed_tools
+        names = frozenset(name for _, name, _ in allowed.chosen)
+        return dataclasses.replace(found, choice=allowed.mode, allowed=names, choice_path="tool_choice.allowed_tools")
+    return dataclasses.replace(found, choice=(choice or "auto") if found.functions else "none")
+
+
+def _functions(tools: Sequence[FunctionTool | CustomTool]) -> Offered:
+    """The tools as functions, without a choice."""
+    functions: list[FunctionDefinition] = []
+    paths: list[str] = []
+    custom: set[str] = set()
+    patterns: dict[int, str] = {}
+    shown: list[str] = []
+    for index, tool in enumerate(tools):
+        if isinstance(tool, CustomTool):
+            path = f"tools[{index}].custom"
+            function, pattern = _function(tool.custom)
+            custom.add(function.name)
+            if pattern:
+                patterns[len(functions)] = f"{path}.format"
+            elif isinstance(tool.custom.format, GrammarFormat):
+                shown.append(f"{path}.format")
+        else:
+            path, function = f"tools[{index}].function", tool.function
+        functions.append(function)
+        paths.append(path)
+    return Offered(functions, paths, custom=frozenset(custom), patterns=patterns, shown=shown)
+
+
+def _function(tool: CustomDefinition) -> tuple[FunctionDefinition, bool]:
+    """The function of a custom tool, and whether a guide may have the format of its input."""
+    if not isinstance(tool.format, GrammarFormat):
+        return FunctionDefinition(name=tool.name, description=tool.description, parameters=input_schema()), False
+    grammar = tool.format.grammar
+    description = described(tool.description, grammar.syntax, grammar.definition)
+    regular = grammar.syntax == "regex" and is_pattern(grammar.definition)
+    schema = input_schema(grammar.definition if regular else None)
+    return FunctionDefinition(name=tool.name, description=description, parameters=schema), regular
 
 
 def tools_for_template(functions: Sequence[FunctionDefinition]) -> list[dict[str, Any]]:
@@ -210,17 +325,20 @@ def check_tools(offered: Offered, choice: object) -> None:
         if choice not in (None, "none", "auto"):
             raise BadRequestError(f"'{field}' is only allowed when there are tools.", field, _INVALID)
         return
-    for name, path in _chosen(choice):
-        if name not in seen:
+    for kind, name, path in _chosen(choice):
+        if name not in seen or (kind == "custom") != (name in offered.custom):
             shown = name[:64].encode("ascii", "backslashreplace").decode()
-            raise BadRequestError(f"There is no tool {shown!r} among those given.", path, _INVALID)
+            what = "custom tool" if kind == "custom" else "function" if name in seen else "tool"
+            raise BadRequestError(f"There is no {what} {shown!r} among those given.", path, _INVALID)
 
 
-def _chosen(choice: object) -> Iterator[tuple[str, str]]:
-    if isinstance(choice, NamedChoice):
-        yield choice.function.name, "tool_choice.function.name"
+def _chosen(choice: object) -> Iterator[tuple[str, str, str]]:
+    """Of each tool that a choice names: its kind, its name, and the path of that."""
+    if isinstance(choice, NamedChoice | NamedCustomChoice):
+        kind, name, path = choice.chosen
+        yield kind, name, f"tool_choice.{path}"
     elif isinstance(choice, NamedFunction):
-        yield choice.name, "function_call.name"
+        yield "function", choice.name, "function_call.name"
     elif isinstance(choice, AllowedChoice):
-        for index, tool in enumerate(choice.allowed_tools.tools):
-            yield tool.function.name, f"tool_choice.allowed_tools.tools[{index}].function.name"
+        for kind, name, path in choice.allowed_tools.chosen:
+            yield kind, name, f"tool_choice.allowed_tools.{path}"

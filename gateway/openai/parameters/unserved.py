@@ -101,7 +101,6 @@ _CHANGES: tuple[_Entry, ...] = (
     ("grammar_lazy", "boolean", "waits for a trigger", "a grammar holds from the first token on.", (False,)),
     ("grammar_triggers", "array", "begin a lazy grammar", "a grammar holds from the first token on.", ()),
     ("stop_regex", "string, or array", "ends the answer before a match", "use stop.", ([],)),
-    ("thinking_token_budget", "integer", "limits the reasoning", "use max_tokens.", (-1,)),
     ("repetition_detection", "mapping", "ends an answer that repeats itself", "use max_tokens.", ()),
     ("watermarking", "boolean", "marks the answer", "the engine has no watermark.", (False,)),
     ("early_stopping", "boolean, or never", "ends a beam search", "the engine's input of that name is broken.", ()),
@@ -171,9 +170,14 @@ _CHAT_ONLY: tuple[_Entry, ...] = (
     ("add_special_tokens", "boolean", "puts BOS before the prompt", "the chat template writes it.", (False,)),
 )
 
+_COMPLETIONS_ONLY: tuple[_Entry, ...] = (
+    ("thinking_token_budget", "integer", "limits the reasoning", "reasoning is told apart in chat only.", (-1,)),
+)
+
 _OTHERS = (
     *(_row(*entry[:4], *entry[4], endpoints=BOTH, source="extension") for entry in _CHANGES),
     *(_row(*entry[:4], *entry[4], source="extension") for entry in _CHAT_ONLY),
+    *(_row(*entry[:4], *entry[4], source="extension", endpoints=("completions",)) for entry in _COMPLETIONS_ONLY),
     *(_row(*entry[:4], *entry[4], endpoints=BOTH, source="extension", hint=True) for entry in _HINTS),
 )
 

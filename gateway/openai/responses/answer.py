@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,11 +12,11 @@ import orjson
 from gateway.families import CallArguments, CallStart, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
-from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.prepare import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.responses.output import Event, OutputItems
+from gateway.openai.responses.stored import StoredResponse, new_response_id
 from gateway.openai.responses.translate import Turn
 from gateway.openai.usage import ReasonedUsage
 from gateway.serving.generation_group import GenerationGroup
@@ -26,9 +27,12 @@ class ResponsesAnswer(ChatAnswer):
 
     Attributes:
         items: its output.
+        id: of the response.
+        told: whether the client was told of it.
+        end: the response as it has ended: its status, and all of it; None before.
     """
 
-    __slots__ = ("_entries", "_id", "_repeated", "_tools", "items")
+    __slots__ = ("_entries", "_repeated", "_turn", "_written", "end", "id", "items", "told")
 
     def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], repeated: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
@@ -43,9 +47,13 @@ class ResponsesAnswer(ChatAnswer):
             turn.chat, prepared.generations, names, parsed=prepared.parsed, expectations=prepared.expectations
         )
         self.padded = turn.request.stream_options.include_obfuscation
-        self.items = OutputItems()
-        self._id = f"resp_{new_id()}"
-        self._tools = turn.tools
+        self.id = new_response_id()
+        self.items = OutputItems(self.id, turn.seal)
+        self.kept = turn.shelf is not None and not turn.request.background
+        self.told = False
+        self.end: tuple[str, bytes] | None = None
+        self._written = False
+        self._turn = turn
         self._repeated = orjson.dumps(repeated)[1:]
         self._entries: list[TokenLogprob] = []  # of tokens whose text is not shown yet
 
@@ -57,7 +65,7 @@ class ResponsesAnswer(ChatAnswer):
                 self._entries += piece.logprobs
             if complete:
                 self.close(0)
-            for said in self.parsed[0].events():
+            for said in self.parsed[0].events(complete=complete):
                 events += self._said(said)
         else:
             for piece in pieces:
@@ -83,16 +91,74 @@ class ResponsesAnswer(ChatAnswer):
         failure = self.unfit()
         if failure is not None:
             raise failure
-        return self.ended(self.usage(group))
+        body = self.ended(self.usage(group))
+        if self.kept:
+            await self._keep()
+        return body
+
+    async def keep(self, usage: Usage | None) -> None:
+        """See the base."""
+        if not self.kept:
+            return
+        if usage is not None:
+            self.ended(usage)
+            await self._keep()
+        else:
+            with contextlib.suppress(OpenAIError):  # which the store has logged, and the client gets an error anyway
+                await self._keep()
+
+    def leave(self) -> None:
+        """See the base."""
+        shelf = self._turn.shelf
+        if shelf is not None and self.kept and self.told and not self._written:
+            if self.end is None:
+                self.cancelled()
+            shelf.keep_soon(self.id, self.stored_end())
+
+    async def _keep(self) -> None:
+        shelf = self._turn.shelf
+        if shelf is not None:
+            await self.go_on()
+            self._written = True
+            await shelf.keep(self.id, self.stored_end())
+
+    async def go_on(self) -> None:
+        """Put input and output behind the conversation, before anybody is told of the response's end."""
+        conversation = self._turn.conversation
+        if conversation is not None and self.end is not None and self.end[0] in ("completed", "incomplete"):
+            await conversation.append([*orjson.loads(self._turn.items), *self.items.items])
+
+    def stored(self, status: str, response: bytes) -> StoredResponse:
+        """The response as it is kept.
+
+        Args:
+            status: of it.
+            response: all of it.
+        """
+        request, background = self._turn.request, bool(self._turn.request.background)
+        streamed = background and request.stream
+        return StoredResponse(status, background, streamed, request.previous_response_id, response, self._turn.items)
+
+    def stored_end(self) -> StoredResponse:
+        """The response as it is kept when it has ended."""
+        if self.end is None:
+            raise ValueError("the response has not ended")
+        return self.stored(*self.end)
 
     def ended(self, usage: Usage) -> bytes:
-        """The whole response: completed, or incomplete where a limit has cut it."""
+        """The whole response: completed, or incomplete where a limit has cut it.
+
+        It has ``status_estimated``, true, where nothing tells for certain which of both it is.
+        """
+        if self.end is not None:
+            return self.end[1]
         cut = self.finish_reason(0) == "length"
-        return self.response(
+        marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
+        return self._ended(
             "incomplete" if cut else "completed",
+            **marks,
             completed_at=None if cut else int(time.time()),
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
-            output=self.items.items,
             usage=usage_of(usage),
         )
 
@@ -100,7 +166,17 @@ class ResponsesAnswer(ChatAnswer):
         """The response that an error has ended, with what there is of its output."""
         self.items.close("incomplete")
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
-        return self.response("failed", error={"code": code, "message": error.message}, output=self.items.items)
+        return self._ended("failed", error={"code": code, "message": error.message})
+
+    def cancelled(self) -> bytes:
+        """The response that somebody has given up, with what there is of its output."""
+        self.items.close("incomplete")
+        return self._ended("cancelled")
+
+    def _ended(self, status: str, **fields: Any) -> bytes:
+        body = self.response(status, output=self.items.items, **fields)
+        self.end = status, body
+        return body
 
     def response(self, status: str, **fields: Any) -> bytes:
         """The response as JSON.
@@ -110,11 +186,11 @@ class ResponsesAnswer(ChatAnswer):
             fields: that differ from those of a response that has just begun.
         """
         own: dict[str, Any] = {
-            "id": self._id,
+            "id": self.id,
             "object": "response",
             "created_at": self._created,
             "status": status,
-            "background": False,
+            "background": bool(self._turn.request.background),
             "completed_at": None,
             "error": None,
             "incomplete_details": None,
@@ -137,7 +213,7 @@ class ResponsesAnswer(ChatAnswer):
 
     def _call(self, start: CallStart) -> list[Event]:
         call = self.parsed[0].made[start.index]
-        return self.items.call(self._tools.origin_of(call.name), call.id)
+        return self.items.call(self._turn.tools.origin_of(call.name), call.id)
 
     def _taken(self, text: str) -> list[TokenLogprob]:
         """The log-probs of the tokens of a text; markers before it have none that are shown.

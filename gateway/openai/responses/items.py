@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
 from gateway.openai.branches import BRANCH, text_or_list
+from gateway.openai.items.stored import text_of
+from gateway.sealing import Seal
 
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 _KINDS = {
@@ -16,6 +18,7 @@ _KINDS = {
     "custom_tool_call": "custom",
     "custom_tool_call_output": "output",
     "reasoning": "reasoning",
+    "compaction": "compaction",
     "item_reference": "reference",
     "additional_tools": "tools",
 }
@@ -139,14 +142,38 @@ class ReasoningItem(_Item):
     content: Any = None
     encrypted_content: Any = None
 
-    @property
-    def text(self) -> str:
-        """The reasoning as far as it can be read: its own text, else that of its summary."""
-        for parts in (self.content, self.summary):
-            texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-            if found := "\n".join(text for text in texts if isinstance(text, str) and text):
-                return found
-        return ""
+    def text(self, seal: Seal | None) -> tuple[str, bool]:
+        """The reasoning as far as it can be read: its own text, else the sealed one, else that of its summary.
+
+        Args:
+            seal: of the client; None where nothing can be opened.
+
+        Returns:
+            The text, and whether there is sealed content that was needed and says nothing here.
+        """
+        if own := text_of(self.content):
+            return own, False
+        sealed = self.encrypted_content
+        if sealed is not None:
+            opened = seal.open("reasoning", sealed) if seal is not None and isinstance(sealed, str) else None
+            if opened is not None:
+                return opened, False
+        return text_of(self.summary), sealed is not None
+
+
+class CompactionItem(_Item):
+    """What a compaction has made of the conversation before it, sealed; one that cannot be opened says nothing."""
+
+    branch = "compaction"
+
+    type: Literal["compaction"]
+    id: Any = None
+    encrypted_content: Any = None
+
+    def text(self, seal: Seal | None) -> str | None:
+        """The summary; None where it cannot be opened."""
+        sealed = self.encrypted_content
+        return seal.open("compaction", sealed) if seal is not None and isinstance(sealed, str) else None
 
 
 class ReferenceItem(_Item):
@@ -195,6 +222,7 @@ InputItem = Annotated[
     | Annotated[CustomCallItem, Tag(BRANCH + "custom")]
     | Annotated[OutputItem, Tag(BRANCH + "output")]
     | Annotated[ReasoningItem, Tag(BRANCH + "reasoning")]
+    | Annotated[CompactionItem, Tag(BRANCH + "compaction")]
     | Annotated[ReferenceItem, Tag(BRANCH + "reference")]
     | Annotated[ToolsItem, Tag(BRANCH + "tools")]
     | Annotated[OtherItem, Tag(BRANCH + "other")],

@@ -38,13 +38,17 @@ class ResponseMessage(TypedDict):
 
 
 class ResponseReasoning(TypedDict):
-    """The model's reasoning; there are no summaries of it."""
+    """The model's reasoning; there are no summaries of it.
+
+    ``encrypted_content`` is the same sealed, where it is asked for and the operator has given keys.
+    """
 
     id: str
     type: Literal["reasoning"]
     status: ItemStatus
     summary: list[Any]
     content: list[ResponseReasoningText]
+    encrypted_content: NotRequired[str]
 
 
 class ResponseFunctionCall(TypedDict):
@@ -127,14 +131,25 @@ class ResponseTextConfig(TypedDict):
     format: dict[str, Any]
 
 
+class ResponseConversation(TypedDict):
+    """The conversation that a response belongs to."""
+
+    id: str
+
+
 class ResponseObject(TypedDict):
-    """A response."""
+    """A response.
+
+    ``conversation`` is absent where it belongs to none. ``status_estimated`` is true where nothing tells for certain
+    that it ended by itself, else absent.
+    """
 
     id: str
     object: Literal["response"]
     created_at: int
-    status: Literal["in_progress", "completed", "incomplete", "failed"]
-    background: Literal[False]
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    status_estimated: NotRequired[bool]
+    background: bool
     completed_at: int | None
     error: ResponseError | None
     incomplete_details: ResponseIncompleteDetails | None
@@ -146,12 +161,12 @@ class ResponseObject(TypedDict):
     max_tool_calls: int | None
     metadata: dict[str, str]
     parallel_tool_calls: bool
-    previous_response_id: None
+    previous_response_id: str | None
     prompt_cache_key: str | None
     reasoning: ResponseReasoningConfig
     safety_identifier: str | None
     service_tier: Literal["default"]
-    store: Literal[False]
+    store: bool
     temperature: float
     text: ResponseTextConfig
     tool_choice: str | dict[str, Any]
@@ -160,6 +175,15 @@ class ResponseObject(TypedDict):
     top_p: float
     truncation: Literal["disabled"]
     user: str | None
+    conversation: NotRequired[ResponseConversation]
+
+
+class ResponseDeleted(TypedDict):
+    """A response that is gone."""
+
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
 
 
 class ResponseEvent(TypedDict):
@@ -167,6 +191,7 @@ class ResponseEvent(TypedDict):
 
     type: Literal[
         "response.created",
+        "response.queued",
         "response.in_progress",
         "response.completed",
         "response.incomplete",
@@ -289,6 +314,16 @@ EVENTS: tuple[type, ...] = (
     ResponseInputDone,
 )
 """The data of one event of a stream is of one of these types."""
+
+
+class ResponseCompaction(TypedDict):
+    """A conversation made shorter: messages that were kept, then an item of the type ``compaction``, sealed."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[dict[str, Any]]
+    usage: ResponseUsage
 
 
 class ResponseInputTokens(TypedDict):

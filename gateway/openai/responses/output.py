@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.generation import TokenLogprob
-from gateway.ids import new_id
 from gateway.openai.chat.logprobs import logprobs_object
-from gateway.openai.responses.tools import Origin, input_of
+from gateway.openai.responses.references import item_id
+from gateway.openai.responses.tools import Origin
+from gateway.sealing import Seal
 
 Event = dict[str, Any]
 """An event but for its sequence number, which whoever writes it adds."""
@@ -28,10 +29,17 @@ class OutputItems:
         place: fields of events that tell the open item.
     """
 
-    __slots__ = ("_entries", "_kind", "items", "place", "texts")
+    __slots__ = ("_entries", "_kind", "_response_id", "_seal", "items", "place", "texts")
 
-    def __init__(self) -> None:
-        """Begin without items."""
+    def __init__(self, response_id: str, seal: Seal | None = None) -> None:
+        """Begin without items.
+
+        Args:
+            response_id: of the response, which the ids of its items name.
+            seal: seals reasoning, where that is wanted and can be done.
+        """
+        self._response_id = response_id
+        self._seal = seal
         self.items: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.place: dict[str, Any] = {}
@@ -86,11 +94,10 @@ class OutputItems:
         return self._begin("function_call", **fields, arguments="")
 
     def arguments(self, text: str) -> list[Event]:
-        """Add to the arguments of the call; the input of a custom tool is told once it is whole."""
+        """Add to the arguments of the call, or to the input of a custom tool."""
         self.texts.append(text)
-        if self._kind == "custom_tool_call":
-            return []
-        return [{"type": "response.function_call_arguments.delta", **self.place, "delta": text}]
+        what = "custom_tool_call_input" if self._kind == "custom_tool_call" else "function_call_arguments"
+        return [{"type": f"response.{what}.delta", **self.place, "delta": text}]
 
     def close(self, status: str = "completed") -> list[Event]:
         """End the open item, if there is one.
@@ -102,13 +109,14 @@ class OutputItems:
         if not kind:
             return []
         text = "".join(self.texts)
-        if kind == "custom_tool_call":
-            text = input_of(text)
         events = _ends(kind, self.place, self.items[-1], text, self._entries)
         whole: dict[str, Any] = {"input" if kind == "custom_tool_call" else "arguments": text}
         if kind in {"message", "reasoning"}:
             whole = {"content": [_content(kind, text, self._entries)]}
             events.append(_part("done", self.place, whole["content"][0]))
+        if kind == "reasoning" and self._seal is not None:
+            sealed = self._seal.seal("reasoning", text)
+            whole |= {} if sealed is None else {"encrypted_content": sealed}
         self.items[-1] = {**self.items[-1], "status": status, **whole}
         events.append({"type": "response.output_item.done", **_index(self.place), "item": self.items[-1]})
         return events
@@ -121,7 +129,8 @@ class OutputItems:
 
     def _begin(self, kind: str, **fields: Any) -> list[Event]:
         events = self.close()
-        item = {"id": f"{_PREFIXES[kind]}_{new_id()}", "type": kind, "status": "in_progress", **fields}
+        name = item_id(_PREFIXES[kind], self._response_id, len(self.items))
+        item = {"id": name, "type": kind, "status": "in_progress", **fields}
         self.items.append(item)
         self._kind, self.texts, self._entries = kind, [], []
         self.place = {"item_id": item["id"], "output_index": len(self.items) - 1}
@@ -145,7 +154,7 @@ def _content(kind: str, text: str, entries: list[dict[str, Any]]) -> dict[str, A
 def _ends(
     kind: str, place: dict[str, Any], item: dict[str, Any], text: str, entries: list[dict[str, Any]]
 ) -> list[Event]:
-    """The event with the whole text of an item; of a custom tool's input also the only one before it."""
+    """The event with the whole text of an item."""
     if kind == "message":
         done = {"type": "response.output_text.done", **place, "content_index": 0, "text": text}
         return [{**done, "logprobs": entries}]
@@ -154,5 +163,4 @@ def _ends(
     if kind == "function_call":
         done = {"type": "response.function_call_arguments.done", **place, "name": item["name"]}
         return [{**done, "arguments": text}]
-    delta = {"type": "response.custom_tool_call_input.delta", **place, "delta": text}
-    return [delta] * bool(text) + [{"type": "response.custom_tool_call_input.done", **place, "input": text}]
+    return [{"type": "response.custom_tool_call_input.done", **place, "input": text}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH, text_or_list
@@ -41,6 +41,29 @@ class ResponseStreamOptions(_Part):
     include_obfuscation: bool = False
 
 
+Input = Annotated[
+    Annotated[str, Tag(BRANCH + "text")]
+    | Annotated[list[InputItem], Field(max_length=MOST_MESSAGES, fail_fast=True), Tag(BRANCH + "parts")],
+    Discriminator(
+        text_or_list, custom_error_type="content", custom_error_message="A string or an array of items is expected"
+    ),
+]
+"""The input of a request."""
+
+
+class ConversationName(_Part):
+    """A conversation by its id."""
+
+    id: str
+
+
+def _named(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+_Conversation = Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)]
+
+
 class ResponsesRequest(BaseModel):
     """A request for a response. Null means absent; unknown fields are served without, and named.
 
@@ -50,13 +73,7 @@ class ResponsesRequest(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     model: Annotated[str, Field(min_length=1)]
-    input: Annotated[
-        Annotated[str, Tag(BRANCH + "text")]
-        | Annotated[list[InputItem], Field(max_length=MOST_MESSAGES, fail_fast=True), Tag(BRANCH + "parts")],
-        Discriminator(
-            text_or_list, custom_error_type="content", custom_error_message="A string or an array of items is expected"
-        ),
-    ] = Field(description="A text of the user's, or the conversation as items.")
+    input: Input = Field(description="A text of the user's, or the conversation as items.")
     instructions: str | None = Field(default=None, description="A system message before all others.")
     max_output_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
         default=None, description="Limits the answer; more than the context leaves is clamped."
@@ -82,10 +99,16 @@ class ResponsesRequest(BaseModel):
     stream_options: ResponseStreamOptions = Field(default_factory=ResponseStreamOptions)
     metadata: dict[str, Any] = Field(default_factory=dict, description="Is in the response and in the access log.")
     truncation: str | None = Field(default=None, description="A conversation that is too long is 400, also with auto.")
-    store: bool | None = Field(default=None, description="Nothing is kept: the response says false.")
-    background: bool | None = Field(default=None, description="Only false.")
-    previous_response_id: str | None = Field(default=None, description="Refused: nothing is kept.")
-    conversation: Any = Field(default=None, description="Refused: nothing is kept.")
+    store: bool | None = Field(
+        default=None, description="Keeps the response; true if absent. The response says whether it is kept."
+    )
+    background: bool | None = Field(default=None, description="Answers at once; the response is asked for later.")
+    previous_response_id: str | None = Field(
+        default=None, description="Continues a kept response: its items and those before it come before `input`."
+    )
+    conversation: (
+        Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)] | None
+    ) = Field(default=None, description="The conversation that goes on, or its id: its items come before `input`.")
     prompt: Any = Field(default=None, description="Refused: there are no stored prompts.")
     moderation: Any = Field(default=None, description="Refused: there is no moderation model here.")
     service_tier: str | None = Field(default=None, description="There is one tier: the response says default.")
@@ -95,6 +118,11 @@ class ResponsesRequest(BaseModel):
     prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
     prompt_cache_options: Any = Field(default=None, description="The engine decides.")
     client_metadata: Any = Field(default=None, description="Is not read.")
+
+
+def checked_items(data: dict[str, Any]) -> dict[str, Any]:
+    """A request whose items were checked some at a time; see ``in_groups``."""
+    return {**data, "input": in_groups(data["input"], ITEMS)} if "input" in data else data
 
 
 def parse_responses_request(body: Body) -> ResponsesRequest:
@@ -107,33 +135,21 @@ def parse_responses_request(body: Body) -> ResponsesRequest:
     _check_state(data)
     for key in ("text", "reasoning", "stream_options"):
         data |= {key: pruned(data[key])} if key in data else {}
-    if "input" in data:
-        data["input"] = in_groups(data["input"], ITEMS)
     try:
-        return ResponsesRequest.model_validate(data)
+        return ResponsesRequest.model_validate(checked_items(data))
     except ValidationError as error:
         raise error_of(error) from None
 
 
-_KEPT = "This gateway keeps no responses: send the whole conversation in 'input'."
 _REFUSED = {
-    "conversation": _KEPT,
     "prompt": "This gateway keeps no prompts: send the text in 'instructions' or 'input'.",
     "moderation": "There is no moderation model here.",
 }
 
 
 def _check_state(data: dict[str, Any]) -> None:
-    """Refuse what only a server can serve that keeps responses, or has other models beside this one."""
-    previous = data.get("previous_response_id")
-    if isinstance(previous, str):
-        shown = previous[:64].encode("ascii", "backslashreplace").decode()
-        message = f"Previous response with id {shown!r} not found. {_KEPT}"
-        raise BadRequestError(message, "previous_response_id", "previous_response_not_found")
+    """Refuse what only a server can serve that keeps conversations and prompts, or has other models beside this one."""
     for name, why in _REFUSED.items():
         if name in data:
             message = f"The parameter {name!r} is not supported: {why[0].lower()}{why[1:]}"
             raise BadRequestError(message, name, "unsupported_parameter")
-    if data.get("background") is True:
-        message = "The parameter 'background' is not supported: this gateway keeps no responses; stream the answer."
-        raise BadRequestError(message, "background", "unsupported_parameter")

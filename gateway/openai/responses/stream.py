@@ -67,20 +67,28 @@ class ResponsesEvents:
     def end(self, usage: Usage) -> bytes:
         """The event that ends the stream, with the whole response."""
         cut = self._answer.finish_reason(0) == "length"
-        response = orjson.Fragment(self._answer.ended(usage))
-        return self._written([{"type": f"response.{'incomplete' if cut else 'completed'}", "response": response}])
+        response = self._answer.ended(usage)
+        return self._written([_whole("incomplete" if cut else "completed", response)])
 
     def error(self, error: OpenAIError) -> bytes:
         """The event of a response that has failed, behind all that was not sent before."""
         if not self._opened:  # the engine has not answered
             self._open()
-        failed = {"type": "response.failed", "response": orjson.Fragment(self._answer.failed(error))}
-        return self._unsent + self._written([failed])
+        return self._unsent + self._written([_whole("failed", self._answer.failed(error))])
+
+    def queued(self) -> bytes:
+        """The events of a background response before the engine has answered; the opening goes on from there."""
+        self._answer.told = True
+        response = self._answer.response("queued")
+        return self._written([_whole("created", response), _whole("queued", response)])
 
     def _open(self) -> None:
         self._opened = True
-        begun = orjson.Fragment(self._answer.response("in_progress"))
-        events = [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
+        begun = self._answer.response("in_progress")
+        events = [
+            _whole(name, begun) for name in (("in_progress",) if self._answer.told else ("created", "in_progress"))
+        ]
+        self._answer.told = True
         self._unsent = self._written(events)
 
     def _piece(self, piece: Piece) -> bytes:
@@ -92,6 +100,22 @@ class ResponsesEvents:
             event["sequence_number"] = next(self._numbers)
             written += _head(event["type"]), orjson.dumps(event), b"\n\n"
         return b"".join(written)
+
+
+def last_event(status: str, response: bytes, number: int) -> bytes:
+    """The event that ends the stream of a stored response. OpenAI has none of a cancelled one: it is incomplete.
+
+    Args:
+        status: of the response.
+        response: all of it.
+        number: of the event.
+    """
+    event = _whole("incomplete" if status == "cancelled" else status, response)
+    return _head(event["type"]) + orjson.dumps({**event, "sequence_number": number}) + b"\n\n"
+
+
+def _whole(name: str, response: bytes) -> Event:
+    return {"type": f"response.{name}", "response": orjson.Fragment(response)}
 
 
 @functools.cache

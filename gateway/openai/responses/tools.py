@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.branches import BRANCH
-from gateway.openai.schemas import check_schema
 from gateway.openai.validation import error_of
 
 _LONGEST = 64
 _KINDS = frozenset({"function", "custom", "namespace"})
-_INPUT = "input"
+_SYNTAXES = frozenset({"lark", "regex"})
 
 
 class _Part(BaseModel):
@@ -121,13 +119,12 @@ class Toolbox:
     """The tools of one request.
 
     Attributes:
-        functions: the tools of the chat request.
+        functions: the tools of the chat request, custom ones among them.
         paths: where each of them stands in the client's request.
         origins: the client's tool by the name of its function.
         renamed: paths within the chat request's tools that differ in the client's.
         hosted: types of tools that are left out, because no client runs them.
         left_out: what else of the tools is not read.
-        regexes: places of the functions whose input is to follow a regular expression.
     """
 
     functions: list[dict[str, Any]] = field(default_factory=list)
@@ -136,7 +133,6 @@ class Toolbox:
     renamed: dict[str, str] = field(default_factory=dict)
     hosted: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    regexes: list[int] = field(default_factory=list)
 
     def add(self, tools: Sequence[Any], path: str, *, once: bool = False) -> None:
         """Take tools of the client's request.
@@ -191,36 +187,28 @@ class Toolbox:
             return
         if namespace and name in self.origins and self.origins[name] != origin:
             name = _digested(name, f"{namespace}\0{tool.name}")
-        here = f"tools[{len(self.functions)}].function"
-        self.renamed[here] = path
+        kind = "custom" if origin.custom else "function"
+        self.renamed[f"tools[{len(self.functions)}].{kind}"] = path
         if isinstance(tool, CustomTool):
-            function = self._custom(tool, name, path)
+            given: dict[str, Any] = {"description": tool.description, "format": self._format(tool, path)}
         else:
             given = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
-            function = {"name": name} | {key: value for key, value in given.items() if value is not None}
+        function = {"name": name} | {key: value for key, value in given.items() if value is not None}
         extra = [key for key, value in (tool.model_extra or {}).items() if value is not None]
         self.left_out += [f"{path}.{key}" for key in extra]
         self.origins.setdefault(name, origin)
-        self.functions.append({"type": "function", "function": function})
+        self.functions.append({"type": kind, kind: function})
         self.paths.append(path)
 
-    def _custom(self, tool: CustomTool, name: str, path: str) -> dict[str, Any]:
-        """The function of a custom tool: its one argument is the tool's input."""
-        form = tool.format or CustomFormat(type="text")
-        described = [tool.description] if tool.description else []
-        text: dict[str, Any] = {"type": "string", "description": "The whole input of the tool, as plain text."}
-        if form.type == "grammar" and form.definition is not None:
-            described.append(f"The input follows this grammar ({form.syntax}):\n{form.definition}")
-            if form.syntax == "regex" and _is_pattern(form.definition):
-                text["pattern"] = f"^(?:{form.definition})$"
-                self.regexes.append(len(self.functions))
-            else:
-                self.left_out.append(f"{path}.format")
-        elif form.type != "text":
-            self.left_out.append(f"{path}.format")
-        schema = {"type": "object", "properties": {_INPUT: text}, "required": [_INPUT], "additionalProperties": False}
-        function: dict[str, Any] = {"name": name, "parameters": schema}
-        return function | {"description": "\n\n".join(described)} if described else function
+    def _format(self, tool: CustomTool, path: str) -> dict[str, Any] | None:
+        """The format of a custom tool as chat completions have it; of a type that nobody defined there is none."""
+        form = tool.format
+        if form is None or form.type == "text":
+            return None
+        if form.type == "grammar" and form.syntax in _SYNTAXES and form.definition is not None:
+            return {"type": "grammar", "grammar": {"syntax": form.syntax, "definition": form.definition}}
+        self.left_out.append(f"{path}.format")
+        return None
 
 
 def _validated(given: Any, path: str) -> FunctionTool | CustomTool | NamespaceTool | OtherTool:
@@ -232,36 +220,6 @@ def _validated(given: Any, path: str) -> FunctionTool | CustomTool | NamespaceTo
         fault.message = fault.message.replace(f"'{fault.param}'", f"'{path}{inside}'")
         fault.param = path + inside
         raise fault from None
-
-
-def _is_pattern(text: str) -> bool:
-    """Whether an expression is one that a schema can have."""
-    try:
-        check_schema({"type": "string", "pattern": text}, "pattern")
-    except BadRequestError:
-        return False
-    return True
-
-
-def input_as_arguments(text: str) -> dict[str, str]:
-    """The arguments of a custom tool's function."""
-    return {_INPUT: text}
-
-
-def input_of(arguments: str) -> str:
-    """The input of a custom tool from its function's arguments, which may be cut or may have gone wrong.
-
-    Arguments that have one text only, under whatever name, are that text; else all of them are.
-    """
-    try:
-        value = from_json(arguments, allow_partial="trailing-strings")
-    except ValueError:
-        return arguments
-    if isinstance(value, dict):
-        only = value.get(_INPUT, *value.values()) if len(value) == 1 else value.get(_INPUT)
-        if isinstance(only, str):
-            return only
-    return arguments
 
 
 Choice = Literal["none", "auto", "required"]
@@ -292,7 +250,12 @@ def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
         return _allowed(choice, tools)
     if kind not in _OWN:
         raise _not_run(kind)
-    return {"type": "function", "function": {"name": _named(choice, tools, "tool_choice")}}
+    return _choice_of(_named(choice, tools, "tool_choice"), tools)
+
+
+def _choice_of(function: str, tools: Toolbox) -> dict[str, Any]:
+    kind = "custom" if tools.origins[function].custom else "function"
+    return {"type": kind, kind: {"name": function}}
 
 
 def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
@@ -308,7 +271,7 @@ def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
         raise _not_run(str(given[0].get("type"))[:64])
     if not names:
         return "none"
-    allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    allowed = [_choice_of(name, tools) for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
 
 

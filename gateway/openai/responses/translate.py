@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
+from gateway.openai.conversations.contents import ConversationEnd
+from gateway.openai.items.stored import LOGPROBS, SEALED, as_stored
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
+from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.items import (
+    CompactionItem,
     Content,
     CustomCallItem,
     FunctionCallItem,
@@ -26,12 +32,15 @@ from gateway.openai.responses.items import (
     ToolsItem,
 )
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
-from gateway.openai.responses.tools import Toolbox, chosen, input_as_arguments
+from gateway.openai.responses.stored import Shelf
+from gateway.openai.responses.tools import Toolbox, chosen
+from gateway.openai.state import Kept
 from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
+from gateway.sealing import Seal
 
-LOGPROBS = "message.output_text.logprobs"
-"""The value of ``include`` that asks for log-probs."""
+SUMMARY = "Summary of the conversation so far:"
+"""The first line of the message that stands for a compaction."""
 
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
@@ -47,6 +56,7 @@ _FIELDS = {
     "response_format.json_schema": "text.format",
     "response_format": "text.format",
     "tool_choice.function.name": "tool_choice.name",
+    "tool_choice.custom.name": "tool_choice.name",
     "tool_choice.allowed_tools": "tool_choice",
 }
 _SAME = ("model", "temperature", "top_p", "stream", "user", "safety_identifier", "prompt_cache_key")
@@ -59,36 +69,65 @@ class Turn(TranslatedRequest):
     Attributes:
         request: of the client.
         tools: of the request.
+        shelf: where the response is kept; None where it is not.
+        items: of its own input as they are kept, a JSON array.
+        conversation: where the items of the response are put behind the others; None without one.
+        seal: of the client, where sealed reasoning is asked for and the operator gave keys.
+        conversed: all items that the model reads, those before the request first.
     """
 
     request: ResponsesRequest
     tools: Toolbox
+    shelf: Shelf | None = None
+    items: bytes = b"[]"
+    conversation: ConversationEnd | None = None
+    seal: Seal | None = None
+    conversed: Sequence[InputItem] = ()
 
 
 def parse_turn(body: Body) -> Turn:
-    """Parse and translate a request body.
+    """Parse and translate a request body, with nothing before it, whose response is not kept.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
-    request = parse_responses_request(body)
+    return translated(parse_responses_request(body))
+
+
+def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept | None = None) -> Turn:
+    """Translate a request.
+
+    Args:
+        request: of the client.
+        before: what came before it.
+        kept: of the client; None: nothing is kept.
+
+    Raises:
+        BadRequestError: naming the client's parameter at fault.
+    """
     tools = Toolbox()
     tools.add(request.tools, "tools")
-    conversation = _Conversation(tools)
+    seal = kept.seal if kept is not None else None
+    conversation = _Conversation(tools, seal)
     if request.instructions is not None:
         conversation.say("system", request.instructions, "instructions")
+    earlier = before.items()
+    given = [] if isinstance(request.input, str) else before.resolved(request.input, earlier)
+    conversation.refer([*earlier, *given])
+    for item in earlier:
+        conversation.add(item, before.path)
+    for index, item in enumerate(given):
+        conversation.add(item, f"input[{index}]")
     if isinstance(request.input, str):
         conversation.say("user", request.input, "input")
-    else:
-        conversation.refer(request.input)
-        for index, item in enumerate(request.input):
-            conversation.add(item, f"input[{index}]")
     if not conversation.messages:
         message = "Invalid value for 'input': at least one message is expected."
         raise BadRequestError(message, "input", "empty_array")
     fields = {**_FIELDS, "logprobs": "include" if LOGPROBS in request.include else "top_logprobs"}
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
-    data, left_out = _fields(request)
+    data, left_out = _fields(request, seal)
+    store = kept.store if kept is not None else None
+    left_out += ["store"] * (request.store is True and store is None)
     data |= {"messages": in_groups(conversation.messages)}
     if tools.functions:
         data |= {"tools": tools.functions, "parallel_tool_calls": request.parallel_tool_calls}
@@ -99,10 +138,30 @@ def parse_turn(body: Body) -> Turn:
         chat = chat_request(without_nulls(data))
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
-    return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+    turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+    turn.seal = seal if SEALED in request.include else None
+    turn.conversed = [*earlier, *given]
+    if kept is not None and store is not None and request.store is not False:
+        turn.shelf, turn.items = Shelf(store, kept.owner), _kept_items(request, given)
+        if before.conversation is not None:
+            turn.conversation = ConversationEnd(store, kept.owner, before.conversation.id)
+    return turn
 
 
-def _fields(request: ResponsesRequest) -> tuple[dict[str, Any], list[str]]:
+def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> bytes:
+    """The items of a request's own input as they are kept; references say nothing that is not there already."""
+    if isinstance(request.input, str):
+        return orjson.dumps([as_stored({"role": "user", "content": request.input})])
+    taken: set[str] = set()
+    items = []
+    for item in given:
+        if not isinstance(item, ReferenceItem):
+            items.append(as_stored(item.model_dump(exclude_unset=True), taken))
+            taken.add(items[-1]["id"])
+    return orjson.dumps(items)
+
+
+def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:
     """The fields of the chat request besides conversation and tools, and the names of what is left out."""
     values = {name: getattr(request, name) for name in _SAME}
     extra = request.model_extra or {}
@@ -117,7 +176,8 @@ def _fields(request: ResponsesRequest) -> tuple[dict[str, Any], list[str]]:
         data["service_tier"] = request.service_tier
     if request.top_logprobs or LOGPROBS in request.include:
         data |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
-    left_out += [f"include.{name}" for name in request.include if name != LOGPROBS]
+    served = {LOGPROBS} | ({SEALED} if seal is not None else set())
+    left_out += [f"include.{name}" for name in request.include if name not in served]
     if request.truncation not in (None, "disabled"):
         left_out.append("truncation")
     for name in ("text", "reasoning", "stream_options"):
@@ -154,6 +214,7 @@ class _Conversation:
 
     Attributes:
         tools: of the request; those that come among the items are added.
+        seal: of the client; None where nothing sealed can be opened.
         messages: of the chat request.
         origins: the path of the item that began each message.
         renamed: paths within messages that differ in the client's request.
@@ -161,6 +222,7 @@ class _Conversation:
     """
 
     tools: Toolbox
+    seal: Seal | None
     messages: list[dict[str, Any]] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -197,16 +259,20 @@ class _Conversation:
         if isinstance(item, MessageItem):
             self._message(item, path)
         elif isinstance(item, FunctionCallItem):
-            self._call(item, _arguments(item.arguments), path)
+            self._call(item, "function", {"arguments": _arguments(item.arguments)}, path)
         elif isinstance(item, CustomCallItem):
-            self._call(item, json.dumps(input_as_arguments(item.input), ensure_ascii=False), path)
+            self._call(item, "custom", {"input": item.input}, path)
         elif isinstance(item, ReasoningItem):
-            self._reasoning += [item.text] * bool(item.text)
+            text, unread = item.text(self.seal)
+            self._reasoning += [text] * bool(text)
+            self.left_out += ["input.reasoning.encrypted_content"] * unread
         elif isinstance(item, OutputItem):
             if item.call_id not in self._calls:
                 message = f"No tool call found for the output of {path}: 'call_id' must be that of an earlier call."
                 raise BadRequestError(message, f"{path}.call_id", "invalid_value")
             self._output(item.call_id, item.output, path)
+        elif isinstance(item, CompactionItem):
+            self._compaction(item, path)
         elif isinstance(item, ToolsItem):
             self.tools.add(item.tools, f"{path}.tools", once=True)
         elif isinstance(item, ReferenceItem):
@@ -236,11 +302,11 @@ class _Conversation:
             self._open["reasoning_content"] = "\n".join([before, *reasoning] if before else reasoning)
         return self._open
 
-    def _call(self, item: FunctionCallItem | CustomCallItem, arguments: str, path: str) -> None:
+    def _call(self, item: FunctionCallItem | CustomCallItem, kind: str, given: dict[str, str], path: str) -> None:
         calls = self._assistant(path).setdefault("tool_calls", [])
-        self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].function"] = path
+        self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].{kind}"] = path
         name = self.tools.function_of(item.name, item.namespace)
-        calls.append({"id": item.call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        calls.append({"id": item.call_id, "type": kind, kind: {"name": name, **given}})
         self._calls.add(item.call_id)
 
     def _output(self, call_id: str, output: Any, path: str) -> None:
@@ -261,6 +327,14 @@ class _Conversation:
                 text = f"[{what} was left out: this model reads text only.]"
             parts.append({"type": "text", "text": text})
         return parts or ""
+
+    def _compaction(self, item: CompactionItem, path: str) -> None:
+        """Say what a compaction has kept, as the model's own words; they are no user's and no operator's."""
+        summary = item.text(self.seal)
+        if summary is None:
+            self.left_out.append("input.compaction")
+        else:
+            self.put("assistant", f"{SUMMARY}\n\n{summary}", path)
 
     def _reference(self, item: ReferenceItem, path: str) -> None:
         if item.id in self._given:

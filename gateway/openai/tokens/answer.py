@@ -84,7 +84,7 @@ def _ids(
         ids = list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens).ids)
         bound.check_count(len(ids))
         return ids
-    ids = list(prompts.build(source, parts, model.settings, as_ids=True, most=most, left=left).ids)
+    ids = list(prompts.build(source, parts, model.settings, most=most, left=left).ids)
     bound.check_count(len(ids))
     tokenizer = parts.tokenizer
     if request.add_special_tokens and tokenizer.adds_bos and tokenizer.bos_id is not None:

@@ -239,19 +239,25 @@ class TextReader:
         most: tokens that were asked for: a number beyond it is none of tokens of the answer.
         cumulative: whether each response has all of the text so far.
         counts: outputs that tell the number of tokens; see ``TextPath``.
+        beams: texts that a response may hold at most, the best one first.
     """
 
     __slots__ = ("_answered", "_by_logprobs", "_counted", "_most", "_outputs", "_text")
 
     def __init__(
-        self, most: int | None = None, *, cumulative: bool = False, counts: tuple[Counts, ...] = ("tokens",)
+        self,
+        most: int | None = None,
+        *,
+        cumulative: bool = False,
+        counts: tuple[Counts, ...] = ("tokens",),
+        beams: int = 1,
     ) -> None:
         self._answered = False
         self._most = most
         self._text = CumulativeText() if cumulative else None
         self._by_logprobs = "logprobs" in counts
         self._counted = 0  # log-probs so far
-        self._outputs = _outputs((*_OF_TEXT, *(("output_log_probs",) if self._by_logprobs else ())), 1)
+        self._outputs = _outputs((*_OF_TEXT, *(("output_log_probs",) if self._by_logprobs else ())), beams)
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
         """Turn a response into a chunk: its new text, and the counts that the server gives.

@@ -48,7 +48,6 @@ class EnsembleEngine:
         path: the form of its answers.
         engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does: a
             request is then left by a gRPC cancel, which an ensemble does not pass on.
-        adds_special_tokens: whether preprocessing adds BOS to every prompt.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class EnsembleEngine:
         path: TextPath,
         *,
         engine: ModelView | None,
-        adds_special_tokens: bool,
     ) -> None:
         self._connection = connection
         self._encoder = RequestEncoder(model, BLS)
@@ -68,7 +66,6 @@ class EnsembleEngine:
         self._abilities = abilities
         self._path = path
         self._stopper = StopSender(connection, engine) if engine is not None else None
-        self._adds_special_tokens = adds_special_tokens
 
     @property
     def features(self) -> EngineFeatures:
@@ -110,7 +107,8 @@ class EnsembleEngine:
     def _reader(self, request: GenerationRequest) -> TokenReader | TextReader:
         if self._path.token_ids:
             return TokenReader(request, self._abilities)
-        return TextReader(request.max_tokens, cumulative=self._path.cumulative, counts=self._path.counts)
+        beams, path = request.params.beam_width, self._path
+        return TextReader(request.max_tokens, cumulative=path.cumulative, counts=path.counts, beams=beams)
 
     async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool) -> None:
         if self._stopper is not None and late:
@@ -188,6 +186,6 @@ class EnsembleEngine:
         if not bos:
             return text
         # BOS exactly once, whoever adds it (wire contract 1.4).
-        if self._adds_special_tokens:
+        if self._features.adds_special_tokens:
             return text.removeprefix(bos)
         return text if text.startswith(bos) else bos + text

@@ -121,10 +121,10 @@ class Outputs:
         return value
 
     def string(self, contents: Mapping[str, bytes], name: str) -> bytes | None:
-        """The first string of an output; None when the response does not have it, or has none in it.
+        """The string of an output, of beams the first; None when the response does not have it, or has none in it.
 
         Raises:
-            MalformedOutputError: the contents are not the strings of its shape.
+            MalformedOutputError: the contents are not the strings of its shape, or more than there are beams.
         """
         raw = contents.get(name)
         if raw is None:
@@ -133,7 +133,7 @@ class Outputs:
         while behind < len(raw):
             behind += 4 + int.from_bytes(raw[behind : behind + 4], "little")
             strings += 1
-        if behind != len(raw) or strings != self.forms[name].elements:
+        if behind != len(raw) or strings != self.forms[name].elements or strings > self._beams:
             raise MalformedOutputError(f"{name} holds {strings} strings in {len(raw)} bytes")
         return raw[4:end] if strings else None
 

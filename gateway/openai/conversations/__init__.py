@@ -1,0 +1,1 @@
+"""``/v1/conversations`` and their items."""

@@ -1,0 +1,71 @@
+"""The requests of ``/v1/conversations``: their schemas, and from bytes to validated requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.chat.messages import in_groups
+from gateway.openai.conversations.contents import MOST_ITEMS
+from gateway.openai.request_body import Body, parse_object
+from gateway.openai.responses.items import ITEMS, InputItem, ReferenceItem
+from gateway.openai.validation import error_of
+
+_Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]
+_Metadata = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=64)], Annotated[str, Field(max_length=512)]],
+    Field(max_length=16),
+]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    def ignored(self) -> list[str]:
+        """The names of fields that the request is served without."""
+        return list(self.model_extra or ())
+
+
+class ConversationRequest(_Request):
+    """A request for a new conversation."""
+
+    items: _Items = Field(default_factory=list, description="Its first items.")
+    metadata: _Metadata = Field(default_factory=dict, description="Up to 16 texts by their names.")
+
+
+class ConversationUpdate(_Request):
+    """A request for other metadata of a conversation; null means none."""
+
+    metadata: _Metadata | None = Field(description="Replaces all that there is.")
+
+
+class ItemsRequest(_Request):
+    """A request for more items of a conversation."""
+
+    items: Annotated[_Items, Field(min_length=1)] = Field(description="They go behind those that are there.")
+
+
+Asked = TypeVar("Asked", bound=_Request)
+
+
+def parse_conversation(kind: type[Asked], body: Body) -> tuple[Asked, list[dict[str, Any]]]:
+    """Parse and validate a request body; returns it and its items as they came.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+    """
+    data = parse_object(body)
+    if kind is not ConversationUpdate:
+        data = {key: value for key, value in data.items() if value is not None}
+    items = data.get("items", [])
+    try:
+        asked = kind.model_validate({**data, "items": in_groups(items, ITEMS)} if "items" in data else data)
+    except ValidationError as error:
+        raise error_of(error) from None
+    for index, item in enumerate(getattr(asked, "items", ())):
+        if isinstance(item, ReferenceItem):
+            message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."
+            raise BadRequestError(message, f"items[{index}]", "invalid_value")
+    return asked, items if kind is not ConversationUpdate else []

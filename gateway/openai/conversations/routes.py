@@ -1,0 +1,154 @@
+"""The routes of conversations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.openai.conversations import contents
+from gateway.openai.conversations.objects import Conversation, ConversationDeleted
+from gateway.openai.conversations.protocol import (
+    ConversationRequest,
+    ConversationUpdate,
+    ItemsRequest,
+    parse_conversation,
+)
+from gateway.openai.endpoint import name_header
+from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of
+from gateway.openai.items.stored import shown
+from gateway.openai.request_body import read_request
+from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
+from gateway.openai.state import State
+from gateway.web.routing import DirectRoute
+
+_ERRORS = (400, 404, 415, 429, 503)
+_ID = parameter("conversation_id", "path", "Id of a conversation.", required=True)
+_ITEM = parameter("item_id", "path", "Id of an item of it.", required=True)
+_READ = answers(Conversation, (404,))
+_MADE = answers(Conversation, _ERRORS, headers=IGNORED)
+_CHANGED = answers(Conversation, (*_ERRORS, 409), headers=IGNORED)
+_DELETED = answers(ConversationDeleted, (404,))
+_ADDED = answers(ItemPage, (*_ERRORS, 409), headers=IGNORED)
+_LISTED = answers(ItemPage, (400, 404), headers=IGNORED)
+_SHOWN = answers({"type": "object"}, (404,), headers=IGNORED)
+_REMOVED = answers(Conversation, (404, 409))
+
+
+def conversations_router(state: State) -> APIRouter:
+    """The routes of ``/v1/conversations`` and their items.
+
+    Args:
+        state: where they are kept.
+    """
+    router = api_router("conversations", DirectRoute)
+    _add_items(router, state)
+    _add_conversations(router, state)
+    return router
+
+
+def _add_items(router: APIRouter, state: State) -> None:
+    @router.get(
+        "/v1/conversations/{conversation_id}/items/{item_id}",
+        responses=_SHOWN,
+        openapi_extra={"parameters": [_ID, _ITEM, INCLUDE]},
+    )
+    async def retrieve_conversation_item(request: Request) -> Response:
+        """Show an item of a conversation."""
+        kept = state.of(request.scope)
+        found = await contents.load(kept.needed(), kept.owner, _id(request))
+        include, left_out = included(request.query_params, kept.seal)
+        return _answer(shown(found.item(_item_id(request)), include, kept.seal), left_out)
+
+    @router.delete(
+        "/v1/conversations/{conversation_id}/items/{item_id}",
+        responses=_REMOVED,
+        openapi_extra={"parameters": [_ID, _ITEM]},
+    )
+    async def delete_conversation_item(request: Request) -> Response:
+        """Take an item out of a conversation."""
+        kept, item_id = state.of(request.scope), _item_id(request)
+        found, _ = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.remove(item_id))
+        return _answer(found.shown())
+
+    @router.get(
+        "/v1/conversations/{conversation_id}/items",
+        responses=_LISTED,
+        openapi_extra={"parameters": [_ID, *PAGING]},
+    )
+    async def list_conversation_items(request: Request) -> Response:
+        """List the items of a conversation, the newest first."""
+        kept, query = state.of(request.scope), request.query_params
+        paging = paging_of(query)
+        found = await contents.load(kept.needed(), kept.owner, _id(request))
+        include, left_out = included(query, kept.seal)
+        return _answer(page_of(found.items, paging, include, kept.seal), left_out)
+
+    @router.post(
+        "/v1/conversations/{conversation_id}/items",
+        responses=_ADDED,
+        openapi_extra={"parameters": [_ID, INCLUDE], **body_of(ItemsRequest)},
+    )
+    async def create_conversation_items(request: Request) -> Response:
+        """Add items to a conversation."""
+        kept = state.of(request.scope)
+        asked, items = await read_request(request, functools.partial(parse_conversation, ItemsRequest))
+        _, added = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.add(items))
+        include, left_out = included(request.query_params, kept.seal)
+        page = list_of([shown(item, include, kept.seal) for item in added])
+        return _answer(page, [*asked.ignored(), *left_out])
+
+
+def _add_conversations(router: APIRouter, state: State) -> None:
+    @router.post("/v1/conversations", responses=_MADE, openapi_extra=body_of(ConversationRequest))
+    async def create_conversation(request: Request) -> Response:
+        """Begin a conversation."""
+        kept = state.of(request.scope)
+        asked, items = await read_request(request, functools.partial(parse_conversation, ConversationRequest))
+        made = await contents.create(kept.needed(), kept.owner, asked.metadata, items)
+        return _answer(made.shown(), asked.ignored())
+
+    @router.get("/v1/conversations/{conversation_id}", responses=_READ, openapi_extra={"parameters": [_ID]})
+    async def retrieve_conversation(request: Request) -> Response:
+        """Show a conversation without its items."""
+        kept = state.of(request.scope)
+        return _answer((await contents.load(kept.needed(), kept.owner, _id(request))).shown())
+
+    @router.post(
+        "/v1/conversations/{conversation_id}",
+        responses=_CHANGED,
+        openapi_extra={"parameters": [_ID], **body_of(ConversationUpdate)},
+    )
+    async def update_conversation(request: Request) -> Response:
+        """Replace the metadata of a conversation."""
+        kept = state.of(request.scope)
+        asked, _ = await read_request(request, functools.partial(parse_conversation, ConversationUpdate))
+        metadata = asked.metadata or {}
+        found, _ = await contents.change(
+            kept.needed(), kept.owner, _id(request), lambda found: setattr(found, "metadata", metadata)
+        )
+        return _answer(found.shown(), asked.ignored())
+
+    @router.delete("/v1/conversations/{conversation_id}", responses=_DELETED, openapi_extra={"parameters": [_ID]})
+    async def delete_conversation(request: Request) -> Response:
+        """Delete a conversation with its items."""
+        kept, gone = state.of(request.scope), _id(request)
+        await contents.delete(kept.needed(), kept.owner, gone)
+        return _answer(ConversationDeleted(id=gone, object="conversation.deleted", deleted=True))
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["conversation_id"])
+
+
+def _item_id(request: Request) -> str:
+    return str(request.path_params["item_id"])
+
+
+def _answer(body: object, left_out: Sequence[str] = ()) -> Response:
+    headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
+    return Response(orjson.dumps(body), headers=headers, media_type="application/json")

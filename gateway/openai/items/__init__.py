@@ -1,0 +1,1 @@
+"""Items of responses and conversations as they are kept and listed."""

@@ -1,0 +1,88 @@
+"""Items as they are kept: each with an id and a status, its content as parts; and as a list of them shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gateway.ids import new_id
+from gateway.sealing import Seal
+
+LOGPROBS = "message.output_text.logprobs"
+"""The value of ``include`` that asks for log-probs."""
+
+SEALED = "reasoning.encrypted_content"
+"""The value of ``include`` that asks for sealed reasoning."""
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "compaction": "cmp",
+}
+_LONGEST_ID = 128
+_WHOLE = frozenset({"message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"})
+"""Types of items that OpenAI lists with a status."""
+
+
+def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
+    """An item of a request that was checked, as it is kept.
+
+    Args:
+        item: as the client sent it.
+        taken: ids of other items; one of them is not given again.
+    """
+    kind = item.get("type") or "message"
+    given = item.get("id")
+    own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
+    kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}
+    if kind in _WHOLE:
+        kept["status"] = item.get("status") or "completed"
+    kept |= {key: value for key, value in item.items() if key not in {"id", "type", "status"}}
+    if kind == "message":
+        kept["content"] = _parts(item["role"], item.get("content"))
+    elif kind == "reasoning":
+        kept["summary"] = item.get("summary") or []
+    elif kind.endswith("_call_output"):
+        kept["output"] = item.get("output") or ""
+    return kept
+
+
+def shown(item: Mapping[str, Any], include: Collection[str], seal: Seal | None) -> dict[str, Any]:
+    """A kept item as it is listed.
+
+    Args:
+        item: as it was kept.
+        include: what else is asked for: log-probs and sealed reasoning are left out where they are not.
+        seal: of the owner.
+    """
+    listed = dict(item)
+    if item["type"] == "reasoning":
+        sealed = listed.pop("encrypted_content", None)
+        if SEALED in include and (sealed is not None or seal is not None):
+            listed["encrypted_content"] = sealed or _sealed(item, seal)
+    elif item["type"] == "message" and LOGPROBS not in include:
+        listed["content"] = [{**part, "logprobs": []} if part.get("logprobs") else part for part in item["content"]]
+    return listed
+
+
+def text_of(parts: Any) -> str:
+    """The texts of content parts as lines; empty where there are none that can be read."""
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _sealed(item: Mapping[str, Any], seal: Seal | None) -> str | None:
+    text = text_of(item.get("content"))
+    return seal.seal("reasoning", text) if seal is not None and text else None
+
+
+def _parts(role: str, content: Any) -> list[dict[str, Any]]:
+    said = role == "assistant"
+    if isinstance(content, str):
+        content = [{"type": "output_text" if said else "input_text", "text": content}]
+    lists: dict[str, Any] = {"annotations": [], "logprobs": []}
+    return [lists | part if part["type"] == "output_text" else dict(part) for part in content or ()]

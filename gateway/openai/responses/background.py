@@ -1,0 +1,254 @@
+"""Responses that are generated in the background, whoever waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from contextlib import aclosing
+from typing import Final
+
+from gateway.config import TimeoutSettings
+from gateway.openai.answering import stream
+from gateway.openai.errors import SERVER, OpenAIError
+from gateway.openai.responses.answer import ResponsesAnswer
+from gateway.openai.responses.live_log import LiveLog
+from gateway.openai.responses.stored import LostError, Shelf
+from gateway.openai.responses.stream import ResponsesEvents
+from gateway.relay.interface import StreamOutput
+from gateway.serving.registry import Registry
+from gateway.web.access_log import RequestRecord, log_background
+
+_log = logging.getLogger(__name__)
+_FLUSH_S = 0.1
+_LOOK_S = 0.5  # between looks whether somebody has ended it
+_RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
+_MOST_WAITING = 2**20  # bytes of events that may wait for the store before the engine is no longer read
+_ABORT_S = 5.0  # for runs to write their end
+_SHUT_DOWN = "The gateway is shutting down."
+
+MOST_LOGGED: Final = 64 * 2**20
+"""Bytes of events that are kept of one response."""
+
+
+class Run:
+    """One response while it is generated.
+
+    Attributes:
+        answer: of it.
+        log: its events that are not in the store yet; None where they are not kept.
+        ended: set when its end is written, or lost.
+    """
+
+    def __init__(self, shelf: Shelf, answer: ResponsesAnswer, record: RequestRecord, timeouts: TimeoutSettings) -> None:
+        """Prepare; nothing is written or generated before ``begin``.
+
+        Args:
+            shelf: where it is kept.
+            answer: whose generation has not begun.
+            record: its own, for the access log.
+            timeouts: of streams.
+        """
+        self.answer = answer
+        self.ended = asyncio.Event()
+        self._shelf = shelf
+        self._record = record
+        self._timeouts = timeouts
+        self._events = ResponsesEvents(answer)
+        self._first = answer.stored("queued", answer.response("queued"))
+        self.log = LiveLog(shelf, answer.id) if self._first.streamed else None
+        self._version = 0
+        self._generating: asyncio.Task[None] | None = None
+        self._shut = False
+
+    async def begin(self) -> None:
+        """Keep it as queued, for everyone to see.
+
+        Raises:
+            OpenAIError: 503 where the store cannot be used.
+        """
+        await self._shelf.lease(self.answer.id)
+        self._version = await self._shelf.put(self.answer.id, self._first, 0)
+        opening = self._events.queued()
+        if self.log is not None:
+            self.log.add(opening)
+
+    async def go(self) -> None:
+        """Generate it, and write its end."""
+        self._generating = asyncio.create_task(self._generate())
+        watching = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait((self._generating,))
+        finally:
+            watching.cancel()
+            self._generating.cancel()
+        try:
+            self._check_outcome(self._generating)
+            await self._write_end()
+        finally:
+            self.ended.set()
+            if self.log is not None:
+                self.log.wake()
+            log_background(self._record, self.answer.id, self.answer.end[0] if self.answer.end else "failed")
+
+    def stop(self, *, shut: bool = False) -> None:
+        """Stop generating; what there is of the output is written.
+
+        Args:
+            shut: whether the gateway is the reason, so that the response has failed; else it is cancelled.
+        """
+        self._shut = self._shut or shut
+        if self._generating is not None:
+            self._generating.cancel()
+
+    async def _generate(self) -> None:
+        answer, size = self.answer, 0
+        given = stream(answer, self._events, StreamOutput(), self._record, self._timeouts)
+        begun = False
+        async with aclosing(given) as events:
+            async for data in events:
+                if data.startswith(b":"):
+                    continue
+                if not begun:
+                    begun = True
+                    self._version = await self._shelf.put(
+                        answer.id, answer.stored("in_progress", answer.response("in_progress")), self._version
+                    )
+                if self.log is None:
+                    continue
+                size += self.log.add(data)
+                if size > MOST_LOGGED:
+                    message = f"The response has more than the {MOST_LOGGED} bytes of events that are kept."
+                    raise OpenAIError(500, message, type=SERVER)
+                if self.log.waiting > _MOST_WAITING:
+                    await self.log.flush()
+
+    async def _watch(self) -> None:
+        """Write what waits, say that it goes on, and stop where somebody has ended it."""
+        looked = renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(_FLUSH_S)
+            now = time.monotonic()
+            try:
+                if self.log is not None:
+                    await self.log.flush()
+                if now - renewed >= _RENEW_S:
+                    await self._shelf.renew(self.answer.id)
+                    looked = renewed = now
+                elif now - looked >= _LOOK_S:
+                    looked = now
+                    if not await self._shelf.leased(self.answer.id):
+                        self.stop()
+            except LostError:
+                self.stop()
+            except OpenAIError:  # the store may come back before the lease has ended
+                continue
+
+    def _check_outcome(self, generating: asyncio.Task[None]) -> None:
+        """Have the answer say how it has ended."""
+        error = None if generating.cancelled() else generating.exception()
+        if error is None and not generating.cancelled():
+            return
+        if isinstance(error, OpenAIError):
+            self._record.error = error.code or error.type
+            self.answer.failed(error)
+        elif self._shut:
+            self.answer.failed(OpenAIError(503, _SHUT_DOWN, type=SERVER))
+        elif error is None or isinstance(error, LostError):
+            self.answer.cancelled()
+        else:
+            _log.error("the background response %s could not be generated", self.answer.id, exc_info=error)
+            self.answer.failed(OpenAIError(500, "The gateway failed to process the request.", type=SERVER))
+
+    async def _write_end(self) -> None:
+        """Write all events and the response; one that somebody else has ended keeps the status that it was given."""
+        answer, shelf = self.answer, self._shelf
+        try:
+            if self.log is not None:
+                await self.log.flush()
+            await answer.go_on()
+            await shelf.put(answer.id, answer.stored_end(), self._version)
+        except LostError:
+            await self._write_cancelled()
+        except OpenAIError as error:
+            _log.error("the end of the background response %s could not be kept: %s", answer.id, error.message)
+            failed = self._first.ended("failed", error={"code": "server_error", "message": error.message})
+            with contextlib.suppress(OpenAIError, LostError):  # a reader finds the lease ended
+                await shelf.put(answer.id, failed, self._version)
+        with contextlib.suppress(OpenAIError):
+            await shelf.release(answer.id)
+
+    async def _write_cancelled(self) -> None:
+        with contextlib.suppress(OpenAIError, LostError):
+            found = await self._shelf.find(self.answer.id)
+            if found is not None and found[0].status == "cancelled":
+                self.answer.cancelled()
+                await self._shelf.put(self.answer.id, self.answer.stored_end(), found[1])
+
+
+class Runs:
+    """The background responses that this process generates."""
+
+    def __init__(self, most: int, registry: Registry, timeouts: TimeoutSettings) -> None:
+        """Begin with none.
+
+        Args:
+            most: at a time.
+            registry: of served models.
+            timeouts: of streams.
+        """
+        self._most = most
+        self._registry = registry
+        self._timeouts = timeouts
+        self._runs: dict[tuple[str, str], Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def find(self, shelf: Shelf, response_id: str) -> Run | None:
+        """The run of a response that is generated here; None also when it has ended."""
+        return self._runs.get((shelf.owner, response_id))
+
+    async def begin(self, shelf: Shelf, answer: ResponsesAnswer, record: RequestRecord) -> None:
+        """Begin to generate a response.
+
+        Args:
+            shelf: where it is kept.
+            answer: whose generation has not begun.
+            record: a copy of its request's.
+
+        Raises:
+            OpenAIError: 429 where too many run already, 503 where the store cannot be used.
+        """
+        if len(self._runs) >= self._most:
+            message = "Too many background responses are being generated; try again later."
+            code = "rate_limit_exceeded"
+            raise OpenAIError(429, message, type="rate_limit_error", code=code, headers={"Retry-After": "1"})
+        run, place = Run(shelf, answer, record, self._timeouts), (shelf.owner, answer.id)
+        self._runs[place] = run
+        try:
+            await run.begin()
+        except BaseException:
+            del self._runs[place]
+            raise
+        task = asyncio.create_task(self._go(run, place))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def idle(self) -> None:
+        """Wait until none runs."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        """Stop all: they have failed."""
+        for run in self._runs.values():
+            run.stop(shut=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_ABORT_S)
+
+    async def _go(self, run: Run, place: tuple[str, str]) -> None:
+        try:
+            with self._registry.request():
+                await run.go()
+        finally:
+            del self._runs[place]

@@ -1,0 +1,156 @@
+"""What came before a request: the items of the conversation that it continues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.chat.messages import in_groups
+from gateway.openai.conversations import contents
+from gateway.openai.conversations.contents import Contents
+from gateway.openai.json_text import MOST_MESSAGES
+from gateway.openai.responses.items import ITEMS, InputItem, ReferenceItem
+from gateway.openai.responses.protocol import ResponsesRequest
+from gateway.openai.responses.references import references, referred
+from gateway.openai.responses.stored import Shelf, StoredResponse
+from gateway.openai.state import Kept
+
+_FIELD = "previous_response_id"
+
+MOST_TURNS: Final = 1024
+"""Responses of a chain at most."""
+
+MOST_BYTES: Final = 16 * 2**20
+"""Bytes of a chain's documents at most, which is what the body of a request may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What came before a request.
+
+    Attributes:
+        turns: responses with their input, the first one first.
+        path: the request's own parameter that names them, for errors.
+        conversation: that the request goes on with; None without one.
+        referred: items of other responses that the request refers to, by their ids.
+    """
+
+    turns: Sequence[StoredResponse] = ()
+    path: str = _FIELD
+    conversation: Contents | None = None
+    referred: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        kept = sum(len(turn.response) + len(turn.input) for turn in self.turns)
+        return kept + (self.conversation.size if self.conversation else 0)
+
+    def items(self) -> Sequence[InputItem]:
+        """The items, as if the client had sent them. It takes the longer the larger they are.
+
+        Raises:
+            BadRequestError: there are too many.
+        """
+        found: list[dict[str, Any]] = [item for turn in self.turns for item in turn.items()]
+        if self.conversation is not None:
+            found += self.conversation.items
+        if len(found) > MOST_MESSAGES:
+            message = f"The conversation before this request has {len(found)} items; {MOST_MESSAGES} are possible."
+            raise BadRequestError(message, self.path, "array_above_max_length")
+        return ITEMS.validate_python(in_groups(found, ITEMS))
+
+    def resolved(self, items: Sequence[InputItem], earlier: Sequence[InputItem]) -> list[InputItem]:
+        """The items of a request, with those that it refers to in the place of their references.
+
+        A reference to what is in the conversation already stays one: it says nothing new.
+
+        Args:
+            items: of the request.
+            earlier: those before it.
+        """
+        there = {item.id for item in (*earlier, *items) if not isinstance(item, ReferenceItem)}
+        found: list[InputItem] = []
+        for item in items:
+            if isinstance(item, ReferenceItem) and item.id not in there and item.id in self.referred:
+                there.add(item.id)
+                found += ITEMS.validate_python([self.referred[item.id]])
+            else:
+                found.append(item)
+        return found
+
+
+NOTHING: Final = Before()
+"""A request without anything before it."""
+
+
+async def before(kept: Kept, request: ResponsesRequest) -> Before:
+    """Read what came before a request.
+
+    Args:
+        kept: of the client.
+        request: that may continue a conversation.
+
+    Raises:
+        BadRequestError: it is not there, has not ended or has failed, or is too long.
+        OpenAIError: 404 where there is no such conversation, 503 where the store cannot be used.
+    """
+    earlier = NOTHING
+    if request.previous_response_id is not None:
+        if kept.store is None:
+            why = "This gateway keeps no responses: send the whole conversation."
+            raise _not_found(request.previous_response_id, why)
+        earlier = Before(await _chain(Shelf(kept.store, kept.owner), request.previous_response_id))
+    elif request.conversation is not None and kept.store is not None:
+        found = await contents.load(kept.store, kept.owner, request.conversation.id, "conversation")
+        earlier = Before(path="conversation", conversation=found)
+    wanted = {} if isinstance(request.input, str) or kept.store is None else references(request.input)
+    if wanted and kept.store is not None:
+        earlier = replace(earlier, referred=await referred(Shelf(kept.store, kept.owner), wanted))
+    return earlier
+
+
+def needs_store(request: ResponsesRequest) -> bool:
+    """Whether there may be something before a request, or something that it refers to."""
+    if request.previous_response_id is not None or request.conversation is not None:
+        return True
+    return not isinstance(request.input, str) and bool(references(request.input))
+
+
+async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
+    """The responses up to the last one. There are no cycles: each names one that was there before it."""
+    turns: list[StoredResponse] = []
+    size, wanted = 0, last
+    while True:
+        found = await shelf.find(wanted)
+        if found is None:
+            why = "" if wanted == last else f"It is part of the conversation before {last!r}."
+            raise _not_found(wanted, why)
+        turn, _ = found
+        _check_ended(wanted, turn)
+        turns.append(turn)
+        size += len(turn.response) + len(turn.input)
+        if turn.previous is None:
+            return turns[::-1]
+        if len(turns) == MOST_TURNS or size > MOST_BYTES:
+            bound = f"{MOST_TURNS} responses" if len(turns) == MOST_TURNS else f"{MOST_BYTES} bytes"
+            message = f"The conversation before {last!r} is longer than {bound}; send it in 'input', shortened."
+            raise BadRequestError(message, _FIELD, "previous_responses_too_long")
+        wanted = turn.previous
+
+
+def _check_ended(response_id: str, turn: StoredResponse) -> None:
+    if turn.running:
+        message = f"Previous response with id {response_id!r} is still {turn.status}: wait for its end."
+        raise BadRequestError(message, _FIELD, "previous_response_not_ended")
+    if turn.status == "failed":
+        message = f"Previous response with id {response_id!r} has failed: continue the response before it."
+        raise BadRequestError(message, _FIELD, "previous_response_failed")
+
+
+def _not_found(response_id: str, why: str) -> BadRequestError:
+    shown = response_id[:64].encode("ascii", "backslashreplace").decode()
+    message = f"Previous response with id {shown!r} not found. {why}".rstrip()
+    return BadRequestError(message, _FIELD, "previous_response_not_found")

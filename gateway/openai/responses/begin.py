@@ -1,0 +1,97 @@
+"""The beginning of a request for a response: read, put behind what came before it, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.conversations.contents import check_room
+from gateway.openai.endpoint import Begun, Endpoint, checked
+from gateway.openai.request_body import Body, in_turn, read_request, size_of
+from gateway.openai.responses.answer import ResponsesAnswer
+from gateway.openai.responses.before import NOTHING, Before, before, needs_store
+from gateway.openai.responses.check import check_turn
+from gateway.openai.responses.prepare import prepare
+from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
+from gateway.openai.responses.stream import ResponsesEvents
+from gateway.openai.responses.translate import Turn, parse_turn, translated
+from gateway.openai.state import State
+from gateway.openai.translated_request import translated_plan
+from gateway.serving.registry import Registry
+from gateway.telemetry.metrics import Metrics
+from gateway.web.access_log import record_of
+
+RESPONSES: Endpoint[Turn, ChatPlan, ResponsesAnswer] = Endpoint(
+    parse_turn, check_turn, translated_plan, prepare, ResponsesEvents
+)
+
+
+async def begin_turn(
+    request: Request,
+    registry: Registry,
+    metrics: Metrics,
+    state: State,
+    parse: Callable[[Body], ResponsesRequest] = parse_responses_request,
+) -> Begun[Turn, ChatPlan]:
+    """Read, parse and check a request; what stands in the store is read only where the request names it.
+
+    Args:
+        request: whose body was not read yet.
+        registry: of served models.
+        metrics: where ignored parameters are counted.
+        state: what is kept.
+        parse: makes the request of a body; raises ``BadRequestError``.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+        EngineError: UNAVAILABLE while the engine is away.
+        OpenAIError: 404 for an unknown model, 503 where the store cannot be used; see ``read_request`` for others.
+    """
+    record, kept = record_of(request.scope), state.of(request.scope)
+
+    def check(asked: ResponsesRequest, earlier: Before) -> Begun[Turn, ChatPlan]:
+        return checked(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
+
+    def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
+        asked = parse(body)
+        _check_background(asked, keeps=kept.store is not None)
+        _check_conversation(asked, keeps=kept.store is not None)
+        return (asked, size_of(body)) if needs_store(asked) else check(asked, NOTHING)
+
+    taken = await read_request(request, take)
+    if isinstance(taken, Begun):
+        return taken
+    asked, size = taken
+    earlier = await before(kept, asked)
+    if earlier.conversation is not None:
+        count = 1 if isinstance(asked.input, str) else len(asked.input)
+        check_room(len(earlier.conversation.items) + count, earlier.conversation.size + size, "conversation")
+    return await in_turn(request, size + earlier.size, lambda: check(asked, earlier))
+
+
+def _check_background(asked: ResponsesRequest, *, keeps: bool) -> None:
+    if not asked.background:
+        return
+    if not keeps:
+        message = "The parameter 'background' is not supported: this gateway keeps no responses; stream the answer."
+        raise BadRequestError(message, "background", "unsupported_parameter")
+    if asked.store is False:
+        message = "Background responses need 'store': they are kept until they are asked for."
+        raise BadRequestError(message, "background", "invalid_value")
+
+
+def _check_conversation(asked: ResponsesRequest, *, keeps: bool) -> None:
+    if asked.conversation is None:
+        return
+    if asked.previous_response_id is not None:
+        message = "'conversation' and 'previous_response_id' exclude each other: what comes before is in one of them."
+        raise BadRequestError(message, None, "mutually_exclusive_parameters")
+    if not keeps:
+        message = "The parameter 'conversation' is not supported: this gateway keeps nothing between requests."
+        raise BadRequestError(message, "conversation", "unsupported_parameter")
+    if asked.store is False:
+        message = "A conversation keeps the items of its responses, and 'store': false asks to keep nothing."
+        raise BadRequestError(message, "conversation", "invalid_value")

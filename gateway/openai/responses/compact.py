@@ -1,0 +1,108 @@
+"""A conversation made shorter: its model is asked for a summary, which is given sealed; messages that rule it stay."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.answering import whole
+from gateway.openai.errors import SERVER, OpenAIError
+from gateway.openai.items.stored import as_stored
+from gateway.openai.request_body import Body, parse_object
+from gateway.openai.responses.answer import ResponsesAnswer
+from gateway.openai.responses.items import MessageItem
+from gateway.openai.responses.protocol import Input, ResponsesRequest, checked_items
+from gateway.openai.responses.translate import Turn
+from gateway.openai.validation import error_of
+from gateway.sealing import Seal
+from gateway.web.access_log import RequestRecord
+
+PROMPT: Final = (
+    "Summarize the conversation above, so that it can be continued from the summary alone. Keep what was asked for, "
+    "what was decided and why, what was done and found (names, paths, numbers and results as they are), and what is "
+    "still to be done. Write the summary only."
+)
+"""The last message of the user's, which asks for the summary."""
+
+_NO_RETRY = {"x-should-retry": "false"}
+
+
+class CompactRequest(BaseModel):
+    """A request to make a conversation shorter. Null means absent; unknown fields are served without, and named."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: str = Field(min_length=1)
+    input: Input | None = Field(default=None, description="The conversation, or what comes behind the earlier one.")
+    instructions: str | None = Field(default=None, description="A system message before all others.")
+    previous_response_id: str | None = Field(default=None, description="A kept response that ends the conversation.")
+    prompt_cache_key: str | None = Field(default=None, description="Is in the access log.")
+    prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
+    prompt_cache_options: Any = Field(default=None, description="The engine decides.")
+    service_tier: str | None = Field(default=None, description="There is one tier.")
+
+
+def parse_compact_request(body: Body) -> ResponsesRequest:
+    """Parse a request body into the request for the summary.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+    """
+    data = checked_items({key: value for key, value in parse_object(body).items() if value is not None})
+    try:
+        asked = CompactRequest.model_validate(data)
+    except ValidationError as error:
+        raise error_of(error) from None
+    if not asked.input and asked.previous_response_id is None:
+        message = "Missing required parameter: 'input' or 'previous_response_id'."
+        raise BadRequestError(message, "input", "missing_required_parameter")
+    given = [] if asked.input is None else asked.input
+    items = [MessageItem(role="user", content=given)] if isinstance(given, str) else given
+    fields = asked.model_dump(include={"model", "instructions", "previous_response_id", "prompt_cache_key"})
+    last = MessageItem(role="user", content=PROMPT)
+    return ResponsesRequest(**fields, input=[*items, last], store=False, **(asked.model_extra or {}))
+
+
+def needed(seal: Seal | None) -> Seal:
+    """The seal of the client.
+
+    Raises:
+        BadRequestError: there is none.
+    """
+    if seal is None:
+        message = "This gateway cannot compact: a summary is given sealed, and 'state.keys' has no key to seal it."
+        raise BadRequestError(message, None, "compaction_not_supported")
+    return seal
+
+
+async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: RequestRecord) -> bytes:
+    """Ask the model for the summary, and write the ``response.compaction`` object.
+
+    Args:
+        answer: to the request for the summary; not begun.
+        turn: that request.
+        seal: of the client.
+        record: of the access log.
+
+    Raises:
+        OpenAIError: there is no whole summary.
+    """
+    response = orjson.loads(await whole(answer, record))
+    if response["status"] != "completed":
+        message = "The conversation leaves too little room in the model's context for its summary."
+        raise OpenAIError(400, message, param="input", code="context_length_exceeded")
+    summary = answer.items.text.strip()
+    sealed = seal.seal("compaction", summary) if summary else None
+    if sealed is None:
+        message = "The model gave no summary, or one that is too long."
+        raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=_NO_RETRY)
+    *earlier, _ = turn.conversed
+    stay = [item for item in earlier if isinstance(item, MessageItem) and item.role != "assistant"]
+    output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
+    output.append(as_stored({"type": "compaction", "encrypted_content": sealed}))
+    made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}
+    return orjson.dumps({**made, "output": output, "usage": response["usage"]})

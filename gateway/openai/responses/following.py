@@ -1,0 +1,90 @@
+"""Streams of background responses from any of their events on, whichever process generates them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+from gateway.openai.errors import OpenAIError
+from gateway.openai.responses.background import Runs
+from gateway.openai.responses.stored import Shelf
+from gateway.openai.responses.stream import last_event
+from gateway.web.access_log import RequestRecord
+from gateway.web.sse import COMMENT
+
+_POLL_S = 0.2
+_PAGE = 256
+
+
+async def follow(
+    runs: Runs, shelf: Shelf, response_id: str, after: int, record: RequestRecord, keepalive_s: float
+) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a background response whose events are kept, as they come.
+
+    One that is deleted meanwhile, or whose store fails, ends without a last event.
+
+    Args:
+        runs: of this process.
+        shelf: where it is kept.
+        response_id: of it.
+        after: number of the event after which to begin; -1: with the first one.
+        record: of the request.
+        keepalive_s: silence after which a comment is sent.
+
+    Raises:
+        OpenAIError: 503 where the store cannot be used, before the first bytes.
+    """
+    begun = False
+    try:
+        async for data in _followed(runs, shelf, response_id, after + 1, keepalive_s):
+            begun = True
+            yield data
+    except OpenAIError as error:
+        if not begun:
+            raise
+        record.error = error.code
+
+
+async def _followed(
+    runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float
+) -> AsyncGenerator[bytes, None]:
+    quiet_since = time.monotonic()
+    while True:
+        events, running = await _next(runs, shelf, response_id, place, keepalive_s)
+        if events:
+            place += len(events)
+            quiet_since = time.monotonic()
+            yield b"".join(events)
+        elif not running:
+            yield await _last(shelf, response_id, place) or COMMENT
+            return
+        elif time.monotonic() - quiet_since >= keepalive_s:
+            quiet_since = time.monotonic()
+            yield COMMENT
+
+
+async def _next(runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float) -> tuple[list[bytes], bool]:
+    """The events at a place, after a while none; and whether there may be more."""
+    run = runs.find(shelf, response_id)
+    if run is not None and run.log is not None and not run.ended.is_set():
+        events = run.log.since(place)
+        if events == []:
+            await run.log.wait(keepalive_s)
+        if events is not None:
+            return events, True
+    leased = await shelf.leased(response_id)  # before the events: those that it has written are there then
+    events = await shelf.events(response_id, place, _PAGE)
+    if events or not leased:
+        return events, leased
+    await asyncio.sleep(_POLL_S)
+    return [], True
+
+
+async def _last(shelf: Shelf, response_id: str, place: int) -> bytes:
+    """The event that ends the stream; empty where the response is gone, or the client has that event."""
+    found = await shelf.find(response_id)
+    whole = place == 0 or await shelf.events(response_id, place - 1, 1)
+    if found is None or not whole:
+        return b""
+    return last_event(found[0].status, found[0].response, place)

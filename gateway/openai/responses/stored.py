@@ -1,0 +1,210 @@
+"""Responses as they are kept: one document each, which the routes read without parsing what they do not need."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from gateway.openai.errors import from_store
+from gateway.store import ConflictError, Store, StoreError
+
+_ID = re.compile(r"resp_[0-9a-f]{32}")
+_RUNNING = frozenset({"queued", "in_progress"})
+_LOST = "The gateway that generated this response ended before the response, or could not keep it."
+Result = TypeVar("Result")
+_writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves must not break off
+
+LEASE_S: Final = 10.0
+"""Seconds after which a background response that nobody says to be running has failed."""
+
+
+def new_response_id() -> str:
+    """An id that nobody can guess: where there are no keys, it is all that guards a response."""
+    return f"resp_{secrets.token_hex(16)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response with its input.
+
+    Attributes:
+        status: of the response.
+        background: whether it was asked for in the background.
+        streamed: whether its events are kept, in the log of its document.
+        previous: id of the response before it; None without one.
+        response: the ``response`` object as JSON.
+        input: the items of its own input as a JSON array, each with an id.
+    """
+
+    status: str
+    background: bool
+    streamed: bool
+    previous: str | None
+    response: bytes
+    input: bytes
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.status in _RUNNING
+
+    def encoded(self) -> bytes:
+        """Three lines: the attributes that are short, the response, its input."""
+        facts = {name: getattr(self, name) for name in ("status", "background", "streamed", "previous")}
+        return b"\n".join((orjson.dumps(facts), self.response, self.input))
+
+    @staticmethod
+    def decoded(data: bytes) -> StoredResponse:
+        """The opposite of ``encoded``."""
+        facts, response, given = data.split(b"\n", 2)
+        return StoredResponse(**orjson.loads(facts), response=response, input=given)
+
+    def ended(self, status: str, **fields: Any) -> StoredResponse:
+        """The response as somebody else than the one who generates it ends it.
+
+        Args:
+            status: ``failed`` or ``cancelled``.
+            fields: of the response that change with it.
+        """
+        response = orjson.loads(self.response) | {"status": status} | fields
+        return replace(self, status=status, response=orjson.dumps(response))
+
+    def items(self) -> list[dict[str, Any]]:
+        """The items of its input and of its output."""
+        return [*orjson.loads(self.input), *orjson.loads(self.response)["output"]]
+
+
+class LostError(Exception):
+    """A response that somebody else has ended, or deleted, while it was generated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The stored responses of one owner. All methods raise ``OpenAIError``, 503, where the store cannot be used.
+
+    Attributes:
+        store: where they are.
+        owner: whose they are.
+    """
+
+    store: Store
+    owner: str
+
+    async def find(self, response_id: str) -> tuple[StoredResponse, int] | None:
+        """Find a response and the version of its document; one that nobody runs any more has failed."""
+        if not _ID.fullmatch(response_id):
+            return None
+        while True:
+            document = await _told(self.store.get(self.owner, response_id))
+            if document is None:
+                return None
+            found = StoredResponse.decoded(document.data)
+            if not found.running or await self.leased(response_id):
+                return found, document.version
+            try:
+                await self._fail(response_id, found, document.version)
+            except LostError:
+                continue  # it ended just now
+
+    async def _fail(self, response_id: str, found: StoredResponse, version: int) -> None:
+        failed = found.ended("failed", error={"code": "server_error", "message": _LOST})
+        await self.put(response_id, failed, version)
+        await self.release(response_id)
+
+    async def keep(self, response_id: str, stored: StoredResponse) -> None:
+        """Write a response that has ended, to its end also where the caller is cancelled meanwhile."""
+        await asyncio.shield(self.keep_soon(response_id, stored))
+
+    def keep_soon(self, response_id: str, stored: StoredResponse) -> asyncio.Task[int]:
+        """Begin to write a response that has ended, and return at once."""
+        task = asyncio.create_task(self.put(response_id, stored, 0))
+        _writing.add(task)
+        task.add_done_callback(_forget)
+        return task
+
+    async def put(self, response_id: str, stored: StoredResponse, expected: int) -> int:
+        """Write a response; returns the version of its document.
+
+        Args:
+            response_id: of it.
+            stored: all of it.
+            expected: the version that it had, 0 where it is new.
+
+        Raises:
+            LostError: it has another.
+        """
+        return await _told(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
+
+    async def delete(self, response_id: str) -> bool:
+        """Delete a response, which ends its run too; whether there was one."""
+        if not _ID.fullmatch(response_id):
+            return False
+        deleted = await _told(self.store.delete(self.owner, response_id))
+        await self.release(response_id)
+        return deleted
+
+    async def leased(self, response_id: str) -> bool:
+        """Whether somebody says that it is running."""
+        lease = await _told(self.store.get(self.owner, _lease(response_id)))
+        return lease is not None and float(lease.data) > time.time()
+
+    async def lease(self, response_id: str) -> None:
+        """Say that it is running, for ``LEASE_S``."""
+        await self._lease(response_id, 0)
+
+    async def renew(self, response_id: str) -> None:
+        """Say that it goes on running.
+
+        Raises:
+            LostError: somebody has ended it.
+        """
+        found = await _told(self.store.get(self.owner, _lease(response_id)))
+        if found is None:
+            raise LostError
+        await self._lease(response_id, found.version)
+
+    async def _lease(self, response_id: str, expected: int) -> None:
+        until = b"%f" % (time.time() + LEASE_S)
+        await _told(self.store.put(self.owner, _lease(response_id), until, expected=expected))
+
+    async def release(self, response_id: str) -> None:
+        """End the lease: whoever runs it stops."""
+        await _told(self.store.delete(self.owner, _lease(response_id)))
+
+    async def append(self, response_id: str, events: list[bytes]) -> None:
+        """Add events to the log of a response.
+
+        Raises:
+            LostError: it was deleted.
+        """
+        await _told(self.store.append(self.owner, response_id, events))
+
+    async def events(self, response_id: str, place: int, most: int) -> list[bytes]:
+        """Read events of a response from a place on, which is their sequence number."""
+        return await _told(self.store.entries(self.owner, response_id, place, most))
+
+
+def _lease(response_id: str) -> str:
+    return f"run_{response_id}"
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _writing.discard(task)
+    if not task.cancelled():
+        task.exception()  # which was told where somebody waited for it; the store has logged it
+
+
+async def _told(asked: Coroutine[Any, Any, Result]) -> Result:
+    try:
+        return await asked
+    except ConflictError:
+        raise LostError from None
+    except StoreError as error:
+        raise from_store(error) from None

@@ -1,0 +1,81 @@
+"""Texts that clients keep and send back: encrypted, and only of use to the owner that they were given to.
+
+Sealed by ``cryptography``'s Fernet (AES-128-CBC and HMAC-SHA256) with the operator's keys. Nothing is compressed, so
+that no sealed text opens to more than was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+Kind = Literal["reasoning", "compaction"]
+"""What a sealed text is; one kind does not pass for another."""
+
+MOST_BYTES = 2**20
+"""UTF-8 bytes of the longest text that is sealed."""
+
+_BEGINNING = "sealed1."  # tells our texts from those of others without any work on them; 1 is the version of the form
+_LONGEST = MOST_BYTES // 3 * 4 + 1024  # characters of a sealed text: base64, with what is sealed besides
+
+
+class Sealer:
+    """Seals and opens with the operator's keys."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """Take the keys.
+
+        Args:
+            keys: 32 bytes each as URL-safe base64; the first one seals, all of them open. At least one.
+
+        Raises:
+            ValueError: a key is none.
+            ImportError: the extra ``sealed`` is not installed.
+        """
+        from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra, of use to some only
+
+        self._fernet = MultiFernet([Fernet(key) for key in keys])
+
+    def of(self, owner: str) -> Seal:
+        """The seal of one owner."""
+        return Seal(self._fernet, owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Seals and opens texts of one owner.
+
+    Attributes:
+        fernet: of the operator's keys.
+        owner: to whom the texts are given.
+    """
+
+    fernet: MultiFernet
+    owner: str
+
+    def seal(self, kind: Kind, text: str) -> str | None:
+        """The sealed text; None where it is longer than ``MOST_BYTES``."""
+        plain = text.encode()
+        if len(plain) > MOST_BYTES:
+            return None
+        return _BEGINNING + self.fernet.encrypt(self._label(kind) + plain).decode()
+
+    def open(self, kind: Kind, sealed: str) -> str | None:
+        """The text; None where it is damaged, of another kind, owner or server, or sealed by a key that is gone."""
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as above
+
+        if not sealed.startswith(_BEGINNING) or len(sealed) > _LONGEST or not sealed.isascii():
+            return None
+        try:
+            plain = self.fernet.decrypt(sealed[len(_BEGINNING) :].encode())
+        except InvalidToken:
+            return None
+        label = self._label(kind)
+        return plain[len(label) :].decode() if plain.startswith(label) else None
+
+    def _label(self, kind: Kind) -> bytes:
+        return f"{kind}\0{self.owner}\0".encode()

@@ -1,0 +1,164 @@
+"""An engine that ends a thought whose budget is used up: the answer goes on behind the family's end of thoughts.
+
+The reasoning is read as it comes. Once it has used its tokens, the request is cancelled and another is sent whose
+prompt is the first one, what was generated, and the end of the thought, as token ids. Whoever takes the chunks sees one
+answer. A thought that ends by itself costs nothing but the looking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, Iterator
+from typing import Protocol
+
+from gateway.generation.engine import Engine, EngineChunk, EngineFeatures, ForcedChunk
+from gateway.generation.request import GenerationRequest
+from gateway.generation.sampling_params import Guide
+from gateway.relay.interface import Began, Take, can_relay
+
+_MOST_ENDS = 4  # of one answer: some models think again
+_SEEDS = 2**64
+_NEXT_SEED = 0x9E3779B97F4A7C15  # so that the answer is not drawn by the same numbers as its reasoning
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ThoughtBudget:
+    """The bound of an answer's reasoning.
+
+    Attributes:
+        tokens: that the reasoning may have, from 0.
+        end: token ids that end it.
+        guide: that the answer behind it is held to; None leaves it free.
+    """
+
+    tokens: int
+    end: tuple[int, ...]
+    guide: Guide | None
+
+
+class Thinker(Protocol):
+    """Whoever reads the answer, and knows whether it is in its reasoning."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is reasoning, as far as can be told."""
+        ...
+
+
+class BudgetedEngine:
+    """Generates one answer within the budget.
+
+    Args:
+        engine: what generates; prompts and answers are token ids.
+        budget: of the reasoning.
+        thinker: has read each chunk before it asks for the next.
+    """
+
+    def __init__(self, engine: Engine, budget: ThoughtBudget, thinker: Thinker) -> None:
+        self._engine, self._budget, self._thinker = engine, budget, thinker
+        self._thought = 0  # tokens of reasoning so far
+        self._generated: list[int] = []  # by the request that runs
+        self._ends = 0  # of thoughts, so far
+        self._told = True  # whether the last one was told to whoever reads
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What the engine can do."""
+        return self._engine.features
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.generation.engine.Engine``."""
+        return self.generate_relayed(request, None, None)
+
+    async def generate_relayed(
+        self, request: GenerationRequest, take: Take | None, began: Began | None
+    ) -> AsyncGenerator[EngineChunk, None]:
+        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``. Nothing is relayed: all is read."""
+        del take
+        if self._spent(request):
+            request = self._behind(request)
+        while True:
+            async with contextlib.aclosing(self._run(request, began)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            if not self._spent(request):
+                return
+            request = self._behind(request)
+
+    def _spent(self, request: GenerationRequest) -> bool:
+        """Whether the thought is to be ended here: it has used its budget, and there is room for an answer."""
+        if not self._thinker.thinking or self._thought < self._budget.tokens or self._ends == _MOST_ENDS:
+            return False
+        return request.max_tokens > len(self._generated) + len(self._budget.end)
+
+    async def _run(self, request: GenerationRequest, began: Began | None) -> AsyncGenerator[EngineChunk, None]:
+        """Generate to the end of the answer, or until the budget is used up."""
+        async with contextlib.aclosing(self._start(request, began)) as chunks:
+            async for chunk in chunks:
+                if not self._told:  # not before the engine has taken the request
+                    self._told = True
+                    yield ForcedChunk(ids=self._budget.end)
+                for part in _one_by_one(_continued(chunk) if self._ends else chunk):
+                    if self._thinker.thinking:
+                        self._thought += len(part.ids)
+                    self._generated += part.ids
+                    yield part
+                    if self._spent(request):
+                        return
+
+    def _start(self, request: GenerationRequest, began: Began | None) -> AsyncGenerator[EngineChunk, None]:
+        engine = self._engine
+        return engine.generate_relayed(request, None, began) if can_relay(engine) else engine.generate(request)
+
+    def _behind(self, request: GenerationRequest) -> GenerationRequest:
+        """The request that goes on behind the end of the thought."""
+        added = (*self._generated, *self._budget.end)
+        self._generated = []
+        self._ends += 1
+        self._told = False
+        params = dataclasses.replace(
+            request.params, guide=self._budget.guide, min_tokens=max(request.params.min_tokens - len(added), 0)
+        )
+        return dataclasses.replace(
+            request,
+            id=f"{request.id}-on",
+            prompt=dataclasses.replace(request.prompt, ids=request.prompt.ids + added),
+            max_tokens=request.max_tokens - len(added),
+            params=params,
+            seed=(request.seed + _NEXT_SEED) % _SEEDS,
+            draft=(),
+            draft_limit=None,
+        )
+
+
+def _one_by_one(chunk: EngineChunk) -> Iterator[EngineChunk]:
+    """The tokens of a chunk one by one, and what it says of the answer's end behind them."""
+    ends = chunk.final or chunk.finish_reason is not None or chunk.failure is not None
+    if not chunk.ids or (len(chunk.ids) == 1 and not ends):
+        yield chunk
+        return
+    for place, index in enumerate(chunk.ids):
+        part = EngineChunk(
+            ids=(index,),
+            logprobs=None if chunk.logprobs is None else chunk.logprobs[place : place + 1],
+            top_logprobs=None if chunk.top_logprobs is None else chunk.top_logprobs[place : place + 1],
+        )
+        if not place:
+            part.prompt_tokens, part.prompt_logprobs = chunk.prompt_tokens, chunk.prompt_logprobs
+            part.prompt_top_logprobs, part.prompt_ranks = chunk.prompt_top_logprobs, chunk.prompt_ranks
+        yield part
+    if ends:
+        yield EngineChunk(
+            finish_reason=chunk.finish_reason,
+            failure=chunk.failure,
+            final=chunk.final,
+            cached_tokens=chunk.cached_tokens,
+        )
+
+
+def _continued(chunk: EngineChunk) -> EngineChunk:
+    """A chunk without what counts the tokens of its own prompt, which is not the client's."""
+    if chunk.prompt_tokens is None and chunk.cached_tokens is None:
+        return chunk
+    return dataclasses.replace(chunk, prompt_tokens=None, cached_tokens=None)

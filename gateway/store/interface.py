@@ -1,0 +1,91 @@
+"""What a store can do, and how it fails; its users know nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StoreError(Exception):
+    """The base of what a store raises."""
+
+
+class ConflictError(StoreError):
+    """A document that has another version than the caller knows, or is gone."""
+
+
+class StoreFullError(StoreError):
+    """A document that, with its log, is larger than the store may be."""
+
+
+class StoreUnavailableError(StoreError):
+    """A store that cannot be used now; whether a write took place is not known. The reason is in the log only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A stored document.
+
+    Attributes:
+        data: its bytes.
+        version: 1 when it is new, one more each time that it is written. Appending to its log does not change it.
+    """
+
+    data: bytes
+    version: int
+
+
+class Store(Protocol):
+    """Documents, each with a log, that several processes write and read at once.
+
+    A document belongs to an owner, and is found by that owner's name and its key only. Age, counted from the last
+    ``put`` or ``append``, and the size of all documents with their logs are bounded: the oldest go first, each with its
+    log. Every method raises `StoreUnavailableError` where the store cannot be used now.
+    """
+
+    async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
+        """Write a document, whole or not at all; its log stays.
+
+        Args:
+            owner: to whom it belongs.
+            key: its id.
+            data: all of it.
+            expected: its version before, 0 where it must be new; None: whatever is there.
+
+        Returns:
+            Its new version.
+
+        Raises:
+            ConflictError: it has another version than ``expected``, or is gone.
+            StoreFullError: it is larger than the store may be.
+        """
+        ...
+
+    async def get(self, owner: str, key: str) -> Document | None:
+        """Read a document; None: never written, another owner's, deleted, or gone by its age or for the size."""
+        ...
+
+    async def delete(self, owner: str, key: str) -> bool:
+        """Delete a document with its log; whether there was one."""
+        ...
+
+    async def append(self, owner: str, key: str, entries: Sequence[bytes]) -> int:
+        """Add entries to the end of a document's log, all or none.
+
+        Returns:
+            How many the log has now.
+
+        Raises:
+            ConflictError: the document is gone.
+            StoreFullError: with them it is larger than the store may be.
+        """
+        ...
+
+    async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
+        """Read the log of a document from place ``after`` on, counted from 0, at most ``most`` entries; [] if gone."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the file or the connections; the documents stay."""
+        ...

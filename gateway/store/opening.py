@@ -1,0 +1,148 @@
+"""Settings to a store: which one, where, and what is said when there is none."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from gateway.config import ConfigError, StateSettings
+from gateway.store.bounds import Bounds
+from gateway.store.interface import Store
+from gateway.store.sqlite_file import ForeignFileError, check_file, check_folder
+from gateway.store.sqlite_store import SqliteStore
+
+_log = logging.getLogger(__name__)
+
+
+class StoreHolder:
+    """The place of the application's store, which is there while the application runs.
+
+    Attributes:
+        store: None before it is opened, where the settings turn it off, and where its default file cannot be written.
+    """
+
+    def __init__(self, settings: StateSettings) -> None:
+        self.store: Store | None = None
+        self._settings = settings
+
+    async def open(self) -> None:
+        """Open the store.
+
+        Raises:
+            ConfigError: it cannot be used as configured.
+        """
+        self.store = await open_store(self._settings)
+
+    async def close(self) -> None:
+        """Close the store, if there is one."""
+        store, self.store = self.store, None
+        if store is not None:
+            await store.close()
+
+
+async def open_store(settings: StateSettings) -> Store | None:
+    """Open the store that the settings describe.
+
+    Returns:
+        None where they turn it off; and, with a warning, where the default file cannot be written.
+
+    Raises:
+        ConfigError: a given file cannot be used, any file is damaged or not a store, Redis refuses the gateway, or a
+            package is missing.
+    """
+    _check_packages(settings)
+    bounds = Bounds(settings.max_age_s, settings.max_bytes)
+    if settings.store == "none":
+        return None
+    if settings.store == "redis" and settings.redis_url is not None:
+        return await _open_redis(settings.redis_url.get_secret_value(), bounds)
+    return await _open_file(settings.path, bounds)
+
+
+def check_state(settings: StateSettings) -> str | None:
+    """Look whether a start here could open the store that the settings describe; no file is made or changed.
+
+    Returns:
+        Why there would be no state, without a full stop; None where nothing is known against it. Redis is not asked.
+
+    Raises:
+        ConfigError: a start would end with it.
+    """
+    _check_packages(settings)
+    if settings.store != "sqlite":
+        return None
+    path = settings.path or default_path()
+    try:
+        if path.exists():
+            check_file(path)
+        else:
+            check_folder(path)
+    except (OSError, sqlite3.Error, ForeignFileError) as error:
+        return _unusable(path, error, given=settings.path is not None)
+    return None
+
+
+def _unusable(path: Path, error: Exception, *, given: bool) -> str:
+    """Say why there is no state.
+
+    Raises:
+        ConfigError: it is no reason to do without: the file was given, or is there and not what it should be.
+    """
+    if not isinstance(error, OSError | sqlite3.OperationalError):
+        raise ConfigError(f"state.path: {path} is damaged or not a store ({error}); move it away.") from None
+    if given:
+        raise ConfigError(f"state.path: {path} cannot be used ({error}).") from None
+    return f"no state is kept: {path} cannot be used ({error}); state.path names another file"
+
+
+def default_path(environment: Mapping[str, str] | None = None) -> Path:
+    """The file of a store without a configured path, below ``$XDG_STATE_HOME`` or ``~/.local/state``."""
+    base = (os.environ if environment is None else environment).get("XDG_STATE_HOME", "")
+    # The XDG specification: a relative path is invalid and is to be ignored.
+    root = Path(base) if base and Path(base).is_absolute() else Path("~/.local/state").expanduser()
+    return root / "triton-openai-gateway" / "state.sqlite"
+
+
+async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
+    path = given or default_path()
+    store = SqliteStore(path, bounds)
+    try:
+        await store.open()
+    except (OSError, sqlite3.Error, ForeignFileError) as error:
+        await store.close()
+        _log.warning(_unusable(path, error, given=given is not None))
+        return None
+    return store
+
+
+async def _open_redis(url: str, bounds: Bounds) -> Store:
+    from gateway.store.redis_store import RedisStore  # noqa: PLC0415 - an extra
+
+    try:
+        store = RedisStore(url, bounds)
+    except ValueError:  # its message may show a part of the password
+        raise ConfigError("state.redis_url: is not a URL of Redis.") from None
+    try:
+        await store.open()
+    except PermissionError as error:
+        await store.close()
+        raise ConfigError(f"state.redis_url: Redis refuses the gateway ({error}).") from None
+    return store
+
+
+def _check_packages(settings: StateSettings) -> None:
+    if settings.keys or settings.keys_file:
+        _need("cryptography", "state.keys", "sealed")
+    if settings.store == "redis":
+        _need("redis", "state.store: redis", "redis")
+
+
+def _need(package: str, setting: str, extra: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ConfigError(
+            f"{setting}: needs the package {package}; install it by pip install 'triton-openai-gateway[{extra}]'."
+        )

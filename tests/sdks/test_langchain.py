@@ -1,0 +1,87 @@
+"""LangChain's ChatOpenAI with ``use_responses_api``."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+
+from tests.scripted_engine.replay import turn
+from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, degrees_in
+
+PATH = "/v1/responses"
+WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Temperature in a city."""
+    return degrees_in(city)
+
+
+class Place(BaseModel):
+    city: str
+
+
+@pytest.fixture
+def llm(stack: Stack) -> ChatOpenAI:
+    return ChatOpenAI(
+        model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, use_responses_api=True
+    )
+
+
+@WAYS
+@pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
+def test_a_loop_of_tools(stack: Stack, llm: ChatOpenAI, streamed: bool, thought: bool) -> None:
+    stack.play_loop(thought=thought)
+    bound = llm.bind_tools([get_weather])
+    messages: list[BaseMessage] = [HumanMessage(QUESTION)]
+    thoughts, numbers, used = [], [], []
+    while True:
+        if streamed:
+            first, *others = bound.stream(messages)
+            answer: Any = functools.reduce(operator.add, others, first)
+        else:
+            answer = bound.invoke(messages)
+        used.append(answer.usage_metadata["input_tokens"])
+        thoughts += [part["text"] for block in answer.content if block["type"] == "reasoning"
+                     for part in block["content"]]  # fmt: skip
+        messages.append(answer)
+        numbers.append(len(answer.tool_calls))
+        if not answer.tool_calls:
+            break
+        messages += [get_weather.invoke(call) for call in answer.tool_calls]
+    assert (numbers, answer.text) == ([1, 2, 0], SAID)
+    # Of streams LangChain reads summaries alone.
+    assert thoughts == ([FIRST_THOUGHT, LAST_THOUGHT] if thought and not streamed else [])
+    stack.check_loop(PATH)
+    assert used == stack.prompt_tokens()
+
+
+@WAYS
+def test_an_agent(stack: Stack, llm: ChatOpenAI, streamed: bool) -> None:
+    stack.play_loop(thought=True)
+    runner = create_agent(llm, [get_weather])
+    question: Any = {"messages": [HumanMessage(QUESTION)]}
+    if streamed:
+        chunks = [chunk for chunk, _ in runner.stream(question, stream_mode="messages")]
+        text = "".join(str(chunk.text) for chunk in chunks if isinstance(chunk, AIMessageChunk))
+        assert text == f"Two more.{SAID}"
+    else:
+        last = runner.invoke(question)["messages"][-1]
+        assert isinstance(last, AIMessage)
+        assert last.text == SAID
+    stack.check_loop(PATH)
+
+
+def test_an_output_of_a_type(stack: Stack, llm: ChatOpenAI) -> None:
+    stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
+    assert llm.with_structured_output(Place).invoke("Where?") == Place(city="Rome")
+    stack.check_schema(PATH)

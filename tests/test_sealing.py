@@ -1,0 +1,66 @@
+"""Sealed texts: who can open them, and what becomes of those that nobody can."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.sealing import MOST_BYTES, Sealer
+
+OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(3))
+SEAL = Sealer([OLD]).of("me")
+GIVEN = SEAL.seal("reasoning", "Hm, é\0.")
+assert GIVEN is not None
+SEALED = GIVEN
+
+
+def test_only_its_owner_opens_a_text() -> None:
+    assert SEAL.open("reasoning", SEALED) == "Hm, é\0."
+    assert Sealer([OLD]).of("you").open("reasoning", SEALED) is None
+    assert Sealer([OTHER]).of("me").open("reasoning", SEALED) is None
+    assert SEAL.open("compaction", SEALED) is None
+    assert "Hm" not in SEALED
+
+
+def test_a_key_that_is_no_longer_the_first_still_opens() -> None:
+    turned = Sealer([NEW, OLD]).of("me")
+    assert turned.open("reasoning", SEALED) == "Hm, é\0."
+    sealed = turned.seal("reasoning", "new")
+    assert sealed is not None
+    assert Sealer([NEW]).of("me").open("reasoning", sealed) == "new"
+    assert SEAL.open("reasoning", sealed) is None
+
+
+def test_the_longest_text() -> None:
+    sealed = SEAL.seal("reasoning", "é" * (MOST_BYTES // 2))
+    assert sealed is not None
+    assert SEAL.open("reasoning", sealed) == "é" * (MOST_BYTES // 2)
+    assert SEAL.seal("reasoning", "a" * (MOST_BYTES + 1)) is None
+
+
+@given(st.text())
+@example("sealed1.")
+@example("sealed1.é")
+@example("sealed1.\ud800")
+@example("sealed1.gAAAAA")
+@example("gAAAAABoISQ24OyVRYbkYfukdJoqdzWT-3uiErKInHDC-lgAaXeky44N77j7aibc")
+@example("sealed1." + "gAAAAA" + "A" * 10_000_000)
+def test_what_others_wrote_opens_to_nothing(text: str) -> None:
+    assert SEAL.open("reasoning", text) is None
+
+
+@given(st.integers(0, len(SEALED) - 1), st.sampled_from("AZaz09-_=.é"))
+def test_what_was_changed_opens_to_nothing(place: int, letter: str) -> None:
+    assert SEAL.open("reasoning", SEALED[:place]) is None
+    changed = SEALED[:place] + letter + SEALED[place + 1 :]
+    if changed != SEALED and place < len(SEALED) - 3:  # the end of base64 has bits that say nothing
+        assert SEAL.open("reasoning", changed) is None
+
+
+@pytest.mark.parametrize("key", ["", "short", OLD[:-4]])
+def test_a_key_that_is_none(key: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Sealer([key])
