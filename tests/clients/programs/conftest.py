@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.clients.programs.desk import BEFORE, NOTES, Desk
-from tests.clients.programs.installed import UnavailableError, binaries
 from tests.clients.programs.pages import MODEL
 from tests.clients.programs.recorder import Exchange, Recorder
+from tests.npm import UnavailableError, installed
 from tests.scripted_engine.replay import ScriptedServer
 from tests.stack import GatewayProcess, free_port
 
@@ -48,7 +48,7 @@ TEMPLATE = """\
 def programs() -> Path:
     """The folder of the programs' commands."""
     try:
-        return binaries()
+        return installed(Path(__file__).with_name("package.json")) / ".bin"
     except UnavailableError as error:
         pytest.skip(str(error))
 
