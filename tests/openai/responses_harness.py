@@ -162,11 +162,11 @@ class Engine:
 
 
 @contextlib.contextmanager
-def running(folder: Path, features: EngineFeatures) -> Iterator[tuple[Engine, Gateway]]:
+def running(folder: Path, features: EngineFeatures, max_seq_len: int = 4096) -> Iterator[tuple[Engine, Gateway]]:
     engine = Engine(folder)
     with contextlib.ExitStack() as stack:
         stack.callback(engine.loop.close)
-        context = gateway(folder, engine.script, features=features, max_seq_len=4096)
+        context = gateway(folder, engine.script, features=features, max_seq_len=max_seq_len)
         started = engine.loop.run_until_complete(context.__aenter__())
         stack.callback(lambda: engine.loop.run_until_complete(context.__aexit__(None, None, None)))
         yield engine, started
