@@ -159,19 +159,20 @@ class Engine:
         place = 0
         while ids:
             size = self._sizes[place % len(self._sizes)]
-            steps.append(
-                EngineChunk(ids=ids[:size], logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None)
-            )
+            given, best = ids[:size], range(request.params.top_logprobs)
+            logprobs = [-0.5] * len(given) if request.params.logprobs else None
+            others = [[(index + rank, -0.5 - rank) for rank in best] for index in given]
+            steps.append(EngineChunk(ids=given, logprobs=logprobs, top_logprobs=others))
             ids, place = ids[size:], place + 1
         return [*steps, EngineChunk(final=True)]
 
 
 @contextlib.contextmanager
-def running(folder: Path, features: EngineFeatures) -> Iterator[tuple[Engine, Gateway]]:
+def running(folder: Path, features: EngineFeatures, max_seq_len: int = 4096) -> Iterator[tuple[Engine, Gateway]]:
     engine = Engine(folder)
     with contextlib.ExitStack() as stack:
         stack.callback(engine.loop.close)
-        context = gateway(folder, engine.script, features=features, max_seq_len=4096)
+        context = gateway(folder, engine.script, features=features, max_seq_len=max_seq_len)
         started = engine.loop.run_until_complete(context.__aenter__())
         stack.callback(lambda: engine.loop.run_until_complete(context.__aexit__(None, None, None)))
         yield engine, started
