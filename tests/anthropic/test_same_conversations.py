@@ -124,7 +124,7 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
             more = {"max_tokens_name": "", "clamp_max_tokens": True, "stream": False}  # of errors, and of the answer
             return request.prompt, dataclasses.replace(request.params, **more), request.max_tokens
 
-        @settings(max_examples=examples * 2)
+        @settings(max_examples=examples)
         @given(
             conversation=conversations(),
             thought=st.one_of(st.just(""), WORDS),
