@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -120,5 +121,6 @@ def stack(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFact
         GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_PATH="tokens",
         GATEWAY_STATE_PATH=str(folder / "state.db"),
+        GATEWAY_STATE_KEYS=base64.urlsafe_b64encode(bytes(32)).decode(),  # seals what clients keep of reasoning
     ) as process:
         yield Stack(process, scripted_triton)

@@ -31,7 +31,13 @@ SHOWN = [  # page, language, what its last line prints, what it asked
 ]
 
 
-@pytest.mark.parametrize(("page", "language", "printed", "asked"), SHOWN, ids=[f"{one[0]}-{one[1]}" for one in SHOWN])
+# Each start of a library in Python takes seconds; other tests run the same calls in one process.
+PROGRAMS = [
+    pytest.param(*one, id=f"{one[0]}-{one[1]}", marks=pytest.mark.long if one[1] == "python" else ()) for one in SHOWN
+]
+
+
+@pytest.mark.parametrize(("page", "language", "printed", "asked"), PROGRAMS)
 def test_the_program_of_a_page(
     stack: Stack, tmp_path: Path, page: str, language: str, printed: str, asked: list[str]
 ) -> None:
