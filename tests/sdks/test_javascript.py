@@ -71,7 +71,9 @@ def test_a_loop_of_the_ai_sdk_that_keeps_nothing(
     stack: Stack, client_named: Any, streamed: bool, thought: bool
 ) -> None:
     stack.play_loop(thought=thought)
-    assert client_named("ai_sdk").run("loop", streamed=streamed, store=False)["output"] == SAID
+    sealed = ["reasoning.encrypted_content"]
+    told = client_named("ai_sdk").run("loop", streamed=streamed, store=False, include=sealed)
+    assert told["output"] == SAID
     stack.check_loop("/v1/responses")
     assert stack.shows_thought() == [False, thought, thought]  # sealed, it came back
 
