@@ -23,10 +23,17 @@ _EVENTS: dict[str, type[BaseModel]] = {
     get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])
 }
 _REPEATED = ("tools", "tool_choice", "text")  # as the client sent it
-_UNTYPED = ("store",)  # which OpenAI answers and its SDK does not type
-_OURS = (*_REPEATED, *_UNTYPED, "usage.output_tokens_details.estimated")
-# A call's name at the end of its arguments is untyped as well.
-_OURS_IN_EVENTS = ("name", *(f"response.{path}" for path in _OURS))
+# What OpenAI answers, or we do, and its SDK does not type: whether a response is kept, the status of a custom call; in
+# events a call's name at the end of its arguments, padding, and the bytes of log-probs, which items have.
+_OURS = (*_REPEATED, "store", "output.status", "usage.output_tokens_details.estimated")
+_OURS_IN_EVENTS = (
+    "name",
+    "obfuscation",
+    "logprobs.bytes",
+    "logprobs.top_logprobs.bytes",
+    "item.status",
+    *(f"response.{path}" for path in _OURS),
+)
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 

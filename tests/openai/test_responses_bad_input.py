@@ -95,7 +95,7 @@ def bodies(draw: st.DrawFn, sound: dict[str, Any]) -> dict[str, Any]:
             elif action == "double" and isinstance(target, list):
                 target.append(copy.deepcopy(target[place[-1]]))
             else:
-                target[place[-1]] = draw(JUNK)
+                target[place[-1]] = copy.deepcopy(draw(JUNK))  # which later changes may change in turn
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took it away
     return body
