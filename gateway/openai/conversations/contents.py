@@ -18,6 +18,7 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.objects import Conversation
 from gateway.openai.errors import OpenAIError, from_store
 from gateway.openai.items.stored import as_stored
+from gateway.openai.repeated import repeated
 from gateway.store import ConflictError, Store, StoreError
 
 MOST_ITEMS = 4096
@@ -92,7 +93,7 @@ class Contents:
     def written(self) -> bytes:
         """The document."""
         kept = {"created_at": self.created_at, "metadata": self.metadata, "items": self.items}
-        return orjson.dumps(kept)
+        return repeated(kept)
 
 
 def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
