@@ -153,9 +153,10 @@ class Engine:
         place = 0
         while ids:
             size = self._sizes[place % len(self._sizes)]
-            steps.append(
-                EngineChunk(ids=ids[:size], logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None)
-            )
+            given, best = ids[:size], range(request.params.top_logprobs)
+            logprobs = [-0.5] * len(given) if request.params.logprobs else None
+            others = [[(index + rank, -0.5 - rank) for rank in best] for index in given]
+            steps.append(EngineChunk(ids=given, logprobs=logprobs, top_logprobs=others))
             ids, place = ids[size:], place + 1
         return [*steps, EngineChunk(final=True)]
 

@@ -27,9 +27,7 @@ BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"
 
 
 @pytest.fixture(scope="module")
-def client_named(
-    stack: Stack, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], JavaScriptClient]]:
+def client_named(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], JavaScriptClient]]:
     """Starts clients, each once."""
     try:
         node_modules = installed(HERE / "package.json")
