@@ -96,7 +96,8 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
         paging = paging_of(query)
         include, left_out = included(query, kept.seal)
         _, _, stored, _ = await _find(kept, request)
-        page = page_of(orjson.loads(stored.input), paging, include, kept.seal)
+        items = {item["id"]: item for item in orjson.loads(stored.input)}
+        page = page_of(list(items), items.__getitem__, paging, include, kept.seal)
         return _json(orjson.dumps(page), name_header("x-ignored-parameters", left_out))
 
     return router
