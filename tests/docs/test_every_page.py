@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 OTHERS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "benchmarks/README")]
 # Written by the benchmarks, with whatever columns they measure.
 _RESULTS = re.compile(r"<!-- results: (\w+) -->.*?<!-- end: \1 -->", re.DOTALL)

@@ -11,15 +11,16 @@ import pytest
 import yaml
 
 from tests.clients.programs.desk import BEFORE, NOTES, Desk
-from tests.clients.programs.installed import UnavailableError, binaries
 from tests.clients.programs.pages import MODEL
 from tests.clients.programs.recorder import Exchange, Recorder
+from tests.npm import UnavailableError, installed
 from tests.scripted_engine.replay import ScriptedServer
 from tests.stack import GatewayProcess, free_port
 
 # The scripted engine's tokenizer has a token for each letter: four times as many as a model's own.
-CONTEXT, SMALL_CONTEXT = 131072, 8192
+CONTEXT = 131072
 ALIAS = "claude-sonnet-4-5"
+SMALL = "small"  # a model whose context is shorter than the programs' own prompts
 # Qwen3's form, with the reasoning of all turns.
 TEMPLATE = """\
 {%- if tools %}<|im_start|>system
@@ -47,18 +48,18 @@ TEMPLATE = """\
 def programs() -> Path:
     """The folder of the programs' commands."""
     try:
-        return binaries()
+        return installed(Path(__file__).with_name("package.json")) / ".bin"
     except UnavailableError as error:
         pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
 def served(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Settings of the gateway as a file has them, but for what is given."""
+    """Settings of the gateway as a file has them; Triton may be elsewhere."""
     template = tmp_path_factory.mktemp("programs") / "template.jinja"
     template.write_text(TEMPLATE, encoding="utf-8")
 
-    def settings(context: int = CONTEXT, url: str = scripted_triton.grpc_url) -> dict[str, Any]:
+    def settings(url: str = scripted_triton.grpc_url) -> dict[str, Any]:
         model = {
             "name": MODEL,
             "aliases": [ALIAS],
@@ -66,9 +67,10 @@ def served(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFac
             "tokenizer": str(scripted_triton.model_dir),
             "template": str(template),
             "family": "qwen3",
-            "max_seq_len": context,
+            "max_seq_len": CONTEXT,
         }
-        return {"server": {"reload_s": 0.05}, "models": [model]}
+        small = model | {"name": SMALL, "aliases": [], "max_seq_len": 8192}
+        return {"server": {"reload_s": 0.05}, "models": [model, small]}
 
     return settings
 
@@ -84,20 +86,9 @@ def _written(file: Path, settings: dict[str, Any]) -> Path:
 def agent_gateway(
     programs: Path, served: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
-    """A gateway with room for every program; not started where there are none."""
+    """A gateway with room for every program, and a second model without; not started where there are none."""
     folder = tmp_path_factory.mktemp("agent-gateway")
     file = _written(folder / "gateway.yaml", served())
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def small_gateway(
-    programs: Path, served: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GatewayProcess]:
-    """A gateway whose context is shorter than the programs' own prompts."""
-    folder = tmp_path_factory.mktemp("small-gateway")
-    file = _written(folder / "gateway.yaml", served(SMALL_CONTEXT))
     with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
         yield gateway
 
@@ -118,13 +109,6 @@ def _desk(programs: Path, gateway: GatewayProcess, folder: Path) -> Iterator[Des
 def desk(programs: Path, agent_gateway: GatewayProcess, tmp_path: Path) -> Iterator[Desk]:
     """A desk before the gateway."""
     with _desk(programs, agent_gateway, tmp_path) as desk:
-        yield desk
-
-
-@pytest.fixture
-def cramped(programs: Path, small_gateway: GatewayProcess, tmp_path: Path) -> Iterator[Desk]:
-    """A desk before the gateway with the short context."""
-    with _desk(programs, small_gateway, tmp_path) as desk:
         yield desk
 
 

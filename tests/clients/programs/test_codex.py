@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.programs.conftest import CONTEXT
+from tests.clients.programs.conftest import CONTEXT, SMALL
 from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
 from tests.clients.programs.pages import blocks, exports, named
 from tests.clients.programs.process import Outcome
@@ -158,16 +158,17 @@ def test_an_image_of_the_user_is_refused(desk: Desk, scripted_triton: ScriptedSe
     assert [post.status for post in desk.recorder.exchanges] == [400]
 
 
-def test_a_context_that_is_full(cramped: Desk, scripted_triton: ScriptedServer) -> None:
+def test_a_context_that_is_full(desk: Desk, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play()
-    ended = codex(cramped, "List the files.")
+    ended = codex(desk, "List the files.", "--model", SMALL)
     assert ended.code == 1
     assert "ran out of room" in ended.err
-    (post,) = cramped.recorder.exchanges
+    (post,) = desk.recorder.exchanges
     assert (post.status, json.loads(post.answer)["error"]["code"]) == (400, "context_length_exceeded")
     assert scripted_triton.requests() == []
 
 
+@pytest.mark.long
 def test_a_triton_that_is_away(early: Desk, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(text="Here I am.<|im_end|>"))
     ended = codex(early, "Are you there?")
