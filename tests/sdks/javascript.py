@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.sdks.conftest import DEGREES, MODEL, QUESTION
+from tests.clients.programs.pages import MODEL
+from tests.sdks.conftest import DEGREES, QUESTION
 
 HERE = Path(__file__).with_name("js")
 
