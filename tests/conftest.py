@@ -7,6 +7,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+# Several processes share the cores; a second thread of BLAS would mostly wait. Before NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

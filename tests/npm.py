@@ -13,7 +13,9 @@ from pathlib import Path
 from gateway_ops.local_stack.cache import cache_dir, locked
 
 # How npm calls a network that is not there, or lets nobody through.
-_NO_NETWORK = re.compile(r"npm error code (ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|E(?:NET|HOST)UNREACH|E401|E403|E407)\b")
+_NO_NETWORK = re.compile(
+    r"npm error code (ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|E(?:NET|HOST)UNREACH|E401|E403|E407)\b"
+)
 
 
 class UnavailableError(Exception):

@@ -19,7 +19,7 @@ OVERLOADED: Final = 529
 """Anthropic's status for a server that cannot take the request now, in place of 503."""
 
 NO_THREADS: Final = "thread_unsupported_request"
-"""Anthropic's code for a request that is served without ``thread`` only; its clients then send all of a conversation."""
+"""Anthropic's code for a request with a ``thread``, on which its clients send whole conversations instead."""
 
 _PATH = re.compile(r"/v1/messages(?:/|$)")
 _TYPES: Final[Mapping[int, str]] = {

@@ -112,8 +112,8 @@ class EngineFeatures:
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
-        losses: one sentence each on what is lost of an answer here; in the log, in ``/v1/models/{id}`` and in
-            ``gateway check``.
+        losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
+            none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
     """
 
     path: EngineForm
@@ -138,7 +138,7 @@ class EngineFeatures:
     streams: StreamForm = "pieces"
     whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
-    losses: tuple[str, ...] = ()
+    losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:
         """Whether an answer comes in one response, at its end: there is nothing of it before."""

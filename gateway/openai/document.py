@@ -36,7 +36,8 @@ def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
             methods = sorted(route.methods or ())
             before = paths.get(route.path_format, {})
             operations = {method.lower(): _operation(route, method, keys=keys) for method in methods}
-            paths[route.path_format] = {name: _either(before.get(name), each) for name, each in operations.items()}
+            joined = {name: _either(before.get(name), each) for name, each in operations.items()}
+            paths[route.path_format] = before | joined
     references, schemas = _schemas(frozenset(_types(paths)))
     document = {
         "openapi": _OPENAPI,

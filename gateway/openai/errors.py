@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -18,7 +17,7 @@ from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
 from gateway.store import StoreError, StoreFullError
 from gateway.web.access_log import record_of
 from gateway.web.disconnect import ClientDisconnectedError
-from gateway.web.routing import meant
+from gateway.web.routing import allowed, meant
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
@@ -199,7 +198,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
     if status == 404:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
-        headers: Any = getattr(error, "headers", None)
+        headers = {"Allow": allowed(request.scope, request.app.router.routes)}
         failure = OpenAIError(405, f"Not allowed: {where}.", code="method_not_supported", headers=headers)
     else:
         failure = OpenAIError(status, f"{HTTPStatus(status).phrase}.", type=INVALID if status < 500 else SERVER)

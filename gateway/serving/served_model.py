@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -89,7 +89,7 @@ class ServedModel:
         self._parts: ModelParts | None = None
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
-        self._losses: tuple[str, ...] = ()
+        self._losses: Mapping[str, str] = {}
         self._problem: ConfigError | None = None
         self._adapter: LoraState | None = None
         self._discovered_once = asyncio.Event()
@@ -126,8 +126,8 @@ class ServedModel:
         return self._capabilities
 
     @property
-    def losses(self) -> tuple[str, ...]:
-        """What is lost of its answers as of the last discovery, a sentence each."""
+    def losses(self) -> Mapping[str, str]:
+        """What is lost of its answers as of the last discovery; see ``EngineFeatures.losses``."""
         return self._losses
 
     def known_capabilities(self) -> Capabilities:
@@ -326,10 +326,10 @@ class ServedModel:
         self._problem = None
         self._features = features
         self._capabilities = capabilities(features, self._parts, self.settings)
-        own = text_losses(self._parts, features)
-        self._losses = (*features.losses, *own)
-        for loss in own:  # the engine's are logged where it was found
-            _log.warning("model %s: %s", self.name, loss)
+        self._losses = {**features.losses, **text_losses(self._parts, features)}
+        if self._losses:
+            told = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
+            _log.warning("model %s loses something of its answers: %s", self.name, "; ".join(told))
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),

@@ -9,17 +9,19 @@ from gateway.generation import EngineFeatures
 from gateway.prompt import TemplateError, history
 from gateway.serving.loading import ModelParts
 
+_END = "Make it the eos_token of the checkpoint's tokenizer_config.json."
 _MESSAGES = ({"role": "user", "content": "a"},)
 
 
-def text_losses(parts: ModelParts, features: EngineFeatures) -> tuple[str, ...]:
-    """Say it in a sentence each, without a capital and without a full stop; nothing where token ids travel.
+def text_losses(parts: ModelParts, features: EngineFeatures) -> dict[str, str]:
+    """Say it as ``EngineFeatures.losses`` do; nothing where token ids travel.
 
     Args:
         parts: of the model.
         features: of its engine.
     """
-    return (*_ends(parts, features), *_beginning(parts, features), *_reasoning(parts, features))
+    said = dict.fromkeys((*_beginning(parts, features), *_reasoning(parts, features)), "")
+    return dict.fromkeys(_ends(parts, features), _END) | said
 
 
 def hidden_markers(parts: ModelParts, features: EngineFeatures, plan: ToolPlan) -> list[str]:
@@ -40,7 +42,7 @@ def _ends(parts: ModelParts, features: EngineFeatures) -> Iterator[str]:
     if unseen:
         yield (
             f"the engine ends an answer at {tokenizer.eos_token} alone, and leaves {', '.join(unseen)} out of its text:"
-            " an answer that ends with it runs on; make it the eos_token of the checkpoint's tokenizer_config.json"
+            " an answer that ends with it runs on"
         )
 
 

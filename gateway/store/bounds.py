@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.store.interface import StoreFullError
 
-DOCUMENT_BYTES: Final = 256  # what a document takes beside its own bytes: columns and indices, or keys of Redis
+DOCUMENT_BYTES: Final = 768  # what a document takes beside its own bytes: columns and indices, or keys of Redis
 ENTRY_BYTES: Final = 64
 LARGEST: Final = 2**28  # of one document with its log; a value of Redis may have 2^29 bytes
 BATCH: Final = 256  # documents that one transaction makes room of, so that none takes long

@@ -95,7 +95,7 @@ class RedisStore:
         """See `Store.entries`."""
         if most < 1:
             return []
-        async with self._guarded(), self._redis.pipeline() as both:
+        async with self._guarded(), self._redis.pipeline(transaction=False) as both:
             both.exists(_at("doc", owner, key))  # Redis may have taken one of the two where its memory was short
             both.lrange(_at("log", owner, key), after, after + most - 1)
             there, found = await both.execute()

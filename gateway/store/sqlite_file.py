@@ -301,8 +301,11 @@ def _check_kind(base: sqlite3.Connection) -> bool:
 
 def _prepare(base: sqlite3.Connection) -> None:
     is_there = _check_kind(base)
-    base.execute("PRAGMA journal_mode = WAL")
+    (mode,) = base.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise sqlite3.OperationalError("its file system has no shared memory")
     base.execute("PRAGMA synchronous = NORMAL")
+    base.execute("PRAGMA secure_delete = ON")  # what a client deletes is overwritten
     base.execute("PRAGMA temp_store = MEMORY")  # the root file system may be read-only
     base.execute(f"PRAGMA journal_size_limit = {2**24}")
     if not is_there:

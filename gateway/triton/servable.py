@@ -5,7 +5,8 @@ A model that breaks a rule breaks it until its repository or the gateway's setti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from gateway.contract import ModelSpec
@@ -145,7 +146,23 @@ def check_text(models: Models, options: EngineOptions) -> None:
         )
 
 
-def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble") -> tuple[str, ...]:
+def _decoupled(view: ModelView) -> ModelView:
+    return replace(view, decoupled=True)
+
+
+def _accumulating(view: ModelView) -> ModelView:
+    return replace(view, parameters={**view.parameters, "accumulate_tokens": "true"})
+
+
+# What of a configuration may cost something of an answer, and is tried to tell what.
+_CHANGES: Mapping[str, Callable[[ModelView], ModelView]] = {
+    "Set model_transaction_policy { decoupled: true }.": _decoupled,
+    "Set accumulate_tokens to true.": _accumulating,
+}
+_ENGINE_STEP = "Have the engine step called, with token ids (path: tokens)."
+
+
+def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble") -> dict[str, str]:
     """Say what is lost of answers: nothing where they come as token ids, one response after the other.
 
     Args:
@@ -154,8 +171,21 @@ def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble"
         path: ``tokens`` where the engine model is called, also behind an ensemble.
 
     Returns:
-        One sentence for each loss, without a capital and without a full stop.
+        One sentence for each loss, without a capital and without a full stop, and one on what cures it; that is empty
+        where no change of the configuration does.
     """
+    said = _lost(models, options, path)
+    left = {fix: _lost(_changed(models, change), options, path) for fix, change in _CHANGES.items()} if said else {}
+    # Of an ensemble only the text path has more of them: it is not on it unless something is wrong.
+    otherwise = _ENGINE_STEP if models.pipeline is not None and path != "tokens" else ""
+    return {loss: next((fix for fix, rest in left.items() if loss not in rest), otherwise) for loss in said}
+
+
+def _changed(models: Models, change: Callable[[ModelView], ModelView]) -> Models:
+    return replace(models, entry=change(models.entry), engine=models.engine and change(models.engine))
+
+
+def _lost(models: Models, options: EngineOptions, path: EnginePath) -> tuple[str, ...]:
     if models.llmapi:
         return read_dialect(models.entry, options).losses()
     if path == "tokens" or (models.pipeline is None and not models.bls):

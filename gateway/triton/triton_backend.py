@@ -323,7 +323,7 @@ class TritonBackend:
                 "transport": transport,
             },
         )
-        for warning in (*features.warnings, *features.losses):
+        for warning in features.warnings:
             _LOG.warning("engine: %s", warning, extra={"triton": self.url, "model": features.model})
 
     def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:

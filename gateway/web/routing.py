@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
@@ -45,8 +45,19 @@ def widen(routes: Iterable[BaseRoute]) -> None:
         if isinstance(route, Route):
             if route.methods and "GET" in route.methods:
                 route.methods.add("HEAD")
-            if "{" not in route.path and route.include_in_schema:  # a parameter takes it; links of pages are relative
+            if ":path}" not in route.path and route.include_in_schema:  # which takes it; links of pages are relative
                 route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + "/?$")
+
+
+def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
+    """The header ``Allow`` for the path of a request that no route takes: the methods of all routes of this path."""
+    own: str | None = None
+    methods: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and route.path == (own or route.path) and route.matches(scope)[0] != Match.NONE:
+            own = route.path
+            methods |= route.methods or set()
+    return ", ".join(sorted(methods))
 
 
 def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:

@@ -16,7 +16,7 @@ import anyio.to_thread
 from gateway.generation import EngineError
 from gateway.generation.engine import Capability, EngineFeatures
 from gateway.triton.inspection import DiscoveryError, EngineOptions, inspect_model
-from gateway_ops.checking.findings import Finding, Severity, sentence
+from gateway_ops.checking.findings import Finding, Severity, loss_findings, sentence
 
 _TIMEOUT_S = 10.0
 
@@ -65,7 +65,8 @@ async def describe_triton(url: str, model: str) -> Outcome:
     except EngineError as error:
         fix = f"Is this Triton's gRPC port, and {model!r} the model?"
         return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
-    findings = [Finding(Severity.WARNING, where, sentence(words)) for words in (*features.warnings, *features.losses)]
+    findings = [Finding(Severity.WARNING, where, sentence(words)) for words in features.warnings]
+    findings += loss_findings(where, features.losses)
     return findings, {model: Described.of(features)}
 
 
@@ -99,8 +100,8 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         if not gateway.get("ready", True):
             reason = reasons.get(name) or gateway.get("reason") or "Not ready"
             findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
-        losses = gateway.get("losses") or ()
-        findings += [Finding(Severity.WARNING, f"{base} {name}", sentence(loss)) for loss in losses]
+        losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
+        findings += loss_findings(f"{base} {name}", losses)
         models[name] = Described(
             gateway.get("path"),
             gateway.get("path_reason") or reasons.get(name) or gateway.get("reason"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,6 +30,17 @@ class Finding:
     where: str
     what: str
     fix: str = ""
+
+
+def loss_findings(where: str, losses: Mapping[str, str]) -> Iterator[Finding]:
+    """Findings on what is lost of a model's answers: a warning where a change cures it, else information.
+
+    Args:
+        where: of the findings.
+        losses: as of ``EngineFeatures.losses``.
+    """
+    for loss, cure in losses.items():
+        yield Finding(Severity.WARNING if cure else Severity.INFO, where, sentence(loss), cure)
 
 
 def sentence(words: str) -> str:

@@ -25,7 +25,7 @@ from gateway.tokens import unreadable
 from gateway.triton.abilities import engine_options
 from gateway.triton.inspection import DiscoveryError, inspect_model
 from gateway_ops.checking.endpoint import Described, Outcome
-from gateway_ops.checking.findings import Finding, Severity, sentence
+from gateway_ops.checking.findings import Finding, Severity, loss_findings, sentence
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions
 
 
@@ -162,10 +162,8 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
         what = f"{error.message.rstrip('.')} (Triton at {triton.url})."
         fix = "The gateway starts without it and serves the model once it is there."
         return None, [(("triton", "url"), Finding(Severity.WARNING, "", what, fix))]
-    return features, [
-        (("triton", "model"), Finding(Severity.WARNING, "", sentence(words)))
-        for words in (*features.warnings, *features.losses)
-    ]
+    warnings = [Finding(Severity.WARNING, "", sentence(words)) for words in features.warnings]
+    return features, [(("triton", "model"), each) for each in (*warnings, *loss_findings("", features.losses))]
 
 
 def check_files(settings: ModelSettings) -> Iterator[Located]:

@@ -89,9 +89,13 @@ def _read_model(path: Path) -> ModelFolder:
         return ModelFolder(path, None, "1:1 : there is nothing in it", placeholders, versions, lines)
     try:
         # A placeholder must not hide the rest: outside quotes a stand-in takes its place.
-        config, other = (from_text(_with_stand_ins(text, which)) for which in (0, 1))
+        one, two = (_with_stand_ins(text, which) for which in (0, 1))
+        config = from_text(one)
+        other = config if one == two else from_text(two)
     except text_format.ParseError as error:
         return ModelFolder(path, None, str(error), placeholders, versions, lines)
+    if other is config:
+        return ModelFolder(path, config, "", placeholders, versions, lines)
     unfilled, settings = frozenset(_differing(config, other)), unfilled_settings(config, other)
     return ModelFolder(path, config, "", placeholders, versions, lines, unfilled, settings)
 
@@ -126,6 +130,8 @@ def _filled(code: str, which: int) -> str:
 
 def _code(line: str) -> str:
     """A line without its comment."""
+    if "#" not in line:
+        return line
     for index, character in enumerate(line):
         if character == "#" and line[:index].count('"') % 2 == 0:
             return line[:index]

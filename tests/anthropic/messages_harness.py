@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
+import anthropic.types
 import httpx
+from anthropic.types.shared import ErrorResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
 from tests.app.harness import Gateway
 from tests.app.scripted import MODEL
+from tests.published_types import published
 
 VERSION = {"anthropic-version": "2023-06-01"}
 USER = [{"role": "user", "content": "Hi"}]
@@ -41,11 +44,16 @@ class ToolUse(_Strict):
 Block = Annotated[Text | Thinking | ToolUse, Field(discriminator="type")]
 
 
+class OutputDetails(_Strict):
+    thinking_tokens: int = Field(ge=0)
+
+
 class Usage(_Strict):
     input_tokens: int = Field(ge=0)
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
+    output_tokens_details: OutputDetails | None = None
     estimated: Literal[True] | None = None
 
 
@@ -157,6 +165,13 @@ Event = Annotated[
     Field(discriminator="type"),
 ]
 _event: TypeAdapter[Any] = TypeAdapter(Event)
+_PUBLISHED: dict[str, type[BaseModel]] = {
+    get_args(event.model_fields["type"].annotation)[0]: event
+    for event in get_args(get_args(anthropic.types.RawMessageStreamEvent)[0])
+}
+_OURS = tuple(
+    f"{part}{name}" for part in ("", "message.", "delta.") for name in ("usage.estimated", "stop_reason_estimated")
+)
 
 
 async def post(running: Gateway, path: str = "/v1/messages", **body: Any) -> httpx.Response:
@@ -169,6 +184,7 @@ async def whole(running: Gateway, **body: Any) -> Message:
     """A whole message, strictly of Anthropic's type."""
     answer = await post(running, **body)
     assert answer.status_code == 200, answer.text
+    published(anthropic.types.Message, answer.json(), _OURS)
     message = Message.model_validate(answer.json())
     assert message.stop_reason is not None
     assert message.content
@@ -197,6 +213,8 @@ def events_of(text: str) -> list[Any]:
             name, data = lines
             event = json.loads(data.removeprefix("data: "))
             assert name == f"event: {event['type']}"
+            if event["type"] in _PUBLISHED:  # of pings and errors there are no types
+                published(_PUBLISHED[event["type"]], event, _OURS)
             events.append(_event.validate_python(event))
     return events
 
@@ -257,6 +275,8 @@ def _block(begun: Any, *deltas: Any) -> Any:
 def error_of(answer: httpx.Response, status: int, kind: str) -> str:
     """The message of an error in Anthropic's shape."""
     assert answer.status_code == status, answer.text
+    if status != 413:  # whose type is in Anthropic's documentation alone
+        published(ErrorResponse, answer.json(), ("error.details",))
     error = Error.model_validate(answer.json())
     assert error.error.type == kind
     assert error.request_id == answer.headers["request-id"] == answer.headers["x-request-id"]

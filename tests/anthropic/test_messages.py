@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anthropic.types import ModelInfo
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
 from tests.anthropic.messages_harness import (
@@ -28,6 +29,7 @@ from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step, chunks
 from tests.openai.test_text_answers import TEXT
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
+from tests.published_types import published
 
 BOTH = pytest.mark.parametrize("ask", [whole, streamed])
 TOOLS = [{"name": name, "input_schema": CITY} for name in ("weather", "time")]
@@ -301,6 +303,8 @@ async def test_models_are_listed_for_anthropic_s_clients(folder: Path) -> None:
         listed = answer.json()
         assert [each["id"] for each in listed["data"]] == [MODEL, "claude-x"]
         assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, MODEL, "claude-x")
+        for each in listed["data"]:
+            published(ModelInfo, each)
         assert {(each["type"], each["lifecycle"]) for each in listed["data"]} == {("model", "active")}
         one = await running.client.get("/v1/models/claude-x", headers=VERSION)
         assert one.json() == listed["data"][1]

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from gateway.anthropic.messages import signatures
+from gateway.anthropic.messages.blocks import InputMessage
 from gateway.anthropic.messages.call_ids import own, told
+from gateway.anthropic.messages.conversation import Conversation
+from gateway.anthropic.messages.systems import folded
+from gateway.openai.chat.messages import in_groups
+from gateway.openai.chat.protocol import chat_request
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import MODEL, TEMPLATE, write_tokenizer
@@ -463,7 +468,7 @@ def test_signatures_of_others_and_broken_ones_are_left_alone() -> None:
     made = signatures.signature_of("Hm.", shown=False)
     assert signatures.reasoning_of(made) == "Hm."
     for other in (None, 3, "", "EqoB", "gateway-1.", "gateway-1.!!", made[:-8], "gateway-1.AAAA"):
-        assert "Hm.".startswith(signatures.reasoning_of(other))
+        assert "Hm.".startswith(signatures.reasoning_of(other) or "")
 
 
 async def test_betas_that_are_not_served_are_named_and_never_refused(folder: Path) -> None:
@@ -485,3 +490,33 @@ async def test_betas_that_are_not_served_are_named_and_never_refused(folder: Pat
         answer = await running.client.post("/v1/messages", json=body | {"unknown": 1}, headers=many)
         told = answer.headers["x-ignored-parameters"].split(", ")
         assert (answer.status_code, told[0], told[-1], len(told)) == (200, "unknown", "...", 33)
+
+
+def test_signatures_bring_back_no_more_than_one_string_may_have() -> None:
+    """A few kilobytes of signatures unpack to gigabytes."""
+    sealed = signatures.signature_of("Hm." * 20, shown=False)
+    block = {"type": "thinking", "thinking": "", "signature": sealed}
+    conversation = Conversation(_room=100)
+    conversation.add(InputMessage.model_validate({"role": "assistant", "content": [block, block]}), "messages[0]")
+    assert conversation.close()[0]["reasoning_content"] == "Hm." * 20
+    assert conversation.left_out == ["thinking.signature"]
+
+
+@pytest.mark.parametrize("count", [3, 4000])
+def test_many_system_turns_are_one_text_in_their_order(count: int) -> None:
+    """To copy what there is for each further one takes a minute."""
+    words = [f"w{number}" for number in range(count)]
+    systems = [{"role": "system", "content": word} for word in words]
+    leading = Conversation()
+    for place, turn in enumerate([*systems, *USER]):
+        leading.add(InputMessage.model_validate(turn), f"messages[{place}]")
+    messages = leading.close()
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert messages[0]["content"] == "\n\n".join(words)
+    turns = [*USER, *systems, {"role": "assistant", "content": "So."}, *systems]
+    late = chat_request({"model": MODEL, "messages": in_groups(turns)}).messages
+    made, places = folded(late)
+    assert [message.role for message in made] == ["user", "assistant", "user"]
+    texts = [[part.text for part in message.content] for message in (made[0], made[2])]
+    assert texts == [["Hi", *words], words]
+    assert places == [0, count + 1, count + 2]

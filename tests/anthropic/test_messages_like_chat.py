@@ -20,23 +20,20 @@ OURS = [{"name": each["function"]["name"], "input_schema": CITY} for each in TOO
 
 
 def parts_of(message: Message) -> dict[str, Any]:
-    """What a message says, in chat's terms, but for the reasoning's tokens, which no message tells."""
+    """What a message says, in chat's terms."""
     usage = message.usage
+    thinking = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else 0
     return {
         "content": message.text,
         "calls": [(call.name, call.input) for call in message.calls],
         "reasoning": message.thinking,
         "cut": message.stop_reason == "max_tokens",
-        "usage": (usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens),
+        "usage": (usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens, thinking),
     }
 
 
 def of_chat(parts: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **parts,
-        "calls": [(name, json.loads(arguments)) for name, arguments in parts["calls"]],
-        "usage": parts["usage"][:2],
-    }
+    return {**parts, "calls": [(name, json.loads(arguments)) for name, arguments in parts["calls"]]}
 
 
 def is_whole(arguments: str) -> bool:

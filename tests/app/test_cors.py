@@ -43,7 +43,7 @@ async def test_a_preflight_of_another_page_is_refused(folder: Path) -> None:
         for origin in (OTHER, "null", "https://app.example.evil", "http://app.example", "https://app.example:8443"):
             answer = await running.client.options("/v1/models", headers={"Origin": origin, **ASKED})
             assert (answer.status_code, allowed(answer)) == (400, None)
-        method = {"Origin": PAGE, "Access-Control-Request-Method": "DELETE"}
+        method = {"Origin": PAGE, "Access-Control-Request-Method": "PUT"}
         assert (await running.client.options("/v1/models", headers=method)).status_code == 400
 
 

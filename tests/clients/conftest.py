@@ -17,9 +17,11 @@ MAX_SEQ_LEN = 1024
 TINY = "tiny"
 TINY_MAX_SEQ_LEN = 2048
 PATHS = ("tokens", "ensemble")
+BY_BOTH_PATHS = pytest.mark.parametrize("gateway", PATHS, indirect=True)
+"""For a test that asks SmolLM2 by both paths in each run; of the others those by the ensemble are long."""
 
 
-@pytest.fixture(scope="session", params=PATHS)
+@pytest.fixture(scope="session", params=["tokens", pytest.param("ensemble", marks=pytest.mark.long)])
 def gateway(
     request: pytest.FixtureRequest, triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:

@@ -32,17 +32,25 @@ PROMPTS = {
 }
 
 
+LONG = ("joined emoji and flags", "Japanese", "accents, Cyrillic, Greek")
+NAMES = [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in PROMPTS]
+
+
 @pytest.fixture(scope="module")
-def answers(gateway: GatewayProcess) -> dict[str, tuple[ChatCompletion, list[str]]]:
-    """Each prompt's whole answer and the deltas of its stream. All are asked at once, which costs a third."""
+def answers(request: pytest.FixtureRequest, gateway: GatewayProcess) -> dict[str, tuple[ChatCompletion, list[str]]]:
+    """Whole answer and deltas of the stream for each selected prompt. All are asked at once, which costs a third."""
+    specs = [
+        item.callspec.params
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    names = [name for name in PROMPTS if any(spec.get("name") == name for spec in specs)]
 
     async def ask_all() -> list[tuple[ChatCompletion, list[str]]]:
         async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=120) as client:
-            return await asyncio.gather(
-                *(ask(client, prompt, max_tokens) for prompt, max_tokens, _ in PROMPTS.values())
-            )
+            return await asyncio.gather(*(ask(client, *PROMPTS[name][:2]) for name in names))
 
-    return dict(zip(PROMPTS, asyncio.run(ask_all()), strict=True))
+    return dict(zip(names, asyncio.run(ask_all()), strict=True))
 
 
 async def ask(client: AsyncOpenAI, prompt: str, max_tokens: int) -> tuple[ChatCompletion, list[str]]:
@@ -57,7 +65,7 @@ async def ask(client: AsyncOpenAI, prompt: str, max_tokens: int) -> tuple[ChatCo
     return whole, deltas
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_deltas_concatenate_to_the_whole_text(answers: dict[str, tuple[ChatCompletion, list[str]]], name: str) -> None:
     whole, deltas = answers[name]
     text = whole.choices[0].message.content or ""

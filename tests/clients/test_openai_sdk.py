@@ -10,7 +10,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
-from tests.clients.conftest import MAX_SEQ_LEN, MODEL, TINY, TINY_MAX_SEQ_LEN
+from tests.clients.conftest import BY_BOTH_PATHS, MAX_SEQ_LEN, MODEL, TINY, TINY_MAX_SEQ_LEN
 from tests.stack import GatewayProcess
 
 PARIS: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the capital of France?"}]
@@ -18,6 +18,7 @@ PARIS: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is 
 PARIS_PROMPT_TOKENS = 27
 
 
+@BY_BOTH_PATHS
 def test_names_paris_and_ends_by_itself(client: OpenAI) -> None:
     answer = client.chat.completions.create(model=MODEL, messages=PARIS, temperature=0)
     assert answer.choices[0].message.content == "The capital of France is Paris."
@@ -40,6 +41,7 @@ def test_max_completion_tokens_is_the_same_limit(client: OpenAI) -> None:
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("The capital of", "length")
 
 
+@BY_BOTH_PATHS
 def test_stream_gives_one_event_a_token_and_the_same_text_and_usage(client: OpenAI) -> None:
     stream = client.chat.completions.create(
         model=MODEL, messages=PARIS, temperature=0, stream=True, stream_options={"include_usage": True}
@@ -162,6 +164,7 @@ def test_a_seed_reproduces_and_another_differs(client: OpenAI) -> None:
     assert len(set(texts)) == 3
 
 
+@BY_BOTH_PATHS
 def test_temperature_without_top_p_really_samples(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "Say a random word."}], temperature=1.5, max_tokens=6, n=6
@@ -214,6 +217,7 @@ def test_unknown_model_is_not_found(client: OpenAI) -> None:
         client.models.retrieve("gpt-4o")
 
 
+@BY_BOTH_PATHS
 def test_a_prompt_beyond_the_context_is_refused_with_numbers(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "word " * MAX_SEQ_LEN}])

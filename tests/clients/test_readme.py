@@ -53,6 +53,7 @@ def test_python(gateway: GatewayProcess, number: int) -> None:
         assert "name='get_weather'" in out
 
 
+@BY_TOKENS
 def test_the_repository_commands(gateway: GatewayProcess, tmp_path: Path) -> None:
     text = README.read_text()
     found = next(

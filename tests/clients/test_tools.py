@@ -18,7 +18,7 @@ from langchain_openai import ChatOpenAI
 from openai import OpenAI
 from pydantic import BaseModel, Field, SecretStr
 
-from tests.clients.conftest import MODEL, TINY
+from tests.clients.conftest import BY_BOTH_PATHS, MODEL, TINY
 from tests.stack import GatewayProcess
 
 MESSAGES: list[Any] = [
@@ -84,6 +84,7 @@ def test_required_calls_one_of_the_tools_and_not_always_the_same(tiny: OpenAI) -
     assert len(names) > 1, names
 
 
+@pytest.mark.long  # the tiny model is held by the same guides
 @pytest.mark.parametrize("gateway", ["tokens"], indirect=True)  # what is said does not depend on the path
 def test_required_calls_one_of_the_tools_of_a_real_model(client: OpenAI) -> None:
     patient = client.with_options(timeout=180)  # four prompts of 590 tokens at once, for a busy machine
@@ -154,6 +155,7 @@ def test_the_embedded_model_calls_a_tool_by_itself_and_tells_its_result(client: 
     assert (told.finish_reason, told.message.content) == ("stop", "The answer is 18 degrees and rain.")
 
 
+@BY_BOTH_PATHS
 def test_the_embedded_model_answers_small_talk_beside_a_tool(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "Hello!"}], tools=[CITY], temperature=0, max_tokens=30
@@ -267,6 +269,7 @@ def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
 def test_langchain_goes_on_after_a_call(gateway: GatewayProcess) -> None:
     llm = ChatOpenAI(model=MODEL, base_url=f"{gateway.url}/v1", api_key=SecretStr("unused"), temperature=0)

@@ -17,10 +17,15 @@ from pydantic import BaseModel
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import MODEL, ByteIds, Step
+from tests.published_types import published
 
 _EVENTS: dict[str, type[BaseModel]] = {
     get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])
 }
+_REPEATED = ("tools", "tool_choice", "text")  # as the client sent it
+_UNTYPED = ("store",)  # which OpenAI answers and its SDK does not type
+_OURS = (*_REPEATED, *_UNTYPED, "usage.output_tokens_details.estimated")
+_OURS_IN_EVENTS = tuple(f"response.{path}" for path in _OURS)
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
@@ -45,7 +50,7 @@ async def streamed(running: Gateway, **body: Any) -> Response:
 
 def checked(response: dict[str, Any]) -> Response:
     """A response, strictly of OpenAI's type, whose items have ended."""
-    made = Response.model_validate(response, strict=True)
+    made = published(Response, response, _OURS)
     assert made.usage is None or made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens
     assert (made.status == "failed") == (made.error is not None)
     assert (made.status == "incomplete") == (made.incomplete_details is not None)
@@ -71,7 +76,7 @@ def last_of(text: str) -> Response:
     """The response at the end of a stream whose events come in the order that OpenAI's have."""
     events = events_of(text)
     for event in events:
-        _EVENTS[event["type"]].model_validate(event, strict=True)
+        published(_EVENTS[event["type"]], event, _OURS_IN_EVENTS)
     opening, closing = events[:2], events[-1]
     assert [event["type"] for event in opening] == ["response.created", "response.in_progress"]
     for event in opening:
@@ -153,9 +158,10 @@ class Engine:
         place = 0
         while ids:
             size = self._sizes[place % len(self._sizes)]
-            steps.append(
-                EngineChunk(ids=ids[:size], logprobs=[-0.5] * len(ids[:size]) if request.params.logprobs else None)
-            )
+            given, best = ids[:size], range(request.params.top_logprobs)
+            logprobs = [-0.5] * len(given) if request.params.logprobs else None
+            others = [[(index + rank, -0.5 - rank) for rank in best] for index in given]
+            steps.append(EngineChunk(ids=given, logprobs=logprobs, top_logprobs=others))
             ids, place = ids[size:], place + 1
         return [*steps, EngineChunk(final=True)]
 

@@ -49,7 +49,7 @@ async def test_every_operation_tells_of_every_answer(folder: Path) -> None:
         document = await document_of(running)
         for path, operations in document["paths"].items():
             allowed = {method.upper() for method in operations}
-            refused = await running.client.request("DELETE", path, headers={"Authorization": "Bearer key"})
+            refused = await running.client.request("PUT", path, headers={"Authorization": "Bearer key"})
             assert (refused.status_code, set(refused.headers["allow"].split(", "))) == (405, allowed), path
             for method, operation in operations.items():
                 assert {"200", "400", "403", "408", "413", "431", "500", "503"} <= set(operation["responses"])
@@ -156,5 +156,5 @@ async def test_schemathesis_finds_nothing(folder: Path, tmp_path: Path, amount: 
         )
         output = (await search.communicate())[0].decode()
         assert search.returncode == 0, output
-        assert "Tested: 25" in output, output
+        assert "Tested: 43" in output, output
         assert running.engine.requests

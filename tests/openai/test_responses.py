@@ -97,7 +97,7 @@ async def test_what_is_asked_for_is_repeated(folder: Path) -> None:
         assert running.engine.requests[0].prompt.text.startswith("<|im_start|>system\nBe terse.<|im_end|>")
         plain = await whole(running, store=True, background=False, instructions=None, service_tier="flex")
         assert (plain.temperature, plain.top_p, plain.tool_choice, plain.tools) == (1.0, 1.0, "auto", [])
-        assert (plain.to_dict()["store"], plain.service_tier) == (False, "default")
+        assert (plain.to_dict()["store"], plain.service_tier) == (True, "default")
 
 
 async def test_defaults_of_the_operator_are_told(folder: Path) -> None:
@@ -278,7 +278,7 @@ async def test_a_client_that_leaves_cancels_its_answer(folder: Path) -> None:
             "missing_required_parameter",
         ),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
-        ({"background": True}, "background", "unsupported_parameter"),
+        ({"background": True, "store": False}, "background", "invalid_value"),
         ({"prompt": {"id": "p"}}, "prompt", "unsupported_parameter"),
         ({"moderation": {"model": "m"}}, "moderation", "unsupported_parameter"),
         ({"stop": [""]}, "stop[0]", "empty_string"),
@@ -313,13 +313,12 @@ async def test_an_unknown_model_is_404(folder: Path) -> None:
         ("DELETE", "/v1/responses/resp_1"),
         ("POST", "/v1/responses/resp_1/cancel"),
         ("GET", "/v1/responses/resp_1/input_items"),
-        ("POST", "/v1/responses/compact"),
     ],
 )
 async def test_what_needs_a_store_is_not_there(folder: Path, method: str, path: str) -> None:
-    async with gateway(folder) as running:
+    async with gateway(folder, state={"store": "none"}) as running:
         answer = await running.client.request(method, path)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
 
 
 UNREAD: list[tuple[dict[str, Any], str]] = [

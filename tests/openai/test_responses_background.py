@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -109,16 +110,9 @@ async def resumed(running: Gateway, response_id: str, after: int | None = None) 
     answer = await shown(running, response_id, **query)
     assert answer.status_code == 200, answer.text
     number = -1 if after is None else after
-    shifted = answer.text
-    events = events_of_any(shifted)
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
     assert [event["sequence_number"] for event in events] == list(range(number + 1, number + 1 + len(events)))
     return events
-
-
-def events_of_any(text: str) -> list[dict[str, Any]]:
-    import json
-
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
 
 
 async def test_polling(here: Gateway, either: Gateway, engine: Engine) -> None:
@@ -172,7 +166,7 @@ async def test_cancelling(here: Gateway, either: Gateway, engine: Engine) -> Non
 
 
 async def test_a_cancelled_stream_ends(here: Gateway, there: Gateway) -> None:
-    response_id, events = await opened(here, 6)
+    response_id, _ = await opened(here, 6)
     reading = [asyncio.create_task(resumed(running, response_id, 5)) for running in (here, there)]
     await cancelled(there, response_id)
     for each in reading:

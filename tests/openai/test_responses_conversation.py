@@ -327,6 +327,10 @@ async def test_what_cannot_be_compacted(running: Gateway, says: Says) -> None:
     refused(await compact(input=[{"role": "robot"}]), 400, "input[0].role", "invalid_value")
     refused(await compact(previous_response_id="x"), 400, "previous_response_id", "previous_response_not_found")
     refused(await compact(model="other", input="Hi"), 404, "model", "model_not_found")
+    others = {"stream": True, "background": True, "conversation": 7, "temperature": "x", "tools": 1, "store": True}
+    named = await compact(input="Hi", **others)
+    assert (named.status_code, set(named.headers["x-ignored-parameters"].split(", "))) == (200, set(others))
+    refused(await compact(input="Hi", instructions=7), 400, "instructions", "invalid_type")
     says.text = "endless " * 1000
     refused(await compact(input="Hi"), 400, "input", "context_length_exceeded")
     says.text = " "

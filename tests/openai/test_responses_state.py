@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRe
 from gateway.openai.responses import before
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import ByteIds, Step
-from tests.openai.responses_harness import checked, last_of, post, streamed, whole
+from tests.openai.responses_harness import checked, events_of, last_of, post, streamed, whole
 
 OTHER = "resp_" + "0" * 32
 
@@ -226,14 +225,13 @@ async def test_a_client_that_leaves_a_stream_cancels_the_response(folder: Path, 
     state = {"path": tmp_path / "state"}
     async with gateway(folder, script, served=True, state=state) as running:
         body = {"model": "scripted", "input": "Hi", "stream": True}
+        text = ""
         async with running.client.stream("POST", "/v1/responses", json=body) as answer:
             async for line in answer.aiter_lines():
+                text += f"{line}\n"
                 if '"delta"' in line:
                     break
-                if line.startswith("data: "):
-                    response_id = (
-                        json.loads(line.removeprefix("data: ")).get("response", {"id": ""})["id"] or response_id
-                    )
+        response_id = events_of(text)[0]["response"]["id"]
         await running.engine.left.wait()
         found = await shown(running, response_id)
         while found.status_code == 404:  # it is written when the client has left

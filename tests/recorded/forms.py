@@ -127,6 +127,11 @@ def allowed(mode: str, *names: str) -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [named(name) for name in names]}}
 
 
+def custom(grammar: dict[str, str] | None = None) -> dict[str, Any]:
+    form = {} if grammar is None else {"format": {"type": "grammar", "grammar": grammar}}
+    return {"type": "custom", "custom": {"name": "note", **form}}
+
+
 def with_tools(case: str, say: str, /, **body: Any) -> Case:
     return chat(case, f"<<chunk 6>>{say}", **{"tools": TOOLS, **body})
 
@@ -134,6 +139,7 @@ def with_tools(case: str, say: str, /, **body: Any) -> Case:
 TOOLS = [tool(description="Looks out of the window."), tool("time", {"type": "object", "properties": {}})]
 CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>'
 TIME = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
+NOTE = '<tool_call>\n{"name": "note", "arguments": {"input": "a \\"b\\"\\n\\u00e9"}}\n</tool_call>'
 GUIDED = f'[{{"name": "weather", "arguments": {ROME}}}]'
 FUNCTIONS = [each["function"] for each in TOOLS]
 
@@ -158,6 +164,13 @@ CALLS: list[Case] = [
     with_tools("auto, log-probs", "Hi", logprobs=True),
     with_tools("auto, strict tools", CALL, tools=[tool(strict=True)]),
     with_tools("auto, strict tools that are loose", CALL, tools=[tool(parameters=LOOSE, strict=True)]),
+    with_tools("a custom tool", NOTE, tools=[custom()]),
+    with_tools("a custom tool, streamed", NOTE, tools=[*TOOLS, custom()], **S),
+    with_tools("a custom tool with a grammar, by name", '[{"name": "note", "arguments": {"input": "ab"}}]',
+               tools=[custom({"syntax": "regex", "definition": "[ab]+"})],
+               tool_choice={"type": "custom", "custom": {"name": "note"}}),
+    with_tools("a custom tool with a grammar that is only shown", NOTE,
+               tools=[custom({"syntax": "lark", "definition": "start: /.+/"})]),
     with_tools("none", "Hello", tool_choice="none"),
     with_tools("none, streamed", CALL, tool_choice="none", **S),
     with_tools("required", GUIDED, tool_choice="required"),

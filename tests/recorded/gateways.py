@@ -43,7 +43,10 @@ def gateways(folder: Path) -> Iterator[Gateways]:
     (folder / "plain.jinja").write_text(PLAIN_TEMPLATE)
     with contextlib.ExitStack() as stack:
         triton = stack.enter_context(RecordedTriton(write_tokenizer(folder)))
-        processes = [_process(folder, "open", _open(triton.url)), _process(folder, "guarded", _guarded(triton.url))]
+        processes = [
+            _process(folder, "open", _open(triton.url, folder)),
+            _process(folder, "guarded", _guarded(triton.url)),
+        ]
         for process in processes:
             stack.callback(process.stop)
             process.fork()
@@ -83,8 +86,9 @@ def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any
     }
 
 
-def _open(url: str) -> dict[str, Any]:
+def _open(url: str, folder: Path) -> dict[str, Any]:
     return {
+        "state": {"path": str(folder / "state.sqlite")},
         "timeouts": {"discovery_s": 1},
         "models": [
             _model("chat", url, "ensemble", aliases=["gpt-4o"]),
@@ -126,5 +130,6 @@ def _guarded(url: str) -> dict[str, Any]:
     return {
         "server": {"api_keys": [KEY], "cors": {"origins": [ORIGIN]}},
         "limits": {"max_body_bytes": 1024},
+        "state": {"store": "none", "keys": ["A" * 43 + "="]},
         "models": [_model("only", url, "tensorrt_llm")],
     }

@@ -6,8 +6,10 @@ from typing import Any
 
 from tests.recorded.exchange import Case, post
 from tests.recorded.forms import CALL, CITY, GUIDED, ROME, TIME
+from tests.recorded.gateways import KEY
 
 S: dict[str, Any] = {"stream": True}
+GUARDED = {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "name": "weather", "description": "Looks out of the window.", "parameters": CITY},
     {"type": "function", "name": "time", "parameters": {"type": "object", "properties": {}}},
@@ -58,8 +60,34 @@ RESPONSES: list[Case] = [
     respond("an image", input=[{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]),
     respond("an output without its call", input=[{"type": "function_call_output", "call_id": "x", "output": ""}]),
     respond("a response that was never kept", previous_response_id="resp_1"),
+    respond("in the background, streamed", background=True, **S),
+    respond("in the background where nothing is to be kept", background=True, store=False),
+    Case("showing no response", "/v1/responses/resp_1", method="GET"),
+    Case("following no response from a wrong event", "/v1/responses/resp_1?stream=true&starting_after=x", method="GET"),
+    Case("deleting no response", "/v1/responses/resp_1", method="DELETE"),
+    Case("cancelling no response", "/v1/responses/resp_1/cancel"),
+    Case("input items of no response", "/v1/responses/resp_1/input_items", method="GET"),
+    respond("a conversation that was never there", conversation="conv_1"),
+    respond("two conversations before it", conversation="conv_1", previous_response_id="resp_1"),
+    respond("a conversation where nothing is to be kept", conversation="conv_1", store=False),
+    respond("reasoning that another server has sealed", input=[
+        {"role": "user", "content": "Weather?"},
+        {"type": "reasoning", "summary": [], "content": None, "encrypted_content": "gAAAAABo"},
+        {"type": "compaction", "encrypted_content": "gAAAAABo"},
+        {"role": "user", "content": "say:Warm"},
+    ]),
     respond("a tool that nobody runs", tools=MORE, tool_choice={"type": "web_search"}),
     respond("no input", input=None),
+    Case("a conversation made shorter", "/v1/responses/compact", {"model": "only", "input": [
+        {"role": "developer", "content": "Be short."}, {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "Warm."}, {"role": "user", "content": "say:It was warm."},
+    ]}, headers=GUARDED, guarded=True),
+    post("a conversation where there is no key", "/v1/responses/compact", model="chat", input="Hi"),
+    post("a new conversation", "/v1/conversations", items=[{"role": "user", "content": "Hi"}], metadata={"a": "b"}),
+    post("a new conversation of wrong items", "/v1/conversations", items=[{"type": "item_reference", "id": "msg_1"}]),
+    Case("items of no conversation", "/v1/conversations/conv_1/items?limit=5", method="GET"),
+    Case("a wrong page of no conversation", "/v1/conversations/conv_1/items?limit=500", method="GET"),
+    Case("deleting no conversation", "/v1/conversations/conv_1", method="DELETE"),
     post("input tokens", "/v1/responses/input_tokens", model="chat", input="Hi", instructions="Be kind."),
     post("input tokens of a wrong item", "/v1/responses/input_tokens", model="chat", input=[{"role": "robot"}]),
 ]  # fmt: skip

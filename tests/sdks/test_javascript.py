@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +26,7 @@ BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"
 
 
 @pytest.fixture(scope="module")
-def client_named(
-    stack: Stack, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], JavaScriptClient]]:
+def client_named(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], JavaScriptClient]]:
     """Starts clients, each once."""
     try:
         node_modules = installed(HERE / "package.json")

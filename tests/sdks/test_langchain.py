@@ -32,9 +32,7 @@ class Place(BaseModel):
 
 @pytest.fixture
 def llm(stack: Stack) -> ChatOpenAI:
-    return ChatOpenAI(
-        model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, use_responses_api=True
-    )
+    return ChatOpenAI(model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, use_responses_api=True)
 
 
 @WAYS

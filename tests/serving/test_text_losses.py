@@ -48,8 +48,8 @@ def test_an_end_that_the_engine_does_not_know_is_named(folder: Path) -> None:
     [loss] = text_losses(parts(folder), HIDING)
     assert "ends an answer at <|im_end|> alone" in loss
     assert "<|endoftext|>" in loss
-    assert text_losses(parts(folder), replace(HIDING, ends_at_eos=False)) == ()
-    assert text_losses(parts(folder), EXACT) == ()
+    assert text_losses(parts(folder), replace(HIDING, ends_at_eos=False)) == {}
+    assert text_losses(parts(folder), EXACT) == {}
 
 
 def test_reasoning_and_calls_between_hidden_tokens_are_told(folder: Path) -> None:

@@ -18,7 +18,7 @@ MISSING = (
 
 
 class RedisServer:
-    """A server that keeps what it acknowledged when it is killed: it writes its file before it answers."""
+    """A server that keeps what it acknowledged when it is killed: it waits for the disk before it answers."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -36,7 +36,7 @@ class RedisServer:
     def start(self, *options: str) -> None:
         """Start it and wait until it answers."""
         command = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._folder)]
-        command += ["--appendonly", "yes", "--save", "", *options]
+        command += ["--appendonly", "yes", "--appendfsync", "always", "--save", "", *options]
         with (self._folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         end = time.monotonic() + 30

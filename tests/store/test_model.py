@@ -22,7 +22,7 @@ from tests.store.redis_server import RedisServer
 
 _T = TypeVar("_T")
 AGE_S = 1000
-MOST = 2000
+MOST = 4000
 # Few documents and a small store: most writes are about a document that is there, and many make room.
 OWNERS = ("", "a")
 KEYS = ("resp_1", "resp_2", "conv_1")

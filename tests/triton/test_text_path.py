@@ -104,8 +104,8 @@ def test_a_bls_model_cannot_call_an_engine_that_is_decoupled_unless_it_is() -> N
 
 
 def test_nothing_is_lost_of_token_ids() -> None:
-    assert losses(stock("1.0"), EngineOptions(), "tokens") == ()
-    assert losses(stock("1.0", "tensorrt_llm"), EngineOptions()) == ()
+    assert losses(stock("1.0"), EngineOptions(), "tokens") == {}
+    assert losses(stock("1.0", "tensorrt_llm"), EngineOptions()) == {}
 
 
 FINAL = response(final=True)

@@ -18,6 +18,7 @@ from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.prepare import Prepared
 from gateway.openai.errors import OpenAIError
+from gateway.openai.usage import ReasonedUsage
 from gateway.serving.generation_group import GenerationGroup
 
 
@@ -124,16 +125,19 @@ class MessagesAnswer(ChatAnswer):
         return self.content.call(told(call.id), self._tools.own_name(call.name))
 
 
-def usage_of(usage: Usage) -> dict[str, int]:
+def usage_of(usage: Usage) -> dict[str, Any]:
     """Write the ``usage`` of a message: tokens that were read from the cache are no input tokens.
 
-    It has ``estimated``, true, where the answer's tokens were counted by tokenizing its text again.
+    It has ``output_tokens_details`` where the answer may hold reasoning and its part is known, and ``estimated``, true,
+    where the answer's tokens were counted by tokenizing its text again.
     """
     cached = usage.cached_tokens or 0
-    counts = {
+    counts: dict[str, Any] = {
         "input_tokens": usage.prompt_tokens - cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
         "output_tokens": usage.completion_tokens,
     }
+    if isinstance(usage, ReasonedUsage) and usage.reasoning_tokens is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return counts | {"estimated": True} if usage.estimated else counts

@@ -19,6 +19,7 @@ from gateway.anthropic.messages.call_ids import own
 from gateway.anthropic.messages.signatures import reasoning_of
 from gateway.anthropic.messages.tools import function_name
 from gateway.bad_request import BadRequestError
+from gateway.openai.json_text import MOST_CHARACTERS
 
 _UNPARSED = "__unparsedToolInput"  # in place of an input that was no JSON, by some clients
 _INVALID = "invalid_value"
@@ -40,6 +41,8 @@ class Conversation:
     parts: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     _calls: set[str] = field(default_factory=set)
+    _lead: list[str] = field(default_factory=list)  # of the first message, which is a system's, joined at the end
+    _room: int = MOST_CHARACTERS  # of reasoning that only signatures have
     _unanswered: bool = False  # whether the last message has calls whose results may follow
     _waiting: list[tuple[list[str], str]] = field(default_factory=list)  # system turns that results go before
 
@@ -53,8 +56,10 @@ class Conversation:
         paragraphs = [text for text in texts if text]
         if not paragraphs:
             return
-        if self.messages and all(message["role"] == "system" for message in self.messages):
-            self.messages[-1]["content"] = "\n\n".join([self.messages[-1]["content"], *paragraphs])
+        if not self.messages:
+            self._lead = paragraphs
+        elif len(self.messages) == 1 and self._lead:
+            self._lead += paragraphs
             return
         self.parts[f"messages[{len(self.messages)}].content"] = path
         self._put("system", "\n\n".join(paragraphs), path)
@@ -84,6 +89,8 @@ class Conversation:
     def close(self) -> list[dict[str, Any]]:
         """End the conversation; returns its messages."""
         self._say_waiting()
+        if self._lead:
+            self.messages[0]["content"] = "\n\n".join(self._lead)
         return self.messages
 
     def check_prefill(self, path: str) -> None:
@@ -135,7 +142,7 @@ class Conversation:
                 self.parts[f"messages[{len(self.messages)}].tool_calls[{len(calls)}].function"] = here
                 calls.append(self._call(block))
             elif isinstance(block, ThinkingBlock):
-                thoughts.append(block.thinking or reasoning_of(block.signature))
+                thoughts.append(block.thinking or self._sealed(block))
             elif isinstance(block, ToolResultBlock):
                 raise _misplaced(block, "user", here)
             else:
@@ -145,6 +152,15 @@ class Conversation:
             more["reasoning_content"] = "\n".join(filter(None, thoughts))
         self._put("assistant", _parts([text for text in texts if text]), path, **more)
         self._unanswered = bool(calls)
+
+    def _sealed(self, block: ThinkingBlock) -> str:
+        """The reasoning that a block's signature brings back: of all blocks no more than one string may have."""
+        found = reasoning_of(block.signature, self._room)
+        if found is None:
+            self.left_out.append("thinking.signature")
+            return ""
+        self._room -= len(found)
+        return found
 
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
         call_id, given = own(block.id), block.input or {}

@@ -38,6 +38,12 @@ class AnthropicToolUse(TypedDict):
 AnthropicBlock = AnthropicText | AnthropicThinking | AnthropicToolUse
 
 
+class AnthropicOutputDetails(TypedDict):
+    """The reasoning's part of an answer's tokens."""
+
+    thinking_tokens: int
+
+
 class AnthropicUsage(TypedDict):
     """Token counts. Cached tokens are 0 where the engine does not tell them.
 
@@ -48,6 +54,7 @@ class AnthropicUsage(TypedDict):
     cache_creation_input_tokens: Literal[0]
     cache_read_input_tokens: int
     output_tokens: int
+    output_tokens_details: NotRequired[AnthropicOutputDetails]
     estimated: NotRequired[Literal[True]]
 
 

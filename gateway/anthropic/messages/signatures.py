@@ -27,14 +27,22 @@ def signature_of(reasoning: str, *, shown: bool) -> str:
     return _MARK + base64.b64encode(zlib.compress(reasoning.encode("utf-8", "surrogatepass"))).decode()
 
 
-def reasoning_of(signature: Any) -> str:
-    """The reasoning in a signature; empty for one that has none."""
+def reasoning_of(signature: Any, most: int = MOST_CHARACTERS) -> str | None:
+    """The reasoning in a signature; empty for one that has none.
+
+    Args:
+        signature: of a client's block.
+        most: bytes of reasoning that are unpacked; None is returned for more.
+    """
     if not isinstance(signature, str) or not signature.startswith(_MARK):
         return ""
     unpacker = zlib.decompressobj()
     try:
         packed = base64.b64decode(signature.removeprefix(_MARK), validate=True)
-        text = unpacker.decompress(packed, MOST_CHARACTERS).decode("utf-8")
+        unpacked = unpacker.decompress(packed, most + 1)  # 0 would be no bound
+        if len(unpacked) > most:
+            return None
+        text = unpacked.decode("utf-8")
     except (binascii.Error, zlib.error, UnicodeDecodeError):
         return ""
     return "" if "\0" in text else text

@@ -18,7 +18,7 @@ def folded(messages: Sequence[Message]) -> tuple[list[Message], list[int]]:
     Returns:
         The messages, and for each the place of the one that it was made of.
     """
-    made: list[Message] = []
+    made: list[Message | list[TextPart]] = []  # turns of the user as their texts, which others may join
     places: list[int] = []
     late = False
     for place, message in enumerate(messages):
@@ -28,15 +28,21 @@ def folded(messages: Sequence[Message]) -> tuple[list[Message], list[int]]:
             made.append(message)
             places.append(place)
             continue
-        texts = _texts(message)
         before = made[-1] if made else None
-        if isinstance(before, UserMessage) and (moved or isinstance(messages[places[-1]], SystemMessage)):
-            made[-1] = UserMessage(role="user", content=[*_texts(before), *texts])
+        if isinstance(before, list) and (moved or isinstance(messages[places[-1]], SystemMessage)):
+            before += _texts(message)
             places[-1] = places[-1] if moved else place
         else:
-            made.append(UserMessage(role="user", content=texts) if moved else message)
+            made.append(_texts(message))
             places.append(place)
-    return made, places
+    return [_user(each, messages[place]) for each, place in zip(made, places, strict=True)], places
+
+
+def _user(made: Message | list[TextPart], origin: Message) -> Message:
+    if not isinstance(made, list):
+        return made
+    alone = isinstance(origin, UserMessage) and len(made) == len(_texts(origin))
+    return origin if alone else UserMessage(role="user", content=made)
 
 
 def _texts(message: Message) -> list[TextPart]:

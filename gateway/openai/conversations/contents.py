@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import orjson
@@ -34,21 +34,38 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Contents:
-    """A conversation.
+    """A conversation. Its items stay JSON until they are looked at: most changes touch few of many.
 
     Attributes:
         id: of it.
         created_at: when it was made, in seconds since 1970.
         metadata: the client's own.
-        items: oldest first, as ``as_stored`` makes them.
+        ids: of its items, the oldest first.
+        lines: the items, as ``as_stored`` makes them, as JSON.
         size: bytes of it as it was read; 0 where it is new.
     """
 
     id: str
     created_at: int
     metadata: Mapping[str, str]
-    items: list[dict[str, Any]]
+    ids: list[str] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
     size: int = 0
+
+    @staticmethod
+    def read(conversation_id: str, data: bytes) -> Contents:
+        """The opposite of ``written``."""
+        head, *lines = data.split(b"\n")
+        return Contents(conversation_id, **orjson.loads(head), lines=lines, size=len(data))
+
+    def written(self) -> bytes:
+        """The document: a line with all that is short, and one for each item."""
+        head = {"created_at": self.created_at, "metadata": self.metadata, "ids": self.ids}
+        return b"\n".join((orjson.dumps(head), *self.lines))
+
+    def items(self) -> list[dict[str, Any]]:
+        """All items, the oldest first. It takes the longer the larger they are."""
+        return [orjson.loads(line) for line in self.lines]
 
     def shown(self) -> Conversation:
         """The ``conversation`` object."""
@@ -61,12 +78,13 @@ class Contents:
 
     def add(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Put items behind those that are there; returns them as they are kept."""
-        taken = {item["id"] for item in self.items}
+        taken = set(self.ids)
         added = []
         for item in items:
             added.append(as_stored(item, taken))
             taken.add(added[-1]["id"])
-        self.items += added
+        self.ids += [item["id"] for item in added]
+        self.lines += [orjson.dumps(item) for item in added]
         return added
 
     def item(self, item_id: str) -> dict[str, Any]:
@@ -75,11 +93,8 @@ class Contents:
         Raises:
             OpenAIError: 404 where there is none.
         """
-        for item in self.items:
-            if item["id"] == item_id:
-                return item
-        shown = item_id[:64].encode("ascii", "backslashreplace").decode()
-        raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
+        found: dict[str, Any] = orjson.loads(self.lines[self._place(item_id)])
+        return found
 
     def remove(self, item_id: str) -> None:
         """Take an item out.
@@ -87,12 +102,14 @@ class Contents:
         Raises:
             OpenAIError: 404 where there is none.
         """
-        self.items.remove(self.item(item_id))
+        place = self._place(item_id)
+        del self.ids[place], self.lines[place]
 
-    def written(self) -> bytes:
-        """The document."""
-        kept = {"created_at": self.created_at, "metadata": self.metadata, "items": self.items}
-        return orjson.dumps(kept)
+    def _place(self, item_id: str) -> int:
+        if item_id in self.ids:
+            return self.ids.index(item_id)
+        shown = item_id[:64].encode("ascii", "backslashreplace").decode()
+        raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
 
 
 def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
@@ -107,7 +124,7 @@ async def create(store: Store, owner: str, metadata: Mapping[str, str], items: S
     Raises:
         BadRequestError: it is too large.
     """
-    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, [])
+    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata)
     made.add(items)
     await _put(store, owner, made, 0)
     return made
@@ -172,13 +189,13 @@ async def _load(store: Store, owner: str, conversation_id: str, param: str | Non
     found = await store.get(owner, conversation_id) if _ID.fullmatch(conversation_id) else None
     if found is None:
         raise not_found(conversation_id, param)
-    return Contents(conversation_id, **orjson.loads(found.data), size=len(found.data)), found.version
+    return Contents.read(conversation_id, found.data), found.version
 
 
 async def _put(store: Store, owner: str, contents: Contents, expected: int, *, bounded: bool = True) -> None:
     data = contents.written()
     if bounded:
-        check_room(len(contents.items), len(data), "items")
+        check_room(len(contents.ids), len(data), "items")
     await store.put(owner, contents.id, data, expected=expected)
 
 

@@ -86,7 +86,7 @@ def _add_items(router: APIRouter, state: State) -> None:
         paging = paging_of(query)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
         include, left_out = included(query, kept.seal)
-        return _answer(page_of(found.items, paging, include, kept.seal), left_out)
+        return _answer(page_of(found.ids, found.item, paging, include, kept.seal), left_out)
 
     @router.post(
         "/v1/conversations/{conversation_id}/items",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -77,12 +77,17 @@ def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], lis
 
 
 def page_of(
-    items: Sequence[dict[str, Any]], paging: Paging, include: frozenset[str] = frozenset(), seal: Seal | None = None
+    ids: Sequence[str],
+    item_of: Callable[[str], dict[str, Any]],
+    paging: Paging,
+    include: frozenset[str] = frozenset(),
+    seal: Seal | None = None,
 ) -> ItemPage:
     """The page.
 
     Args:
-        items: all of the list, oldest first.
+        ids: of all items of the list, the oldest first.
+        item_of: the item with an id; called for those of the page.
         paging: the page that is asked for.
         include: what its items have besides.
         seal: of the owner.
@@ -90,15 +95,14 @@ def page_of(
     Raises:
         BadRequestError: there is no item ``after``.
     """
-    ordered = items[::-1] if paging.newest_first else items
-    start = 0
-    if paging.after is not None:
-        start = next((place for place, item in enumerate(ordered, 1) if item["id"] == paging.after), 0)
-        if not start:
-            message = "Invalid value for 'after': there is no item with this id in the list."
-            raise BadRequestError(message, "after", "invalid_value")
+    ordered = ids[::-1] if paging.newest_first else ids
+    if paging.after is not None and paging.after not in ordered:
+        message = "Invalid value for 'after': there is no item with this id in the list."
+        raise BadRequestError(message, "after", "invalid_value")
+    start = 0 if paging.after is None else ordered.index(paging.after) + 1
     end = start + paging.limit
-    return list_of([shown(item, include, seal) for item in ordered[start:end]], more=len(ordered) > end)
+    page = [shown(item_of(each), include, seal) for each in ordered[start:end]]
+    return list_of(page, more=len(ordered) > end)
 
 
 def list_of(items: list[dict[str, Any]], *, more: bool = False) -> ItemPage:

@@ -31,6 +31,7 @@ class ModelService(TypedDict):
     streams: StreamForm | None
     estimates: list[Estimate] | None
     losses: list[str] | None
+    cures: dict[str, str] | None
 
 
 class Model(TypedDict):

@@ -104,5 +104,6 @@ def model_object(model: ServedModel, name: str) -> Model:
             "streams": features.streams if features else None,
             "estimates": sorted(features.estimates) if features else None,
             "losses": list(model.losses) if features else None,
+            "cures": {loss: cure for loss, cure in model.losses.items() if cure} if features else None,
         },
     }

@@ -69,7 +69,12 @@ class Run:
             OpenAIError: 503 where the store cannot be used.
         """
         await self._shelf.lease(self.answer.id)
-        self._version = await self._shelf.put(self.answer.id, self._first, 0)
+        try:
+            self._version = await self._shelf.put(self.answer.id, self._first, 0)
+        except OpenAIError:
+            with contextlib.suppress(OpenAIError):
+                await self._shelf.release(self.answer.id)
+            raise
         opening = self._events.queued()
         if self.log is not None:
             self.log.add(opening)
@@ -227,7 +232,7 @@ class Runs:
         self._runs[place] = run
         try:
             await run.begin()
-        except BaseException:
+        except BaseException:  # the caller was cancelled, too
             del self._runs[place]
             raise
         task = asyncio.create_task(self._go(run, place))

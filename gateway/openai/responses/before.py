@@ -56,7 +56,7 @@ class Before:
         """
         found: list[dict[str, Any]] = [item for turn in self.turns for item in turn.items()]
         if self.conversation is not None:
-            found += self.conversation.items
+            found += self.conversation.items()
         if len(found) > MOST_MESSAGES:
             message = f"The conversation before this request has {len(found)} items; {MOST_MESSAGES} are possible."
             raise BadRequestError(message, self.path, "array_above_max_length")

@@ -46,6 +46,13 @@ class CompactRequest(BaseModel):
     service_tier: str | None = Field(default=None, description="There is one tier.")
 
 
+class _SummaryRequest(ResponsesRequest):
+    others: tuple[str, ...]
+
+    def unread(self) -> list[str]:
+        return list(self.others)
+
+
 def parse_compact_request(body: Body) -> ResponsesRequest:
     """Parse a request body into the request for the summary.
 
@@ -64,7 +71,7 @@ def parse_compact_request(body: Body) -> ResponsesRequest:
     items = [MessageItem(role="user", content=given)] if isinstance(given, str) else given
     fields = asked.model_dump(include={"model", "instructions", "previous_response_id", "prompt_cache_key"})
     last = MessageItem(role="user", content=PROMPT)
-    return ResponsesRequest(**fields, input=[*items, last], store=False, **(asked.model_extra or {}))
+    return _SummaryRequest(**fields, input=[*items, last], store=False, others=tuple(asked.model_extra or ()))
 
 
 def needed(seal: Seal | None) -> Seal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from gateway.openai.errors import OpenAIError
 from gateway.openai.responses.background import Runs
@@ -37,9 +38,10 @@ async def follow(
     """
     begun = False
     try:
-        async for data in _followed(runs, shelf, response_id, after + 1, keepalive_s):
-            begun = True
-            yield data
+        async with aclosing(_followed(runs, shelf, response_id, after + 1, keepalive_s)) as followed:
+            async for data in followed:
+                begun = True
+                yield data
     except OpenAIError as error:
         if not begun:
             raise

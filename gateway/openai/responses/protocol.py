@@ -14,6 +14,7 @@ from gateway.openai.nulls import pruned
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.items import ITEMS, InputItem
 from gateway.openai.sampling_fields import MOST_TOKENS
+from gateway.openai.translated_request import EXTENSIONS
 from gateway.openai.validation import error_of
 
 
@@ -118,6 +119,10 @@ class ResponsesRequest(BaseModel):
     prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
     prompt_cache_options: Any = Field(default=None, description="The engine decides.")
     client_metadata: Any = Field(default=None, description="Is not read.")
+
+    def unread(self) -> list[str]:
+        """The names of fields that nobody defined."""
+        return [name for name in self.model_extra or () if name not in EXTENSIONS]
 
 
 def checked_items(data: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ _LARGEST = 2**31
 
 
 def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
-    """The routes of ``/v1/responses/{response_id}``.
+    """The routes of ``/v1/responses/{response_id}``. Its events are padded or not as they were asked for.
 
     Args:
         state: where responses are kept.
@@ -53,6 +53,7 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
         kept, query = state.of(request.scope), request.query_params
         stream, after = _flag(query.get("stream"), "stream"), _number(query.get("starting_after"), "starting_after")
         include, left_out = included(query, kept.seal)
+        left_out += ["include_obfuscation"] * _flag(query.get("include_obfuscation"), "include_obfuscation")
         shelf, response_id, stored, _ = await _find(kept, request)
         headers = name_header("x-ignored-parameters", left_out)
         if not stream:
@@ -95,7 +96,8 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
         paging = paging_of(query)
         include, left_out = included(query, kept.seal)
         _, _, stored, _ = await _find(kept, request)
-        page = page_of(orjson.loads(stored.input), paging, include, kept.seal)
+        items = {item["id"]: item for item in orjson.loads(stored.input)}
+        page = page_of(list(items), items.__getitem__, paging, include, kept.seal)
         return _json(orjson.dumps(page), name_header("x-ignored-parameters", left_out))
 
     return router

@@ -167,7 +167,7 @@ def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any
     extra = request.model_extra or {}
     data = {name: value for name, value in values.items() if value is not None}
     data |= {name: value for name, value in extra.items() if name in EXTENSIONS}
-    left_out = [name for name in extra if name not in EXTENSIONS]
+    left_out = request.unread()
     if request.max_output_tokens is not None:
         data["max_completion_tokens"] = request.max_output_tokens
     if request.metadata:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from gateway.generation.engine import EngineFeatures
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble, called_models, kind_of
 from gateway.triton.servable import DiscoveryError, EnginePath
-from gateway_ops.checking.findings import Finding, Severity, sentence
+from gateway_ops.checking.findings import Finding, Severity, loss_findings, sentence
 from gateway_ops.checking.repository.llmapi import completed
 from gateway_ops.checking.repository.models import LLMAPI, Models, stock_model
 
@@ -19,34 +19,6 @@ _ENTRIES = ("ensemble", "tensorrt_llm", "tensorrt_llm_bls", LLMAPI)
 _NAME = re.compile(r"'([^']+)'")
 _WORD = re.compile(r"\w+")
 _TEXT_PATH = "where the engine step fails its probe, or with path: ensemble"
-
-
-def _decoupled(view: ModelView) -> ModelView:
-    return replace(view, decoupled=True)
-
-
-def _accumulating(view: ModelView) -> ModelView:
-    return replace(view, parameters={**view.parameters, "accumulate_tokens": "true"})
-
-
-# What of a configuration may cost something of an answer, and is tried to tell what.
-_CURES: Mapping[str, Callable[[ModelView], ModelView]] = {
-    "Set model_transaction_policy { decoupled: true }.": _decoupled,
-    "Set accumulate_tokens to true.": _accumulating,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Something that is lost of answers.
-
-    Attributes:
-        what: the gateway's sentence.
-        fix: what cures it; empty where no change of this configuration does.
-    """
-
-    what: str
-    fix: str
 
 
 def check_serving(models: Models) -> Iterator[Finding]:
@@ -60,14 +32,12 @@ def check_serving(models: Models) -> Iterator[Finding]:
         if any(models[each].unfilled for each in (name, *called_models(views[name]))):
             continue  # which has a finding of its own
         try:
-            losses = judge(views, name)
+            losses = describe_entry(views, name).losses
         except DiscoveryError as error:
             yield _finding(Severity.ERROR, models, name, str(error))
             continue
-        for loss in losses:
-            # Of an ensemble only the text path has more of them: it is not on it unless something is wrong.
-            severity = Severity.WARNING if loss.fix or views[name].steps else Severity.INFO
-            yield _finding(severity, models, name, loss.what, loss.fix)
+        for found in loss_findings("", losses):
+            yield _finding(found.severity, models, name, found.what, found.fix)
         if views[name].steps and not losses:
             yield from _text_path(models, views, name)
 
@@ -86,35 +56,25 @@ def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:
     ]
 
 
-def judge(views: Mapping[str, ModelView], name: str) -> tuple[Loss, ...]:
+def describe_entry(views: Mapping[str, ModelView], name: str, path: EnginePath = "auto") -> EngineFeatures:
     """Judge a model as a gateway does that is pointed at it.
 
     Args:
         views: the repository's models by name, all those among them that the model calls.
         name: the model.
+        path: that the gateway is told to take.
 
     Raises:
         DiscoveryError: it is not served.
     """
-    said = _describe(views, name).losses
-    without = {fix: _with(cure, views, name) for fix, cure in _CURES.items()} if said else {}
-    return tuple(Loss(loss, next((fix for fix, left in without.items() if loss not in left), "")) for loss in said)
-
-
-def _describe(views: Mapping[str, ModelView], name: str, path: EnginePath = "auto") -> EngineFeatures:
     entry = views[name]
     return describe(assemble(entry, {each: views[each] for each in called_models(entry)}), path)
-
-
-def _with(cure: Callable[[ModelView], ModelView], views: Mapping[str, ModelView], name: str) -> tuple[str, ...]:
-    """The losses that are left with a change of the models."""
-    return _describe({each: cure(view) for each, view in views.items()}, name).losses
 
 
 def _text_path(models: Models, views: Mapping[str, ModelView], name: str) -> Iterator[Finding]:
     """Say what the way around a stock ensemble's engine step would cost."""
     try:
-        said = _describe(views, name, "ensemble").losses[:1]
+        said = tuple(describe_entry(views, name, "ensemble").losses)[:1]
     except DiscoveryError as error:
         said = (str(error),)
     for words in said:

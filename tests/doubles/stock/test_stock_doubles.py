@@ -313,6 +313,11 @@ def test_models_that_are_not_decoupled_answer_once(stock_triton: StockServer, ks
         assert kserve.infer(model, exclude_input_in_output=True, **GREEDY).text == TEXT
         with pytest.raises(grpc.RpcError, match="Streaming is only supported in decoupled mode"):
             kserve.infer(model, stream=True, **GREEDY)
+        stock_triton.play(turn(text=TEXT, fail_after=2))
+        with pytest.raises(grpc.RpcError, match="Executor failed process requestId"):
+            kserve.infer(model, **GREEDY)
+        assert stock_triton.endings(1)[0]["how"] == "failed"
+        stock_triton.play(turn(text=TEXT))
     with pytest.raises(grpc.RpcError, match="doesn't support models with decoupled transaction policy"):
         kserve.infer(stock_triton.ensemble("0.16"), **GREEDY)
 

@@ -13,7 +13,7 @@ from gateway.triton.connection import Connection
 from gateway.triton.discovery import discover
 from gateway.triton.servable import DiscoveryError
 from gateway.triton.triton_client import ModelState
-from gateway_ops.checking.findings import Severity, sentence
+from gateway_ops.checking.findings import Severity, loss_findings, sentence
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.checking.repository.models import LLMAPI, Models, stock_model
 from gateway_ops.checking.repository.serving import check_serving, entries, gateway_views
@@ -92,9 +92,7 @@ def agree(folder: Path) -> dict[str, str | None]:
         said = discovered(models, name)
         if isinstance(said, EngineFeatures):
             verdicts[name] = None
-            assert {sentence(loss) for loss in said.losses} <= {
-                what for how, what in found if how is not Severity.ERROR
-            }
+            assert {(each.severity, each.what) for each in loss_findings("", said.losses)} <= found
         else:
             verdicts[name] = str(said)
             errors = {

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tritonclient.grpc import model_config_pb2
 
 from gateway.config.settings_validation import validate_deployments
 from gateway.config.yaml_file import read_document
+from gateway_ops.repository import model_folders
+from gateway_ops.repository.pbtxt import from_text
 from gateway_ops.repository.rendered_files import render, write
 from tests.gateway_ops.checking.planting import ENGINE, edit, parameter
 from tests.gateway_ops.repository.stock import UPSTREAM
 
 OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _parsed_once() -> Iterator[None]:
+    """Parse each text of a ``config.pbtxt`` once: protobuf's parser is Python, and most files of a test are as ever."""
+    parsed = functools.cache(from_text)
+
+    def parse(text: str) -> Any:
+        config = model_config_pb2.ModelConfig()
+        config.CopyFrom(parsed(text))
+        return config
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_folders, "from_text", parse)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -99,7 +99,13 @@ class TritonPythonModel:
             asked, turn = self._accept(request.request_id(), _inputs(request))
         except RefusedError as error:
             return _error(str(error))
-        ids, _ = answer(turn, asked, self._tokenizer, self._eos)
+        ids, _ = self.draw(asked, turn)
+        if turn.get("fail_after", len(ids)) < len(ids):
+            self.ended(asked, "failed", turn["fail_after"])
+            return _error(_failed(asked))
+        if {"stall_after", "hold"} & turn.keys():  # it would block the one thread that takes requests, stops too
+            self.ended(asked, "failed", 0)
+            return _error("a model that is not decoupled cannot play a stall")
         self.ended(asked, "finished", len(ids))
         return pb_utils.InferenceResponse(_tensors(self.outputs(asked, ids, len(ids), final=True)))
 
@@ -227,8 +233,7 @@ class _Player:
             self._finish(ids, sent, ids[:sent] if not asked.streaming else [])
         elif "fail_after" in turn:
             self._model.ended(asked, "failed", sent)
-            reason = f"Executor failed process requestId {asked.id or 1} due to the following error: the script says so"
-            self._sender.send(_error(reason), flags=_FINAL)
+            self._sender.send(_error(_failed(asked)), flags=_FINAL)
         elif "stall_after" in turn or turn.get("hold"):
             while not self._is_cancelled():
                 time.sleep(_STEP_S)
@@ -283,6 +288,10 @@ def _inputs(request: Any) -> Tensors:
 
 def _tensors(outputs: Tensors) -> list[Any]:
     return [pb_utils.Tensor(name, array) for name, array in outputs.items()]
+
+
+def _failed(asked: Asked) -> str:
+    return f"Executor failed process requestId {asked.id or 1} due to the following error: the script says so"
 
 
 def _error(message: str) -> Any:

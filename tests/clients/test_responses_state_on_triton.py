@@ -1,0 +1,222 @@
+"""Responses that are kept, by the SDK: two gateways of two workers each, one store, and a real Triton behind them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import BadRequestError, NotFoundError, OpenAI
+from openai.types.responses import Response
+
+from tests.scripted_engine.replay import ScriptedServer, turn
+from tests.stack import GatewayProcess
+
+QWEN = Path(__file__).parents[2] / "chat_templates" / "hermes.jinja"
+AGENT = "agent"
+DEGREES = {"Rome": "22 degrees", "Oslo": "-3 degrees"}
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOLS: list[Any] = [{"type": "function", "name": "get_weather", "parameters": CITY}]
+SAID = "It is warmer in Rome. " * 8
+RUNNING = ("queued", "in_progress")
+
+
+@contextlib.contextmanager
+def started(triton: ScriptedServer, folder: Path, name: str, **more: Any) -> Iterator[GatewayProcess]:
+    settings = {
+        "server": {"reload_s": 0, **more},
+        "state": {"path": str(folder / "state.sqlite")},
+        "models": [
+            {
+                "name": AGENT,
+                "triton": {"url": triton.grpc_url},
+                "tokenizer": str(triton.model_dir),
+                "template": str(QWEN),
+                "family": "qwen3",
+                "max_seq_len": 8192,
+            }
+        ],
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(settings))
+    with GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path), GATEWAY_WORKERS="2") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("responses-state")
+
+
+@pytest.fixture(scope="module")
+def two(scripted_triton: ScriptedServer, folder: Path) -> Iterator[list[GatewayProcess]]:
+    with started(scripted_triton, folder, "one") as one, started(scripted_triton, folder, "other") as other:
+        yield [one, other]
+
+
+def client(gateway: GatewayProcess) -> OpenAI:
+    """A client each of whose requests comes by a connection of its own, so that any worker may get it."""
+    return OpenAI(
+        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True,
+        default_headers={"Connection": "close"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sdks(two: list[GatewayProcess]) -> Iterator[list[OpenAI]]:
+    with client(two[0]) as one, client(two[1]) as other:
+        yield [one, other]
+
+
+def polled(sdk: OpenAI, response: Response) -> Response:
+    while response.status in RUNNING:
+        response = sdk.responses.retrieve(response.id)
+    return response
+
+
+def called(city: str) -> str:
+    return f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
+
+
+def test_a_chain_is_prompted_as_the_whole_conversation(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(
+        turn("weather", text=f"<think>\nTwo cities.\n</think>\n\nLook.\n{called('Rome')}\n{called('Oslo')}<|im_end|>"),
+        turn("22 degrees(.|\n)*-3 degrees", text="<think>\nEasy.\n</think>\n\nRome.<|im_end|>"),
+        turn("Sure", text="Yes.<|im_end|>"),
+        chunk=[1, 5],
+    )
+    items: list[Any] = [{"role": "user", "content": "Where is the better weather, in Rome or Oslo?"}]
+    body: dict[str, Any] = {"model": AGENT, "tools": TOOLS}
+    asked, previous = list(items), None
+    for place in range(3):
+        sdk = sdks[place % 2]
+        response = sdk.responses.create(input=asked, previous_response_id=previous, store=True, **body)
+        sent = sdk.responses.create(input=items, store=False, **body)
+        chained, whole = scripted_triton.requests()[-2:]
+        assert chained["prompt_ids"] == whole["prompt_ids"]
+        assert response.usage == sent.usage
+        items += [item.to_dict() for item in response.output]
+        calls = [item for item in response.output if item.type == "function_call"]
+        asked = [
+            {
+                "type": "function_call_output",
+                "call_id": call.call_id,
+                "output": DEGREES[json.loads(call.arguments)["city"]],
+            }
+            for call in calls
+        ] or [{"role": "user", "content": "Sure?"}]
+        items += asked
+        previous = response.id
+    assert response.output_text == "Yes."
+
+
+def test_what_is_kept_is_there_for_all(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn(text="So.<|im_end|>"))
+    one, other = sdks
+    made = one.responses.create(model=AGENT, input=[{"role": "user", "content": text} for text in ("a", "b", "c")])
+    assert other.responses.retrieve(made.id) == made
+    pages = [item.to_dict()["content"] for item in other.responses.input_items.list(made.id, limit=2, order="asc")]
+    assert pages == [[{"type": "input_text", "text": text}] for text in ("a", "b", "c")]
+    with pytest.raises(BadRequestError, match="background"):
+        other.responses.cancel(made.id)
+    other.responses.delete(made.id)
+    with pytest.raises(NotFoundError):
+        one.responses.retrieve(made.id)
+    with pytest.raises(BadRequestError) as refused:
+        one.responses.create(model=AGENT, input="d", previous_response_id=made.id)
+    assert refused.value.code == "previous_response_not_found"
+
+
+def test_polling(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn(text=f"{SAID}<|im_end|>"))
+    for sdk in sdks:
+        response = sdks[0].responses.create(model=AGENT, input="Hi", background=True)
+        assert response.status == "queued"
+        assert polled(sdk, response).output_text == SAID
+
+
+def test_a_stream_is_picked_up_elsewhere(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn(text=f"<think>\nHm.\n</think>\n\n{SAID}<|im_end|>"))
+    one, other = sdks
+    seen = []
+    with one.responses.create(model=AGENT, input="Hi", background=True, stream=True) as stream:
+        for event in stream:
+            seen.append(event)
+            if event.type == "response.output_text.delta":
+                break
+    first = seen[0]
+    assert first.type == "response.created"
+    for sdk in sdks:
+        with sdk.responses.retrieve(first.response.id, stream=True, starting_after=seen[-1].sequence_number) as stream:
+            rest = list(stream)
+        whole = [*seen, *rest]
+        assert [event.sequence_number for event in whole] == list(range(len(whole)))
+        assert "".join(event.delta for event in whole if event.type == "response.output_text.delta") == SAID
+        last = whole[-1]
+        assert last.type == "response.completed"
+        assert last.response == sdk.responses.retrieve(first.response.id)
+    with other.responses.stream(response_id=first.response.id) as helper:
+        assert helper.get_final_response().output_text == SAID
+
+
+def test_cancelling_elsewhere(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn(text="On and on", hold=True))
+    one, other = sdks
+    for sdk in (one, other, one, other):  # whichever worker it meets
+        response = one.responses.create(model=AGENT, input="Hi", background=True)
+        while other.responses.retrieve(response.id).status == "queued":
+            pass
+        cancelled = sdk.responses.cancel(response.id)
+        assert cancelled.status == "cancelled"
+        assert sdk.responses.cancel(response.id).status == "cancelled"
+        while not (found := sdk.responses.retrieve(response.id)).output:  # written by the worker that has run it
+            assert found.status == "cancelled"
+        assert "On and on".startswith(found.output_text)
+    scripted_triton.play(turn(text="So.<|im_end|>"))
+    ended = polled(one, one.responses.create(model=AGENT, input="Hi", background=True))
+    with pytest.raises(BadRequestError, match="completed already"):
+        other.responses.cancel(ended.id)
+
+
+def test_a_gateway_that_is_stopped_ends_what_it_runs(
+    sdks: list[OpenAI], scripted_triton: ScriptedServer, folder: Path
+) -> None:
+    scripted_triton.play(turn(text="On and on", hold=True))
+    with started(scripted_triton, folder, "stopped", shutdown_s=0.1) as gateway, client(gateway) as sdk:
+        response = sdk.responses.create(model=AGENT, input="Hi", background=True)
+        while sdks[0].responses.retrieve(response.id).status == "queued":
+            pass
+        assert gateway.stop() == 0
+    found = sdks[0].responses.retrieve(response.id)
+    assert found.error is not None
+    assert (found.status, found.error.message) == ("failed", "The gateway is shutting down.")
+
+
+@pytest.mark.long
+def test_a_worker_that_is_killed_has_failed(
+    two: list[GatewayProcess], sdks: list[OpenAI], scripted_triton: ScriptedServer
+) -> None:
+    scripted_triton.play(turn(text="On and on", hold=True))
+    one, other = sdks
+    with one.responses.create(model=AGENT, input="Hi", background=True, stream=True) as stream:
+        for event in stream:
+            if event.type == "response.in_progress":
+                response_id = event.response.id
+                break
+    for worker in two[0].children():
+        os.kill(worker, signal.SIGKILL)
+    killed = time.monotonic()
+    with other.responses.retrieve(response_id, stream=True) as stream:
+        last = list(stream)[-1]
+    assert time.monotonic() - killed < 15
+    assert last.type == "response.failed"
+    assert last.response == other.responses.retrieve(response_id)
+    assert last.response.status == "failed"
+    two[0].wait("/health/ready", 200)
+    assert one.responses.retrieve(response_id) == last.response
