@@ -45,6 +45,11 @@ def conversations(draw: st.DrawFn) -> dict[str, Any]:
     return {"instructions": draw(st.one_of(st.just(""), WORDS)), "turns": turns, "last": last}
 
 
+def written(arguments: dict[str, Any]) -> str:
+    """Arguments as Messages write them, whose clients have the object alone."""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
 def as_chat(conversation: dict[str, Any]) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     if conversation["instructions"]:
@@ -56,7 +61,7 @@ def as_chat(conversation: dict[str, Any]) -> dict[str, Any]:
             said["reasoning_content"] = turn["thought"]
         if turn["calls"]:
             said["tool_calls"] = [
-                {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+                {"id": id_, "type": "function", "function": {"name": name, "arguments": written(arguments)}}
                 for id_, name, arguments in turn["calls"]
             ]
         messages.append(said)
@@ -76,7 +81,7 @@ def as_response(conversation: dict[str, Any]) -> dict[str, Any]:
         if turn["said"]:
             items.append({"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
                           "content": [{"type": "output_text", "text": turn["said"], "annotations": []}]})  # fmt: skip
-        items += [{"type": "function_call", "call_id": id_, "name": name, "arguments": json.dumps(arguments)}
+        items += [{"type": "function_call", "call_id": id_, "name": name, "arguments": written(arguments)}
                   for id_, name, arguments in turn["calls"]]  # fmt: skip
         items += [{"type": "function_call_output", "call_id": call[0], "output": result}
                   for call, result in zip(turn["calls"], turn["results"], strict=True)]  # fmt: skip
@@ -116,10 +121,10 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
 
         def last() -> Any:
             request = asked.engine.requests[-1]
-            names = {"max_tokens_name": "", "clamp_max_tokens": True}  # of errors, and what they are made of
-            return request.prompt, dataclasses.replace(request.params, **names), request.max_tokens
+            more = {"max_tokens_name": "", "clamp_max_tokens": True, "stream": False}  # of errors, and of the answer
+            return request.prompt, dataclasses.replace(request.params, **more), request.max_tokens
 
-        @settings(max_examples=examples * 2)
+        @settings(max_examples=examples)
         @given(
             conversation=conversations(),
             thought=st.one_of(st.just(""), WORDS),
@@ -132,17 +137,17 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
             conversation: dict[str, Any], thought: str, text: str, calls: list[Any], sizes: list[int], chosen: Any
         ) -> None:
             async def ask() -> None:
-                said = "".join(call_text(name, json.dumps(arguments)) for name, arguments in calls)
+                said = "".join(call_text(name, written(arguments)) for name, arguments in calls)
                 engine.say((f"<think>\n{thought}\n</think>\n\n" if thought else "") + text + said, sizes)
                 chat = await parts_of_chat(asked, **as_chat(conversation), **chosen, max_tokens=600)
                 request = last()
                 body = {**as_response(conversation), **chosen, "max_output_tokens": 600}
-                for response in (await whole_response(asked, **body), await streamed_response(asked, **body)):
-                    assert parts_of_response(response) == chat
+                for by_responses in (whole_response, streamed_response):
+                    assert parts_of_response(await by_responses(asked, **body)) == chat
                     assert last() == request
                 body = {**as_messages(conversation), **chosen, "max_tokens": 600}
-                for message in (await whole_message(asked, **body), await streamed_message(asked, **body)):
-                    assert parts_of_message(message) == of_chat(chat)
+                for by_messages in (whole_message, streamed_message):
+                    assert parts_of_message(await by_messages(asked, **body)) == of_chat(chat)
                     assert last() == request
 
             engine.loop.run_until_complete(ask())

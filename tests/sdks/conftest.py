@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.clients.programs.pages import MODEL
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 
-MODEL = "agent"
 QUESTION = "Is it warmer than in Paris and Oslo, the weather in Rome?"
 DEGREES = {"Rome": 22, "Paris": 15, "Oslo": -3}
 SAID = "Rome is the warmest: 22 °C."
@@ -119,5 +120,7 @@ def stack(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFact
         GATEWAY_FAMILY="qwen3",
         GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_PATH="tokens",
+        GATEWAY_STATE_PATH=str(folder / "state.db"),
+        GATEWAY_STATE_KEYS=base64.urlsafe_b64encode(bytes(32)).decode(),  # seals what clients keep of reasoning
     ) as process:
         yield Stack(process, scripted_triton)

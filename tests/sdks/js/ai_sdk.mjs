@@ -18,8 +18,8 @@ async function told(result) {
   };
 }
 
-export async function loop({ streamed, store }) {
-  const providerOptions = { openai: { store } };
+export async function loop({ streamed, store, include }) {
+  const providerOptions = { openai: { store, include } };
   const asked = { ...common, tools, prompt: question, stopWhen: isStepCount(5), providerOptions };
   if (!streamed) return told(await generateText(asked));
   const errors = [];
