@@ -25,7 +25,8 @@ _EVENTS: dict[str, type[BaseModel]] = {
 _REPEATED = ("tools", "tool_choice", "text")  # as the client sent it
 _UNTYPED = ("store",)  # which OpenAI answers and its SDK does not type
 _OURS = (*_REPEATED, *_UNTYPED, "usage.output_tokens_details.estimated")
-_OURS_IN_EVENTS = tuple(f"response.{path}" for path in _OURS)
+# The name of a whole call is in OpenAI's schema of the API, and not in the SDK's type.
+_OURS_IN_EVENTS = (*(f"response.{path}" for path in _OURS), "name")
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
