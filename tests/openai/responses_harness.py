@@ -23,10 +23,10 @@ _EVENTS: dict[str, type[BaseModel]] = {
     get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])
 }
 _REPEATED = ("tools", "tool_choice", "text")  # as the client sent it
-_UNTYPED = ("store",)  # which OpenAI answers and its SDK does not type
+_UNTYPED = ("store", "output.status")  # which OpenAI answers, and its SDK does not type: the status of custom calls
 _OURS = (*_REPEATED, *_UNTYPED, "usage.output_tokens_details.estimated")
-# A call's name at the end of its arguments is untyped as well.
-_OURS_IN_EVENTS = ("name", *(f"response.{path}" for path in _OURS))
+# The name of a whole call is in OpenAI's schema of the API, and not in the SDK's type.
+_OURS_IN_EVENTS = ("name", "item.status", *(f"response.{path}" for path in _OURS))
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
