@@ -24,9 +24,9 @@ _EVENTS: dict[str, type[BaseModel]] = {
 }
 _REPEATED = ("tools", "tool_choice", "text")  # as the client sent it
 _UNTYPED = ("store",)  # which OpenAI answers and its SDK does not type
-_OURS = (*_REPEATED, *_UNTYPED, "usage.output_tokens_details.estimated")
-# A call's name at the end of its arguments is untyped as well.
-_OURS_IN_EVENTS = ("name", *(f"response.{path}" for path in _OURS))
+_OURS = (*_REPEATED, *_UNTYPED, "output.status", "usage.output_tokens_details.estimated")
+# A call's name at the end of its arguments is untyped as well, and so is the status of a custom tool's call.
+_OURS_IN_EVENTS = ("name", "item.status", *(f"response.{path}" for path in _OURS))
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
