@@ -1,9 +1,9 @@
 """The share of simple prompts for which SmolLM2-135M-Instruct calls a tool, by the way in which tools are shown to it.
 
-    OPENBLAS_NUM_THREADS=1 nice -n 10 .venv/bin/python benchmarks/tool_calls.py [WAY ...]
+    OPENBLAS_NUM_THREADS=1 nice -n 10 .venv/bin/python benchmarks/tool_calls.py [--temperature T --top-p P] [WAY ...]
 
-One tool stands beside each prompt: 50 prompts need it, 20 do not. Half of the answers are greedy, half are drawn at
-temperature 1, which is what clients get that ask for none; none is longer than 60 tokens. Then ten calls get results.
+One tool stands beside each prompt: 50 prompts need it, 20 do not. Half of the answers are greedy, half are drawn, at
+OpenAI's default of temperature 1 unless told otherwise; none is longer than 60 tokens. Then ten calls get results.
 The embedded model's template is read by its family, the other ways more kindly than by any. It takes some minutes.
 """
 
@@ -103,8 +103,9 @@ def _user(text: str) -> dict[str, Any]:
 class Model:
     """The embedded model in the reference engine."""
 
-    def __init__(self) -> None:
-        """Read the weights."""
+    def __init__(self, temperature: float = 1.0, top_p: float = 1.0) -> None:
+        """Read the weights; drawn answers are drawn so."""
+        self._drawn = temperature, top_p
         folder = ensure_model_folder()
         self.tokenizer = Tokenizer.from_folder(folder)
         self._engine = ReferenceEngine(Llama(folder), Limits(2048, max_queue_size=100, kv_reuse_blocks=1000))
@@ -116,7 +117,9 @@ class Model:
         ordered = sorted(prompts)
         for numbers in (ordered[:1], ordered[1:]):  # what all prompts begin with is computed once
             for number in numbers:
-                sampling = Sampling(1.0, top_p=1.0, seed=number) if number % 2 else Sampling(top_k=1)
+                temperature, top_p = self._drawn
+                drawn = Sampling(temperature, top_p=top_p, seed=number)
+                sampling = drawn if number % 2 else Sampling(top_k=1)
                 prompt = self.tokenizer.encode(prompts[number])
                 self._engine.submit(Request("", prompt, most, end, ((other,),), sampling, handle=number))
             while self._engine.busy:
@@ -189,8 +192,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", default=list(WAYS), metavar="WAY", help="; ".join(WAYS))
     parser.add_argument("--show", action="store_true", help="every answer")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the drawn answers")
+    parser.add_argument("--top-p", type=float, default=1.0, help="of the drawn answers")
     options = parser.parse_args()
-    model = Model()
+    model = Model(options.temperature, options.top_p)
     print("| way | valid calls, of 25 + 25 | right | calls, of 10 + 10 plain | results said, of 5 + 5 | again |")
     print("|---|---|---|---|---|---|")
     for way in options.ways:

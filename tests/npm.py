@@ -46,6 +46,7 @@ def _install(folder: Path, packages: bytes) -> None:
     folder.mkdir()
     (folder / "package.json").write_bytes(packages)
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--no-update-notifier"]
+    command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]  # without a network npm's own take minutes
     done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=900)
     if done.returncode == 0:
         return

@@ -25,11 +25,10 @@ import uvicorn
 import uvloop
 from tokenizers import decoders, models, pre_tokenizers
 
-from gateway.app import create_app
+from gateway.app import create_app, unread_answer
 from gateway.config import Settings
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from gateway.generation.progress import ProgressWatch
-from gateway.openai.errors import OpenAIError
 from gateway.web.http_protocol import http_protocol
 
 GATEWAY = Path(__file__).parents[1] / "gateway"
@@ -146,7 +145,7 @@ async def _serving(folder: Path) -> AsyncIterator[int]:
     model = {"name": "traced", "triton": {"url": "127.0.0.1:1"}, "max_seq_len": 256, "tokenizer": folder}
     backend = _Backend(_Engine(_write_tokenizer(folder)))
     app = create_app(Settings.model_validate({"models": [model]}), backend_factory=lambda _: backend)
-    protocol = http_protocol(lambda status, message: OpenAIError(status, message).body())
+    protocol = http_protocol(unread_answer)
     config = uvicorn.Config(app, port=0, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]

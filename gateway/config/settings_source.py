@@ -118,6 +118,8 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_IMPOSSIBLE_PARAMETERS": ("model", "policies", "impossible"),
     "GATEWAY_HINT_PARAMETERS": ("model", "policies", "hints"),
     "GATEWAY_UNKNOWN_PARAMETERS": ("model", "policies", "unknown"),
+    "GATEWAY_TEMPERATURE": ("model", "defaults", "temperature"),
+    "GATEWAY_TOP_P": ("model", "defaults", "top_p"),
     "GATEWAY_LOGITS_FOR_LOGPROBS": ("model", "logits_for_logprobs"),
 }
 

@@ -15,7 +15,6 @@ from gateway.generation.engine import (
     EngineError,
     EngineFinish,
     ErrorKind,
-    ForcedChunk,
     MalformedOutputError,
 )
 from gateway.generation.request import GenerationRequest
@@ -313,8 +312,8 @@ class SequenceAssembler:
     def _take(self, chunk: EngineChunk, offset: int, index: int, *, early: bool) -> str:
         """Make a token part of the answer; return the text that it lets show."""
         start = self._detokenizer.characters
-        drawn = not isinstance(chunk, ForcedChunk)
-        entry = self._entry(chunk, offset, index) if drawn and self._queue is not None else None
+        drawn = chunk.drawn
+        entry = self._entry(chunk, offset, index) if self._queue is not None and drawn else None
         self._count(index)
         self._recent.append(start)
         text = self._push(index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
@@ -44,7 +44,10 @@ class EngineChunk:
             ``len(prompt.ids) - 1``.
         prompt_ranks: with them the places of these tokens in the vocabulary, from 1, where the engine says so.
         prompt_top_logprobs: for each of these its alternatives as (token id, log-prob), best first.
+        drawn: whether the model has drawn the tokens.
     """
+
+    drawn: ClassVar[bool] = True
 
     ids: Sequence[int] = ()
     text: str | None = None
@@ -62,9 +65,10 @@ class EngineChunk:
 
 
 class ForcedChunk(EngineChunk):
-    """Tokens that were not drawn by the model: they have no log-probs."""
+    """Tokens that were put into the answer: they have no log-probs."""
 
     __slots__ = ()
+    drawn: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from gateway.store.sqlite_file import ForeignFileError, SqliteFile
 
 _log = logging.getLogger(__name__)
 PATIENCE_S: Final = 10.0  # of one call, with its wait for those before it
+_PASSING: Final = ("database is locked", "database or disk is full")  # SQLite's words; Python 3.10 has no codes
 _T = TypeVar("_T")
 
 
@@ -40,14 +41,19 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def open(self) -> None:
-        """Open the file, and remove what is too old.
+        """Open the file, and remove what is too old; one that is locked, or whose disk is full, is tried again later.
 
         Raises:
             OSError: folder or file cannot be made.
             sqlite3.Error: the file cannot be opened or written, or is damaged.
             ForeignFileError: it is another program's, or of another version.
         """
-        await asyncio.wrap_future(self._thread.submit(lambda: self._opened().trim()))
+        try:
+            await asyncio.wrap_future(self._thread.submit(lambda: self._opened().trim()))
+        except sqlite3.OperationalError as error:
+            if str(error) not in _PASSING:
+                raise
+            self._outage.begin(error)
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """See `Store.put`."""

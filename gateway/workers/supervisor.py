@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from socket import socket
@@ -14,6 +13,7 @@ from typing import Final
 from prometheus_client.multiprocess import mark_process_dead
 
 from gateway.web.listening import listen
+from gateway.workers.metrics_folder import metrics_folder
 from gateway.workers.worker_process import WorkerProcess
 
 _log = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
-        with tempfile.TemporaryDirectory(prefix="gateway-metrics-") as folder:
-            keepers = [asyncio.create_task(self._keep(i, sockets[i], Path(folder))) for i in range(self._count)]
+        with metrics_folder() as folder:
+            keepers = [asyncio.create_task(self._keep(i, sockets[i], folder)) for i in range(self._count)]
             stop = asyncio.create_task(self._stopping.wait())
             await asyncio.wait((*keepers, stop), return_when=asyncio.FIRST_COMPLETED)
             self._stopping.set()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from gateway.hangups import outlive_hangups
+from gateway.workers.metrics_folder import hold
 from gateway.workers.supervised import end_with_supervisor
 
 
@@ -25,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--listen", type=int, nargs="+", required=True)
     given = parser.parse_args(arguments)
 
+    hold(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))  # its counts outlive a supervisor that is killed
     from gateway.app import serve  # noqa: PLC0415 - after the signals are safe: the imports take a second
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.workers.link import Link  # noqa: PLC0415

@@ -21,7 +21,7 @@ from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.gateway_process import check_port_free
-from gateway_ops.local_stack.smollm2 import MODEL_NAME, ensure_model_folder
+from gateway_ops.local_stack.smollm2 import MODEL_NAME, SAMPLING, ensure_model_folder
 from gateway_ops.local_stack.stack import HuggingFaceFolder, Stack, StackOptions, find_repository, models_of
 from gateway_ops.local_stack.state import Process, RunFolder, RunState
 
@@ -126,7 +126,7 @@ def _check(host: str | None, port: int) -> None:
 
 def _find_model(model: Path | None, progress: Progress) -> HuggingFaceFolder:
     if model is None:
-        return HuggingFaceFolder.read(ensure_model_folder(progress.step), MODEL_NAME)
+        return replace(HuggingFaceFolder.read(ensure_model_folder(progress.step), MODEL_NAME), sampling=SAMPLING)
     folder = model.expanduser().resolve()
     return HuggingFaceFolder.read(folder, folder.name)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn
@@ -33,11 +34,13 @@ class HuggingFaceFolder:
         folder: it has config.json, tokenizer.json and weights.
         name: its name for clients.
         max_seq_len: prompt and generated tokens together at most.
+        sampling: variables with the gateway's defaults for requests, where the environment does not have them.
     """
 
     folder: Path
     name: str
     max_seq_len: int
+    sampling: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def read(folder: Path, name: str) -> HuggingFaceFolder:
@@ -179,6 +182,7 @@ class Stack:
         gateway.start(
             {
                 **{name: str(value) for name, value in chosen.items() if value is not None},
+                **{name: value for name, value in model.sampling.items() if name not in os.environ},
                 "GATEWAY_MODEL": model.name,
                 "GATEWAY_TRITON_URL": self.triton.grpc_url,
                 "GATEWAY_TRITON_METRICS_URL": self.triton.metrics_url,

@@ -21,6 +21,7 @@ from typing import Final
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Triton's Python backend has its regions
 _PROCESSES: Final = Path("/proc")
+_ENVIRONMENTS: Final = Path("/tmp")  # noqa: S108 - where the Python backend has a folder for environments, used or not
 _POLL_S: Final = 0.02
 
 
@@ -41,6 +42,7 @@ def sweep(name: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL_S)
     _unlink(f"{name}_*")
+    _remove_environments()
 
 
 def sweep_stale() -> None:
@@ -53,6 +55,7 @@ def sweep_stale() -> None:
         match = pattern.match(region.name)
         if match and not any(match[1] in command for command in commands):
             _unlink(region.name)
+    _remove_environments()
 
 
 class Sweeper:
@@ -89,6 +92,16 @@ def _commands() -> Iterator[tuple[int, str]]:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if __file__ not in command:
                     yield int(entry.name), command
+
+
+def _remove_environments() -> None:
+    """Remove the empty folders that killed servers left, once none runs: they do not say whose they are."""
+    folders = list(_ENVIRONMENTS.glob("python_env_*"))  # first, as above
+    if any("tritonserver" in command for _, command in _commands()):
+        return
+    for folder in folders:
+        with contextlib.suppress(OSError):  # in use, or another user's
+            folder.rmdir()
 
 
 def _unlink(pattern: str) -> None:

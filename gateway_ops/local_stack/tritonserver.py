@@ -149,6 +149,11 @@ class TritonServer:
             return ""
         return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
+    @property
+    def stumbled(self) -> bool:
+        """Whether it died of a race of Triton's Python backend in the start of a stub: another start may go well."""
+        return not self.running and _STUMBLED in self.log()
+
     def start(self) -> None:
         """Start the process; returns at once, ``wait_ready`` waits for the models.
 
@@ -200,7 +205,7 @@ class TritonServer:
         while True:
             if not self.running:
                 lines = decisive_log_lines(self.log())
-                if attempts >= _ATTEMPTS or not (self._port_was_taken() or _STUMBLED in self.log()):
+                if attempts >= _ATTEMPTS or not (self._port_was_taken() or self.stumbled):
                     raise TritonStartError("tritonserver ended while it was starting:", lines)
                 attempts += 1
                 self._ports = free_ports(3)

@@ -210,6 +210,9 @@ def test_text_of_a_model(client: OpenAI) -> None:
     assert counts == (whole.usage.input_tokens, whole.usage.output_tokens)
     cut = client.responses.create(**body, max_output_tokens=2)
     assert (cut.status, cut.output_text) == ("incomplete", "The capital")
+    after = client.responses.create(**body, previous_response_id=whole.id)
+    assert after.usage is not None
+    assert after.usage.input_tokens > whole.usage.total_tokens
     with pytest.raises(BadRequestError) as refused:
-        client.responses.create(**body, previous_response_id=whole.id)
+        client.responses.create(**body, previous_response_id="resp_1")
     assert refused.value.code == "previous_response_not_found"

@@ -28,7 +28,7 @@ RUNNING = ("queued", "in_progress")
 
 
 @contextlib.contextmanager
-def started(triton: ScriptedServer, folder: Path, name: str, **more: Any) -> Iterator[GatewayProcess]:
+def started(triton: ScriptedServer, folder: Path, name: str, workers: int = 2, **more: Any) -> Iterator[GatewayProcess]:
     settings = {
         "server": {"reload_s": 0, **more},
         "state": {"path": str(folder / "state.sqlite")},
@@ -45,7 +45,7 @@ def started(triton: ScriptedServer, folder: Path, name: str, **more: Any) -> Ite
     }
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(settings))
-    with GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path), GATEWAY_WORKERS="2") as process:
+    with GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path), GATEWAY_WORKERS=str(workers)) as process:
         yield process
 
 
@@ -188,7 +188,7 @@ def test_a_gateway_that_is_stopped_ends_what_it_runs(
     sdks: list[OpenAI], scripted_triton: ScriptedServer, folder: Path
 ) -> None:
     scripted_triton.play(turn(text="On and on", hold=True))
-    with started(scripted_triton, folder, "stopped", shutdown_s=0.1) as gateway, client(gateway) as sdk:
+    with started(scripted_triton, folder, "stopped", 1, shutdown_s=0.1) as gateway, client(gateway) as sdk:
         response = sdk.responses.create(model=AGENT, input="Hi", background=True)
         while sdks[0].responses.retrieve(response.id).status == "queued":
             pass

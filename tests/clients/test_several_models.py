@@ -37,8 +37,9 @@ def other_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def other_triton(repository: Path, other_dir: Path) -> Iterator[TritonServer]:
-    with TritonServer(repository, model_dir=other_dir) as server:
+def other_triton(repository: Path, other_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    log = tmp_path_factory.mktemp("other-triton") / "triton.log"
+    with TritonServer(repository, model_dir=other_dir, log_path=log) as server:
         yield server
 
 

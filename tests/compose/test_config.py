@@ -90,6 +90,17 @@ def test_the_gpu_service_runs_our_models_on_the_llm_api() -> None:
     assert config()["services"]["model"]["environment"]["MODEL"] == "Qwen/Qwen3-0.6B"
 
 
+def test_the_gateway_keeps_its_state_in_a_volume() -> None:
+    service = config(GATEWAY_STATE_STORE="redis", GATEWAY_STATE_REDIS_URL="redis://redis")["services"]["gateway"]
+    (mount,) = [volume for volume in service["volumes"] if volume["target"] == "/state"]
+    assert (mount["type"], mount["source"], mount.get("read_only", False)) == ("volume", "state", False)
+    assert service["environment"]["GATEWAY_STATE_STORE"] == "redis"
+    assert service["environment"]["GATEWAY_STATE_REDIS_URL"] == "redis://redis"
+    image = (ROOT / "docker" / "Dockerfile.gateway").read_text()
+    assert "XDG_STATE_HOME=/state" in image
+    assert "--owner 1000 --group 1000 --mode 0700 /state" in image
+
+
 USERS = {"prometheus": "65534:65534", "grafana": "472:0"}  # their images' own
 
 

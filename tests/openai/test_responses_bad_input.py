@@ -66,6 +66,7 @@ JUNK = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**40), 2**40),
+    st.sampled_from([2**64, -(10**30)]),
     st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(["", "x", "function", "message", "reasoning", "item_reference", "required", "\u2028", "a" * 300]),
     st.sampled_from([[], {}, [[]], [{}], {"type": 7}, {"type": "function"}, {"role": "user"}, {"type": "x", "id": 1}]),

@@ -281,3 +281,14 @@ async def test_items_that_make_no_conversation(
         error = answer.json()["error"]
         assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
         assert "messages" not in error["message"]
+
+
+async def test_a_turn_of_many_calls_is_refused_by_the_item_that_is_too_many(folder: Path) -> None:
+    """Reasoning before each call, and tools to look each up in: what takes time for each pair would take minutes."""
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "a" * 500}]}
+    calls = [{"type": "function_call", "call_id": f"c{place}", "name": "f", "arguments": "{}"} for place in range(1025)]
+    items = [each for call in calls for each in (thought, call)]
+    async with gateway(folder) as running:
+        refused = await post(running, input=items)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[2049]")
+        assert "at most 1024 calls" in refused.json()["error"]["message"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families import Content, Reasoning, ToolPlan
+from gateway.families import Content, Reasoning, Tool, ToolPlan
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest, Prompt, SamplingParams, SequenceAssembler
@@ -199,6 +200,32 @@ def test_an_end_of_turn_within_the_thought_ends_the_answer(tokenizer: Tokenizer)
     engine = Thinking(tokenizer, "xx<|im_end|>xxxxxxxxxxxx", "Yes.", [20])
     run = Run(engine, OPENED, 10)
     assert (run.reasoning, run.content, run.forced, run.assembler.finish_reason) == ("xx", "", 0, "stop")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, family in FAMILIES.items() if isinstance(family, ModelFamily) and family.tags]
+)
+def test_every_family_with_tags_ends_its_thoughts(tokenizer: Tokenizer, name: str) -> None:
+    family = FAMILIES[name]
+    assert isinstance(family, ModelFamily)
+    assert family.tags is not None
+    run = Run(Thinking(tokenizer, "x" * 50, "Yes.", [3]), f"<|im_start|>assistant\n{family.tags.open}\n", 10, name=name)
+    assert (run.reasoning, run.content, run.forced) == ("x" * 10, "Yes.", 1)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "harmony"])
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_the_guide_behind_a_thought_has_no_other_one(name: str, choice: Any) -> None:
+    family = FAMILIES[name]
+    assert isinstance(family, ModelFamily)
+    tool = Tool("f", None, {"type": "object", "properties": {}, "additionalProperties": False}, strict=True)
+    kinds = frozenset({"json_schema", "structural_tag"})
+    plan = ToolPlan((tool,), choice, guide_types=kinds)
+    end = family.thought_end(plan, "<|start|>assistant" if name == "harmony" else OPENED)
+    assert end is not None
+    assert end.guide is not None
+    assert end.guide.kind == "structural_tag"
+    assert not any(text in end.guide.text for text in ("</think>", "analysis"))
 
 
 def test_harmony_ends_its_analysis_and_says_the_answer(tokenizer: Tokenizer) -> None:

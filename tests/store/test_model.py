@@ -27,8 +27,8 @@ MOST = 4000
 OWNERS = ("", "a")
 KEYS = ("resp_1", "resp_2", "conv_1")
 DATA = st.sampled_from([b"", bytes(100), bytes(300), bytes(500), bytes(MOST)]) | st.binary(max_size=20)
-SHORT = settings(max_examples=20, stateful_step_count=30)
-LONG = settings(max_examples=400, stateful_step_count=60)
+SHORT = settings(max_examples=12, stateful_step_count=30)
+LONG = settings(max_examples=200, stateful_step_count=50)
 LOGS = st.lists(st.binary(max_size=9) | st.just(bytes(200)), max_size=4)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import Document, Store, StoreUnavailableError
+from gateway.config import StateSettings
+from gateway.store import Document, Store, StoreUnavailableError, open_store
 from gateway.store.bounds import Bounds
 from gateway.store.redis_store import RedisStore
 from gateway.store.sqlite_store import SqliteStore
@@ -64,6 +65,25 @@ async def test_a_file_that_another_program_locks_is_away_until_it_lets_go(
                 await store.put("", "resp_1", b"two", expected=1)
     assert await store.put("", "resp_1", b"two", expected=1) == 2
     await store.close()
+
+
+async def test_a_file_that_is_locked_at_the_start_is_used_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.store.sqlite_file.LOCK_S", 0.05)
+    settings = StateSettings(path=tmp_path / "state.sqlite")
+    first = await open_store(settings)
+    assert first is not None
+    await first.put("", "resp_1", b"one")
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        store = await open_store(settings)
+    assert "the store cannot be used" in caplog.text
+    assert store is not None
+    assert await store.get("", "resp_1") == Document(b"one", 1)
+    assert "the store can be used again" in caplog.text
+    await store.close()
+    await first.close()
 
 
 async def test_a_call_does_not_wait_for_ever_for_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

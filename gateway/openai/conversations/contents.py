@@ -18,6 +18,7 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.objects import Conversation
 from gateway.openai.errors import OpenAIError, from_store
 from gateway.openai.items.stored import as_stored
+from gateway.openai.repeated import repeated
 from gateway.store import ConflictError, Store, StoreError
 
 MOST_ITEMS = 4096
@@ -61,7 +62,7 @@ class Contents:
     def written(self) -> bytes:
         """The document: a line with all that is short, and one for each item."""
         head = {"created_at": self.created_at, "metadata": self.metadata, "ids": self.ids}
-        return b"\n".join((orjson.dumps(head), *self.lines))
+        return b"\n".join((repeated(head), *self.lines))
 
     def items(self) -> list[dict[str, Any]]:
         """All items, the oldest first. It takes the longer the larger they are."""
@@ -84,7 +85,7 @@ class Contents:
             added.append(as_stored(item, taken))
             taken.add(added[-1]["id"])
         self.ids += [item["id"] for item in added]
-        self.lines += [orjson.dumps(item) for item in added]
+        self.lines += [repeated(item) for item in added]
         return added
 
     def item(self, item_id: str) -> dict[str, Any]:

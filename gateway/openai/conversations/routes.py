@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +20,7 @@ from gateway.openai.conversations.protocol import (
 from gateway.openai.endpoint import name_header
 from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of
 from gateway.openai.items.stored import shown
+from gateway.openai.repeated import repeated
 from gateway.openai.request_body import read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.state import State
@@ -151,4 +151,4 @@ def _item_id(request: Request) -> str:
 
 def _answer(body: object, left_out: Sequence[str] = ()) -> Response:
     headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
-    return Response(orjson.dumps(body), headers=headers, media_type="application/json")
+    return Response(repeated(body), headers=headers, media_type="application/json")

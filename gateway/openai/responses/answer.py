@@ -15,6 +15,7 @@ from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.prepare import Prepared
 from gateway.openai.errors import OpenAIError
+from gateway.openai.repeated import repeated
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import StoredResponse, new_response_id
 from gateway.openai.responses.translate import Turn
@@ -34,14 +35,14 @@ class ResponsesAnswer(ChatAnswer):
 
     __slots__ = ("_entries", "_repeated", "_turn", "_written", "end", "id", "items", "told")
 
-    def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], repeated: Mapping[str, Any]) -> None:
+    def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], known: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
 
         Args:
             turn: the request.
             prepared: for its chat request.
             names: the request's names of parameters that errors of the engine call otherwise.
-            repeated: fields of the response that are known already.
+            known: fields of the response that are known already, of which some are the client's.
         """
         super().__init__(
             turn.chat, prepared.generations, names, parsed=prepared.parsed, expectations=prepared.expectations
@@ -54,7 +55,7 @@ class ResponsesAnswer(ChatAnswer):
         self.end: tuple[str, bytes] | None = None
         self._written = False
         self._turn = turn
-        self._repeated = orjson.dumps(repeated)[1:]
+        self._repeated = repeated(known)[1:]
         self._entries: list[TokenLogprob] = []  # of tokens whose text is not shown yet
 
     def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:

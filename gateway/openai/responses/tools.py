@@ -133,6 +133,7 @@ class Toolbox:
     renamed: dict[str, str] = field(default_factory=dict)
     hosted: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    _functions: dict[tuple[str, str | None], str] = field(default_factory=dict)  # by name and namespace
 
     def add(self, tools: Sequence[Any], path: str, *, once: bool = False) -> None:
         """Take tools of the client's request.
@@ -157,11 +158,7 @@ class Toolbox:
 
     def function_of(self, name: str, namespace: str | None) -> str:
         """The name of a tool's function, also of a tool that is not offered any more."""
-        wanted = (name, namespace or None)
-        for function, origin in self.origins.items():
-            if (origin.name, origin.namespace) == wanted:
-                return function
-        return joined_name(name, namespace)
+        return self._functions.get((name, namespace or None)) or joined_name(name, namespace)
 
     def origin_of(self, function: str) -> Origin:
         """The client's tool of a called function."""
@@ -197,6 +194,7 @@ class Toolbox:
         extra = [key for key, value in (tool.model_extra or {}).items() if value is not None]
         self.left_out += [f"{path}.{key}" for key in extra]
         self.origins.setdefault(name, origin)
+        self._functions.setdefault((tool.name, namespace or None), name)
         self.functions.append({"type": kind, kind: function})
         self.paths.append(path)
 

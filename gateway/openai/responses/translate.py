@@ -14,7 +14,9 @@ from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
 from gateway.openai.items.stored import LOGPROBS, SEALED, as_stored
+from gateway.openai.json_text import MOST_CALLS
 from gateway.openai.nulls import without_nulls
+from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.items import (
@@ -128,7 +130,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     data, left_out = _fields(request, seal)
     store = kept.store if kept is not None else None
     left_out += ["store"] * (request.store is True and store is None)
-    data |= {"messages": in_groups(conversation.messages)}
+    data |= {"messages": in_groups(conversation.close())}
     if tools.functions:
         data |= {"tools": tools.functions, "parallel_tool_calls": request.parallel_tool_calls}
     choice = chosen(request.tool_choice, tools)
@@ -158,7 +160,7 @@ def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> bytes:
         if not isinstance(item, ReferenceItem):
             items.append(as_stored(item.model_dump(exclude_unset=True), taken))
             taken.add(items[-1]["id"])
-    return orjson.dumps(items)
+    return repeated(items)
 
 
 def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:
@@ -241,6 +243,13 @@ class _Conversation:
         self.origins.append(path)
         return message
 
+    def close(self) -> list[dict[str, Any]]:
+        """End the conversation; returns its messages."""
+        for message in self.messages:
+            if "reasoning_content" in message:  # joined once: copies for each further text would take minutes
+                message["reasoning_content"] = "\n".join(message["reasoning_content"])
+        return self.messages
+
     def say(self, role: str, text: str, path: str) -> None:
         """Add a message whose whole text stands at a path."""
         self.renamed[f"messages[{len(self.messages)}].content"] = path
@@ -298,12 +307,14 @@ class _Conversation:
             self._open = self.put("assistant", None, path)
         if reasoning:
             self._reasoning = []
-            before = self._open.get("reasoning_content")
-            self._open["reasoning_content"] = "\n".join([before, *reasoning] if before else reasoning)
+            self._open.setdefault("reasoning_content", []).extend(reasoning)
         return self._open
 
     def _call(self, item: FunctionCallItem | CustomCallItem, kind: str, given: dict[str, str], path: str) -> None:
         calls = self._assistant(path).setdefault("tool_calls", [])
+        if len(calls) == MOST_CALLS:
+            message = f"Invalid value for '{path}': one turn of the model may have at most {MOST_CALLS} calls."
+            raise BadRequestError(message, path, "array_above_max_length")
         self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].{kind}"] = path
         name = self.tools.function_of(item.name, item.namespace)
         calls.append({"id": item.call_id, "type": kind, kind: {"name": name, **given}})

@@ -102,7 +102,8 @@ def _desk(programs: Path, gateway: GatewayProcess, folder: Path) -> Iterator[Des
     with Recorder(gateway.url) as recorder:
         yield Desk(folder / "home", work, recorder, programs)
         assert recorder.elsewhere == []
-        assert all(exchange.body["stream"] is True for exchange in recorder.posts())
+        answers = [exchange for exchange in recorder.posts() if "/count_tokens" not in exchange.path]
+        assert all(exchange.body["stream"] is True for exchange in answers)
 
 
 @pytest.fixture

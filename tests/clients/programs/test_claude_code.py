@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.programs.conftest import ALIAS, SMALL
+from tests.clients.programs.conftest import ALIAS, CONTEXT, SMALL
 from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
 from tests.clients.programs.pages import MODEL, blocks, exports, named
 from tests.clients.programs.recorder import Exchange
@@ -106,6 +106,33 @@ def test_a_call(desk: Desk, scripted_triton: ScriptedServer, arguments: tuple[st
     assert name == "Bash"
     assert NOTES in output
     assert len(scripted_triton.requests()) == 2
+
+
+@pytest.mark.long
+def test_an_answer_that_is_cut_is_continued(desk: Desk, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(
+        turn(text="Rome is", finish="length"),
+        turn("assistant\nRome is<.im_end.>", text="in Italy.<|im_end|>"),
+    )
+    result = claude(desk, "Where is Rome?")
+    assert (result["is_error"], result["stop_reason"]) == (False, "end_turn"), result
+    assert result["result"].endswith("in Italy.")
+    first, second = asked(desk, 2)
+    assert second.body["max_tokens"] > first.body["max_tokens"]
+    limits = [request["max_tokens"] for request in scripted_triton.requests()]
+    assert limits[0] == first.body["max_tokens"]
+    assert limits[1] < CONTEXT < second.body["max_tokens"] + len(scripted_triton.requests()[1]["prompt_ids"])
+
+
+@pytest.mark.long
+def test_its_context_is_counted(desk: Desk, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play()
+    result = claude(desk, "/context")
+    assert not result["is_error"], result
+    counted = desk.recorder.posts("/v1/messages/count_tokens")
+    assert counted
+    assert {post.status for post in counted} == {200}
+    assert scripted_triton.requests() == []
 
 
 def test_a_prompt_that_is_too_long(desk: Desk, scripted_triton: ScriptedServer) -> None:

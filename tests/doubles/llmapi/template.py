@@ -151,7 +151,8 @@ class LlmapiModel:
                 with self._lock:
                     if self._live.pop(key, None) is None:
                         return  # it was stopped, and nobody tells its caller
-            reply.send(self._response(inputs, sampling, output), final=output.finish is not None)
+            tensors = self._tensors(inputs, sampling, output)  # kept until they are sent (wire contract 9.1)
+            reply.send(pb_utils.InferenceResponse(tensors), final=output.finish is not None)
 
     def _tell_what_counts(self, key: str, inputs: dict[str, Any], sampling: Sampling) -> None:
         idle = {name: inputs[name] for name in ("streaming", "image_url") if inputs.get(name)}
@@ -172,7 +173,7 @@ class LlmapiModel:
             raise pb_utils.TritonModelException(f"lora_path {given['path']} does not exist")
         return Adapter(given["id"], given["name"], given["path"])
 
-    def _response(self, inputs: dict[str, Any], sampling: Sampling, output: Output) -> pb_utils.InferenceResponse:
+    def _tensors(self, inputs: dict[str, Any], sampling: Sampling, output: Output) -> list[pb_utils.Tensor]:
         texts = {"text_output": output.text}
         # No log-probs can be asked for, and no stop can match: both are told as the word None.
         values = {"finish_reason": str(output.finish), "stop_reason": "None", "cumulative_logprob": "None"}
@@ -180,9 +181,7 @@ class LlmapiModel:
         if sampling.perf_metrics and output.finish:
             now = time.monotonic_ns()
             texts |= {name: str(now) if name.endswith("_ns") else "0" for name in PERF_OUTPUTS}
-        return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(name, np.array([text.encode()], dtype=np.object_)) for name, text in texts.items()]
-        )
+        return [pb_utils.Tensor(name, np.array([text.encode()], dtype=np.object_)) for name, text in texts.items()]
 
     def _stop(self, request_id: str, reply: _Reply) -> None:
         """Abort the request of that id, and answer the one that asked for it as if it had been meant."""

@@ -60,6 +60,7 @@ class StockServer:
         self._script, self._journal = folder / "script.json", folder / "journal"
         self._model_dirs: dict[Spelling, Path] = {}
         self._loaded: set[str] = set()
+        self._told: list[str] = []
         self.triton = LoadingTriton(
             self._repository,
             model_dir=None,
@@ -131,10 +132,32 @@ class StockServer:
             engine_dir=self._engine_dir(stock.spelling),
             accumulate=accumulate,
         )
-        request = service_pb2.RepositoryModelLoadRequest(model_name=name)
-        self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S)
+        try:
+            self._tell_to_load(name)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE or not self._has_stumbled():
+                raise
+            self._start_again()
+            self._tell_to_load(name)
+        self._told.append(name)
         self._loaded |= set(names.values()) if wanted == "ensemble" else {name}
         return name
+
+    def _tell_to_load(self, name: str) -> None:
+        request = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
+
+    def _has_stumbled(self) -> bool:
+        end = time.monotonic() + _END_TIMEOUT_S
+        while self.triton.running and time.monotonic() < end:
+            time.sleep(_POLL_S)
+        return self.triton.stumbled
+
+    def _start_again(self) -> None:
+        self.triton.start()
+        self.triton.wait_ready([])
+        for name in self._told:
+            self._tell_to_load(name)
 
     def _engine_dir(self, spelling: Spelling) -> Path:
         folder = self._folder / f"engine-{spelling}"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from gateway.config import load_settings
 from gateway_ops.local_stack import LocalStackError
-from gateway_ops.local_stack.smollm2 import CHAT_TEMPLATE, ensure_model_folder, read_weights
+from gateway_ops.local_stack.smollm2 import CHAT_TEMPLATE, SAMPLING, ensure_model_folder, read_weights
 
 TEXTS = [
     "",
@@ -153,3 +155,9 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("GATEWAY_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(LocalStackError, match="set GATEWAY_CACHE_DIR"):
         ensure_model_folder()
+
+
+def test_its_sampling_is_a_default_of_the_gateway() -> None:
+    own = {"GATEWAY_CONFIG": os.devnull, "GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "localhost:1"}
+    (model,) = load_settings(environment={**own, **SAMPLING}).models
+    assert model.defaults.given == {"temperature": 0.2, "top_p": 0.9}

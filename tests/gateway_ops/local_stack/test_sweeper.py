@@ -103,3 +103,19 @@ def test_a_server_that_starts_meanwhile_keeps_its_regions(
     monkeypatch.setattr(sweeper, "_commands", meanwhile)
     sweep_stale()
     assert fresh[0].exists()
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_empty_folders_of_environments_go_with_the_last_server(
+    runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes, environments = tmp_path / "proc", tmp_path / "tmp"
+    (processes / "7").mkdir(parents=True)
+    (processes / "7" / "cmdline").write_bytes(b"tritonserver\0--id=x" if runs else b"python\0")
+    (environments / "python_env_abcdef").mkdir(parents=True)
+    (environments / "python_env_filled" / "0").mkdir(parents=True)
+    monkeypatch.setattr(sweeper, "_PROCESSES", processes)
+    monkeypatch.setattr(sweeper, "_ENVIRONMENTS", environments)
+    sweep_stale()
+    left = {folder.name for folder in environments.iterdir()}
+    assert left == {"python_env_filled"} | ({"python_env_abcdef"} if runs else set())

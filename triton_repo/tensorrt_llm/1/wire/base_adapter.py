@@ -79,6 +79,7 @@ class Handle:
 
     def send(self, tensors: Tensors, *, final: bool) -> None:
         """Answer with tensors by name; nothing follows the final answer."""
+        # A name for the list: what nobody asked for dies within send, without the GIL, unless this keeps it.
         outputs = [_tensors.make(name, array) for name, array in tensors.items()]
         with self._lock:
             if self._ended:

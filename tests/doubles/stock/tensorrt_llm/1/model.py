@@ -181,9 +181,7 @@ class TritonPythonModel:
         if final and {"return_perf_metrics", "return_kv_cache_reuse_stats"} & asked.shown:
             for name, value in (("alloc_total", 4), ("alloc_new", 3), ("reused", 1)):
                 tensors[f"kv_cache_{name}_blocks"] = np.array([[value]], np.int32)
-        # Copies: threads answer at the same time, and the stub was seen to die where they share an array.
-        zeros = {name: array.copy() for name, array in _ZEROS.items()} if self._version < (0, 13) else {}
-        return {**zeros, **tensors}
+        return {**(_ZEROS if self._version < (0, 13) else {}), **tensors}
 
     def _write_asked(self, asked: Asked, turn: dict[str, Any], *, probe: bool) -> None:
         ids, end = self.draw(asked, turn)
@@ -251,16 +249,19 @@ class _Player:
             size = min(size, len(ids) - sent)  # noqa: PLW2901
             sent += size
             if self._asked.streaming:
-                tensors = self._model.outputs(self._asked, ids[sent - size : sent], sent, final=False, all_ids=ids)
-                self._sender.send(pb_utils.InferenceResponse(_tensors(tensors)))
+                outputs = self._model.outputs(self._asked, ids[sent - size : sent], sent, final=False, all_ids=ids)
+                self._send(outputs)
             if pause := self._turn.get("pause"):
                 time.sleep(pause)
         raise AssertionError
 
     def _finish(self, ids: list[int], said: int, new: list[int]) -> None:
         self._model.ended(self._asked, self._how, said)
-        tensors = self._model.outputs(self._asked, new, said, final=True, all_ids=ids)
-        self._sender.send(pb_utils.InferenceResponse(_tensors(tensors)), flags=_FINAL)
+        self._send(self._model.outputs(self._asked, new, said, final=True, all_ids=ids), flags=_FINAL)
+
+    def _send(self, outputs: Tensors, flags: int = 0) -> None:
+        tensors = _tensors(outputs)  # kept until all is sent: those that nobody asked for die else (wire contract 9.1)
+        self._sender.send(pb_utils.InferenceResponse(tensors), flags=flags)
 
     def _is_cancelled(self) -> bool:
         if self._model.is_stopped(self._asked):

@@ -89,8 +89,9 @@ class TritonPythonModel:
         for request in requests:
             sender = request.get_response_sender() if self._decoupled else None
             try:
-                for tensors in self._serve(_inputs(request)):
-                    response = pb_utils.InferenceResponse(_tensors(tensors))
+                for arrays in self._serve(_inputs(request)):
+                    tensors = _tensors(arrays)  # kept until they are sent (wire contract 9.1)
+                    response = pb_utils.InferenceResponse(tensors)
                     sender.send(response) if sender else responses.append(response)
             except Exception:  # noqa: BLE001 - as upstream
                 response = pb_utils.InferenceResponse([], error=pb_utils.TritonError(traceback.format_exc()))
