@@ -519,7 +519,7 @@ NESTED = {
     },
 }
 HINTS = {row.name: UNSERVED.pop(row.name)[0] for row in PARAMETERS if row.hint and row.name in UNSERVED}
-HINTS |= {"verbosity": "low"}
+HINTS |= {"verbosity": "low", "thinking_token_budget": 5}
 
 
 @covers(*ANNOTATIONS)

@@ -74,7 +74,10 @@ def test_a_dead_engine_takes_no_requests_until_it_goes_on(
     scripted_triton.play(BEGUN)
     with begun(gateway):
         scripted_triton.play(DEAD)
-        gateway.wait("/health/ready", 503)
+        gateway.wait("/health/ready", 503)  # already while the probe runs
+        deadline = time.monotonic() + 30
+        while gateway.metric("gateway_engine_stall", 'state="stalled"') == 0 and time.monotonic() < deadline:
+            assert gateway.wait("/health/ready", 503)
         refused = ask(gateway)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
         assert int(refused.headers["retry-after"]) >= 1

@@ -78,5 +78,5 @@ def test_the_same_refusal(gateways: dict[str, GatewayProcess]) -> None:
 
 def test_the_log_tells_which_transport(gateways: dict[str, GatewayProcess]) -> None:
     for name, gateway in gateways.items():
-        (line,) = [line for line in gateway.log_lines() if "engine ready" in line]
+        (line,) = gateway.logged("engine ready")
         assert json.loads(line)["transport"] == ("h2" if name == "auto" else name)

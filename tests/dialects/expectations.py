@@ -114,6 +114,10 @@ DEVIATIONS: tuple[Deviation, ...] = (
         ("num_draft_tokens", "prediction"), EVERY, "refused", "There is no draft model here, nor an engine for drafts."
     ),
     Deviation(("prompt_table",), EVERY, "refused", "The served models have no prompt tables."),
+    Deviation(
+        ("thinking_token_budget",), TEXT, "refused", "A thought is ended by token ids, which text does not tell."
+    ),
+    Deviation(("thinking_token_budget",), EVERY, "refused", "The served models do not reason."),
     Deviation(_GUIDES, UNGUIDED, "refused", "The engine, or its dialect, has no guided decoding."),
     Deviation(_OF_IDS, TEXT, "refused", "Text does not tell the tokens that it is made of."),
     Deviation(_OF_LOGPROBS, TEXT, "refused", "Text does not tell which part of it is of which token."),

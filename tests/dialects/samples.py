@@ -214,6 +214,7 @@ SAMPLES: Mapping[str, Sample] = {
         {"logprobs": True, "top_logprobs": 2},
         lambda seen: len(seen.choice["logprobs"]["content"][0]["top_logprobs"]) == 2,
     ),
+    "thinking_token_budget": Sample({"thinking_token_budget": 5}, _nowhere),
     "reasoning_effort": Sample({"reasoning_effort": "low"}, _other_prompt),
     "tools": Sample({"tools": [_TOOL]}, lambda seen: '"f"' in seen.engine[0]["prompt"]),
     "tool_choice": _guide("tool_choice", "required", '[{"name": "f", "parameters": {}}]', tools=[_TOOL]),

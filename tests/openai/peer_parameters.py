@@ -72,7 +72,6 @@ CONSTRAINTS: tuple[tuple[str, object], ...] = (
     ("logits_processors", ["x"]),
     ("allowed_token_ids", [1]),
     ("repetition_detection", {"max_pattern_size": 3}),
-    ("thinking_token_budget", 5),
     ("response_format", {"type": "json_object", "value": {"type": "object"}}),
     ("response_format", {"type": "text", "schema": {"type": "object"}}),
     ("response_format", {"type": "json_schema", "json_schema": {"name": "x"}, "schema": {"type": "object"}}),

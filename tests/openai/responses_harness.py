@@ -25,7 +25,7 @@ _EVENTS: dict[str, type[BaseModel]] = {
 _REPEATED = ("tools", "tool_choice", "text")  # as the client sent it
 # What OpenAI answers, or we do, and its SDK does not type: whether a response is kept, the status of a custom call; in
 # events a call's name at the end of its arguments, padding, and the bytes of log-probs, which items have.
-_OURS = (*_REPEATED, "store", "output.status", "usage.output_tokens_details.estimated")
+_OURS = (*_REPEATED, "store", "output.status", "status_estimated", "usage.output_tokens_details.estimated")
 _OURS_IN_EVENTS = (
     "name",
     "obfuscation",

@@ -71,6 +71,7 @@ PARAMS: dict[str, list[Any]] = {
     "seed": [None, 1],
     "skip_special_tokens": [False, True],
     "stop": [(), ("x",)],
+    "thinking_token_budget": [None, 5],
     "visible_ids": [frozenset(), frozenset({1})],
 }
 BASES = [

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI, NotFoundError, OpenAI
 
 from tests.scripted_engine.replay import turn
 from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack
-from tests.sdks.test_langchain import get_weather as langchain_tool
+from tests.sdks.test_langchain_sdk import get_weather as langchain_tool
 from tests.sdks.test_openai_agents import BOTH, agent, get_weather
 
 PATH = "/v1/responses"
