@@ -12,9 +12,11 @@ from pathlib import Path
 
 from gateway_ops.local_stack.cache import cache_dir, locked
 
-# How npm calls a network that is not there, or lets nobody through.
+# How npm calls a network that is not there, or lets nobody through; before version 10.6 its errors began otherwise.
 _NO_NETWORK = re.compile(
-    r"npm error code (ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|E(?:NET|HOST)UNREACH|E401|E403|E407)\b"
+    r"^npm (?:error|ERR!) code (?:ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|ERR_SOCKET_TIMEOUT|E(?:NET|HOST)UNREACH"
+    r"|E40[137]|E5\d\d)\b",
+    re.MULTILINE,
 )
 
 
@@ -46,7 +48,8 @@ def _install(folder: Path, packages: bytes) -> None:
     folder.mkdir()
     (folder / "package.json").write_bytes(packages)
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--no-update-notifier"]
-    command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]  # without a network npm's own take minutes
+    # Without a network npm's own take minutes.
+    command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000"]
     done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=900)
     if done.returncode == 0:
         return

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.families.family import Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
@@ -75,15 +75,27 @@ class _Place(NamedTuple):
         return not self.inside and CHANNEL not in self.header
 
 
+def _reasons(header: str) -> bool:
+    """Whether a message with this header, and without a recipient, is reasoning."""
+    channel = _CHANNEL.search(header)
+    return channel is not None and channel[1] == "analysis"
+
+
 class HarmonyParser(FamilyParser):
     """Parses messages. Text outside of messages is content."""
 
     call_markers = (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
 
+    def __init__(self, plan: ToolPlan, **options: Any) -> None:
+        """Parse one answer; options as of all parsers."""
+        super().__init__(plan, **options)
+        self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
+        self._place = _Place.of(self.prompt)
+        self.thinking = self._place.inside and _reasons(self._place.header)
+
     def run(self) -> Steps[None]:
         """Read message after message."""
-        self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
-        place = _Place.of(self.prompt)
+        place = self._place
         call = self.begin_call()
         marker: str | None
         if place.inside:
@@ -131,8 +143,7 @@ class HarmonyParser(FamilyParser):
                 self.broken(call)
             return (yield from self._text(reasoning=False, apart=False))
         self.source.recorded()
-        channel = _CHANNEL.search(header)
-        return (yield from self._text(reasoning=channel is not None and channel[1] == "analysis", apart=True))
+        return (yield from self._text(reasoning=_reasons(header), apart=True))
 
     def _call(self, call: FormingCall, name: str) -> Steps[bool]:
         if not call.named(name):

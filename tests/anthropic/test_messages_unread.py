@@ -15,7 +15,8 @@ from gateway.app import unread_answer
 from gateway.web.http_protocol import Bounds, http_protocol
 from tests.web.served import served
 
-BOUNDS = Bounds(head_s=0.2, body_s=0.2, silence_s=0.2)
+SHORT = Bounds(head_s=0.2, body_s=0.2, silence_s=0.2)
+LONG = Bounds(head_s=60, body_s=60, silence_s=60)  # for what is refused by what it says
 POST = b"POST /v1/messages?beta=true HTTP/1.1\r\nhost: x\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
@@ -27,7 +28,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(b"read")(scope, receive, send)
 
 
-async def answer_to(sent: bytes, bounds: Bounds = BOUNDS) -> tuple[int, dict[str, str], dict[str, object]]:
+async def answer_to(sent: bytes, bounds: Bounds = LONG) -> tuple[int, dict[str, str], dict[str, object]]:
     """Status, headers and JSON of all that comes until the server closes the connection."""
     async with served(app, http_protocol(unread_answer, bounds), timeout_keep_alive=30) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -56,7 +57,7 @@ async def answer_to(sent: bytes, bounds: Bounds = BOUNDS) -> tuple[int, dict[str
     ids=["head", "body", "large head", "endless head", "chunk", "hosts", "count_tokens", "version"],
 )
 async def test_it_has_their_shape(sent: bytes, status: int, kind: str) -> None:
-    got, headers, body = await answer_to(sent)
+    got, headers, body = await answer_to(sent, SHORT if status == 408 else LONG)
     assert (got, body["type"], headers["connection"]) == (status, "error", "close")
     assert body["error"] == {"type": kind, "message": body["error"]["message"]}  # type: ignore[index]
     assert headers["request-id"] == headers["x-request-id"] == body["request_id"] != ""
@@ -74,7 +75,7 @@ async def test_too_many_connections_are_overload() -> None:
 
 @pytest.mark.parametrize("sent", [b"GARBAGE\r\n\r\n", b"POST /v1/responses HTTP/1.1\r\nhost: x\r\n", b"POST /v1/mess"])
 async def test_other_paths_keep_openais(sent: bytes) -> None:
-    _, headers, body = await answer_to(sent)
+    _, headers, body = await answer_to(sent, SHORT)
     assert set(body) == {"error"}
     assert "x-request-id" in headers
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +92,17 @@ def sdks(two: list[GatewayProcess]) -> Iterator[list[OpenAI]]:
         yield [one, other]
 
 
-def polled(sdk: OpenAI, response: Response) -> Response:
-    while response.status in RUNNING:
+def polled(sdk: OpenAI, response: Response, until: Callable[[Response], bool] | None = None) -> Response:
+    """The response once it is as wanted: without ``until`` once it has ended."""
+    deadline = time.monotonic() + 60
+    while response.status in RUNNING if until is None else not until(response):
+        assert time.monotonic() < deadline, response
         response = sdk.responses.retrieve(response.id)
     return response
+
+
+def begun(response: Response) -> bool:
+    return response.status != "queued"
 
 
 def called(city: str) -> str:
@@ -188,13 +195,12 @@ def test_cancelling_elsewhere(sdks: list[OpenAI], scripted_triton: ScriptedServe
     one, other = sdks
     for sdk in (one, other, one, other):  # whichever worker it meets
         response = one.responses.create(model=AGENT, input="Hi", background=True)
-        while other.responses.retrieve(response.id).status == "queued":
-            pass
+        polled(other, response, begun)
         cancelled = sdk.responses.cancel(response.id)
         assert cancelled.status == "cancelled"
         assert sdk.responses.cancel(response.id).status == "cancelled"
-        while not (found := sdk.responses.retrieve(response.id)).output:  # written by the worker that has run it
-            assert found.status == "cancelled"
+        found = polled(sdk, cancelled, lambda shown: bool(shown.output))  # written by the worker that has run it
+        assert found.status == "cancelled"
         assert "On and on".startswith(found.output_text)
     scripted_triton.play(turn(text="So.<|im_end|>"))
     ended = polled(one, one.responses.create(model=AGENT, input="Hi", background=True))
@@ -208,8 +214,7 @@ def test_a_gateway_that_is_stopped_ends_what_it_runs(
     scripted_triton.play(turn(text="On and on", hold=True))
     with started(scripted_triton, folder, state, "stopped", 1, shutdown_s=0.1) as gateway, client(gateway) as sdk:
         response = sdk.responses.create(model=AGENT, input="Hi", background=True)
-        while sdks[0].responses.retrieve(response.id).status == "queued":
-            pass
+        polled(sdks[0], response, begun)
         assert gateway.stop() == 0
     found = sdks[0].responses.retrieve(response.id)
     assert found.error is not None

@@ -201,17 +201,21 @@ async def test_a_regular_expression_is_enforced_where_the_engine_can(
 
 
 async def test_earlier_calls_reach_the_model_as_those_of_functions(shows: Path) -> None:
-    called = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": PATCH}}
-    messages = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": None, "tool_calls": [called]},
-        {"role": "tool", "tool_call_id": "c1", "content": "done"},
-    ]
+    arguments = json.dumps({"input": PATCH}, ensure_ascii=False, separators=(",", ":"))
+    calls = (
+        {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": PATCH}},
+        {"id": "c1", "type": "function", "function": {"name": "patch", "arguments": arguments}},
+    )
     async with gateway(shows, says(shows, "Ok."), features=UNGUIDED, max_seq_len=8192) as running:
-        answer = await running.chat(messages=messages, tools=[custom("patch")])
-        assert answer.status_code == 200, answer.text
-        prompt = running.engine.requests[0].prompt.text
-        assert json.dumps(PATCH, ensure_ascii=False)[1:-1] in prompt.replace("\\\\", "\\").replace('\\\\"', '\\"') or (
-            "*** Begin Patch" in prompt
-        )
-        assert "<result c1" in prompt
+        for call in calls:
+            messages = [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": "done"},
+            ]
+            answer = await running.chat(messages=messages, tools=[custom("patch")])
+            assert answer.status_code == 200, answer.text
+        first, second = (request.prompt.text for request in running.engine.requests)
+        assert first == second
+        assert f"<call>c1 {json.dumps({'input': PATCH}, ensure_ascii=False)}" in first
+        assert "<result c1" in first

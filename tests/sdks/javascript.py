@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.clients.programs.pages import MODEL
 from tests.sdks.conftest import DEGREES, QUESTION
 
 HERE = Path(__file__).with_name("js")
+_TIMEOUT_S = 120  # for a machine under load; a scenario takes a second
 
 
 def environment(url: str) -> dict[str, str]:
@@ -50,6 +52,7 @@ class JavaScriptClient:
         assert stdout is not None
         stdin.write(json.dumps({"scenario": scenario, "options": options}) + "\n")
         stdin.flush()
+        assert select.select([stdout], [], [], _TIMEOUT_S)[0], f"{scenario} has not ended"
         line = stdout.readline()
         assert line, "the client's process ended"
         answer = json.loads(line)

@@ -38,6 +38,7 @@ class Thinking:
     thought: str
     answer: str
     sizes: list[int]
+    end: str = END
     requests: list[GenerationRequest] = dataclasses.field(default_factory=list)
     closed: int = 0
 
@@ -69,7 +70,7 @@ class Thinking:
             self.closed += 1
 
     def _ended(self, request: GenerationRequest) -> bool:
-        return self.tokenizer.decode(request.prompt.ids, skip_special_tokens=False).endswith(END)
+        return self.tokenizer.decode(request.prompt.ids, skip_special_tokens=False).endswith(self.end)
 
 
 class Run:
@@ -228,10 +229,14 @@ def test_the_guide_behind_a_thought_has_no_other_one(name: str, choice: Any) -> 
     assert not any(text in end.guide.text for text in ("</think>", "analysis"))
 
 
-def test_harmony_ends_its_analysis_and_says_the_answer(tokenizer: Tokenizer) -> None:
-    thought = "<|channel|>analysis<|message|>" + "x" * 50
-    run = Run(Thinking(tokenizer, thought, "Yes.", [3]), "<|start|>assistant", 10, name="harmony")
-    assert (run.reasoning, run.content, run.forced) == ("x" * 10, "Yes.", 1)
+@pytest.mark.parametrize("opened", [False, True], ids=["free", "opened"])
+@pytest.mark.parametrize("budget", [0, 1, 10])
+def test_harmony_ends_its_analysis_and_says_the_answer(tokenizer: Tokenizer, budget: int, opened: bool) -> None:
+    prompt, header = "<|start|>assistant", "<|channel|>analysis<|message|>"
+    engine = Thinking(tokenizer, "x" * 50 if opened else header + "x" * 50, "Yes.", [3])
+    engine.end = "<|start|>assistant<|channel|>final<|message|>"
+    run = Run(engine, prompt + header if opened else prompt, budget, name="harmony")
+    assert (run.reasoning, run.content, run.forced) == ("x" * budget, "Yes.", 1)
 
 
 def test_a_reader_without_reasoning_never_thinks() -> None:
