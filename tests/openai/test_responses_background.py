@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -252,6 +254,27 @@ async def test_a_gateway_that_shuts_down_says_so(
         assert [(line["response_id"], line["status"], line["model"]) for line in logged] == [
             (response_id, "failed", MODEL)
         ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_end_waits_for_a_store_that_is_away(
+    tmp_path: Path, engine: Engine, stream: bool,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("gateway.store.sqlite_file.LOCK_S", 0.05)
+    async with gateway(engine.folder, engine.script, served=True, state={"path": tmp_path / "other"}) as running:
+        response_id = (await opened(running, 6))[0] if stream else await begun(running)
+        await polled(running, response_id, "in_progress")
+        with contextlib.closing(sqlite3.connect(tmp_path / "other", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            engine.goes_on.set()
+            while running.engine.running or "the store cannot be used" not in caplog.text:
+                await running.client.get("/health/live")
+            other.execute("ROLLBACK")
+        response = checked(await polled(running, response_id, "completed"))
+        assert response.output_text == TEXT
+        if stream:
+            assert (await resumed(running, response_id))[-1]["response"] == response.to_dict()
 
 
 async def test_a_gateway_that_is_gone(

@@ -145,6 +145,11 @@ class Shelf:
         """
         return await _told(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
 
+    async def holds(self, response_id: str, stored: StoredResponse, version: int) -> bool:
+        """Whether a response is there as it is, in this version of its document."""
+        document = await _told(self.store.get(self.owner, response_id))
+        return document is not None and (document.version, document.data) == (version, stored.encoded())
+
     async def delete(self, response_id: str) -> bool:
         """Delete a response, which ends its run too; whether there was one."""
         if not _ID.fullmatch(response_id):
