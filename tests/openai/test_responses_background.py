@@ -167,6 +167,20 @@ async def test_cancelling(here: Gateway, either: Gateway, engine: Engine) -> Non
     assert (await post(either, previous_response_id=response_id, store=False)).status_code == 200
 
 
+async def test_one_that_is_cancelled_puts_nothing_into_its_conversation(
+    here: Gateway, there: Gateway, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_LOOK_S", 1e9)  # it ends before it is seen that somebody has cancelled it
+    name = (await here.client.post("/v1/conversations", json={})).json()["id"]
+    response_id = await begun(here, conversation=name)
+    await polled(there, response_id, "in_progress")
+    await cancelled(there, response_id)
+    engine.goes_on.set()
+    while not (found := (await shown(there, response_id)).json())["output"]:
+        assert found["status"] == "cancelled"
+    assert (await there.client.get(f"/v1/conversations/{name}/items")).json()["data"] == []
+
+
 async def test_a_cancelled_stream_ends(here: Gateway, there: Gateway) -> None:
     response_id, _ = await opened(here, 6)
     reading = [asyncio.create_task(resumed(running, response_id, 5)) for running in (here, there)]

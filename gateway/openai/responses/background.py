@@ -173,6 +173,7 @@ class Run:
         try:
             if self.log is not None:
                 await self._patiently(self.log.flush)
+            await self._patiently(self._check)  # one that somebody has ended puts nothing into its conversation
             await answer.go_on()
             await self._put(answer.stored_end())
         except LostError:
@@ -196,6 +197,9 @@ class Run:
                 self._version += 1
 
         await self._patiently(write)
+
+    async def _check(self) -> None:
+        await self._shelf.check(self.answer.id, self._version)
 
     async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write; again where the store is away for a while, unless the gateway is shutting down."""

@@ -150,6 +150,16 @@ class Shelf:
         document = await _told(self.store.get(self.owner, response_id))
         return document is not None and (document.version, document.data) == (version, stored.encoded())
 
+    async def check(self, response_id: str, version: int) -> None:
+        """Look whether a response is as it was written last.
+
+        Raises:
+            LostError: somebody has ended or deleted it.
+        """
+        document = await _told(self.store.get(self.owner, response_id))
+        if document is None or document.version != version:
+            raise LostError
+
     async def delete(self, response_id: str) -> bool:
         """Delete a response, which ends its run too; whether there was one."""
         if not _ID.fullmatch(response_id):
