@@ -179,6 +179,8 @@ async def test_queries_of_nothing(kept: Gateway) -> None:
         assert error_of(await shown(kept, answer.id, **query))[:2] == (400, next(iter(query)))
     named = await shown(kept, answer.id, include=["web_search_call.results", "message.output_text.logprobs"])
     assert named.headers["x-ignored-parameters"] == "include.web_search_call.results"
+    named = await shown(kept, answer.id, starting_after="0")
+    assert named.headers["x-ignored-parameters"] == "starting_after"
     refused = await kept.client.post(f"/v1/responses/{answer.id}/cancel")
     assert error_of(refused) == (400, None, None)
 
