@@ -16,6 +16,7 @@ from gateway.store.sqlite_file import ForeignFileError, check_file, check_folder
 from gateway.store.sqlite_store import SqliteStore
 
 _log = logging.getLogger(__name__)
+_HOMELESS = "no state is kept: this user has no home for its file; state.path names one"
 
 
 class StoreHolder:
@@ -76,6 +77,8 @@ def check_state(settings: StateSettings) -> str | None:
     if settings.store != "sqlite":
         return None
     path = settings.path or default_path()
+    if path is None:
+        return _HOMELESS
     try:
         if path.exists():
             check_file(path)
@@ -99,16 +102,26 @@ def _unusable(path: Path, error: Exception, *, given: bool) -> str:
     return f"no state is kept: {path} cannot be used ({error}); state.path names another file"
 
 
-def default_path(environment: Mapping[str, str] | None = None) -> Path:
-    """The file of a store without a configured path, below ``$XDG_STATE_HOME`` or ``~/.local/state``."""
+def default_path(environment: Mapping[str, str] | None = None) -> Path | None:
+    """The file of a store without a configured path, below ``$XDG_STATE_HOME`` or ``~/.local/state``.
+
+    Returns:
+        None where there is neither: a container's user may have no home.
+    """
     base = (os.environ if environment is None else environment).get("XDG_STATE_HOME", "")
     # The XDG specification: a relative path is invalid and is to be ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path("~/.local/state").expanduser()
+    try:
+        root = Path(base) if base and Path(base).is_absolute() else Path("~/.local/state").expanduser()
+    except RuntimeError:
+        return None
     return root / "triton-openai-gateway" / "state.sqlite"
 
 
 async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
     path = given or default_path()
+    if path is None:
+        _log.warning(_HOMELESS)
+        return None
     store = SqliteStore(path, bounds)
     try:
         await store.open()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from gateway.config.settings_validation import validate, validate_deployments, w
 from gateway.config.yaml_file import Document, Keys, dotted, read_document
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
+from gateway.openai.state import sealer_of
 from gateway.prompt.chat_template import make_environment
 from gateway.serving.loading import load_parts, needs_discovery
 from gateway.store import check_state
@@ -94,12 +95,21 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
 
 
 def _check_state(settings: StateSettings) -> Iterator[Located]:
-    """Find what would keep a gateway on this machine from keeping state."""
+    """Find what would keep a gateway on this machine from keeping state, and from its keys."""
+    found = {"path": _problem_of(check_state, settings), "keys_file": _problem_of(sealer_of, settings)}
+    if found["path"] == found["keys_file"]:  # a missing package ends both
+        del found["path"]
+    for key, problem in found.items():
+        if problem is not None:
+            yield ("state", key), problem
+
+
+def _problem_of(check: Callable[[StateSettings], object], settings: StateSettings) -> Finding | None:
     try:
-        if reason := check_state(settings):
-            yield ("state",), Finding(Severity.WARNING, "", sentence(reason))
+        reason = check(settings)
     except ConfigError as error:
-        yield ("state", "path"), Finding(Severity.ERROR, "", str(error))
+        return Finding(Severity.ERROR, "", str(error))
+    return Finding(Severity.WARNING, "", sentence(reason)) if isinstance(reason, str) else None
 
 
 def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:

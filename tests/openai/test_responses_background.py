@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,6 +167,20 @@ async def test_cancelling(here: Gateway, either: Gateway, engine: Engine) -> Non
     assert (await post(either, previous_response_id=response_id, store=False)).status_code == 200
 
 
+async def test_one_that_is_cancelled_puts_nothing_into_its_conversation(
+    here: Gateway, there: Gateway, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_LOOK_S", 1e9)  # it ends before it is seen that somebody has cancelled it
+    name = (await here.client.post("/v1/conversations", json={})).json()["id"]
+    response_id = await begun(here, conversation=name)
+    await polled(there, response_id, "in_progress")
+    await cancelled(there, response_id)
+    engine.goes_on.set()
+    while not (found := (await shown(there, response_id)).json())["output"]:
+        assert found["status"] == "cancelled"
+    assert (await there.client.get(f"/v1/conversations/{name}/items")).json()["data"] == []
+
+
 async def test_a_cancelled_stream_ends(here: Gateway, there: Gateway) -> None:
     response_id, _ = await opened(here, 6)
     reading = [asyncio.create_task(resumed(running, response_id, 5)) for running in (here, there)]
@@ -252,6 +268,27 @@ async def test_a_gateway_that_shuts_down_says_so(
         assert [(line["response_id"], line["status"], line["model"]) for line in logged] == [
             (response_id, "failed", MODEL)
         ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_end_waits_for_a_store_that_is_away(
+    tmp_path: Path, engine: Engine, stream: bool,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("gateway.store.sqlite_file.LOCK_S", 0.05)
+    async with gateway(engine.folder, engine.script, served=True, state={"path": tmp_path / "other"}) as running:
+        response_id = (await opened(running, 6))[0] if stream else await begun(running)
+        await polled(running, response_id, "in_progress")
+        with contextlib.closing(sqlite3.connect(tmp_path / "other", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            engine.goes_on.set()
+            while running.engine.running or "the store cannot be used" not in caplog.text:
+                await running.client.get("/health/live")
+            other.execute("ROLLBACK")
+        response = checked(await polled(running, response_id, "completed"))
+        assert response.output_text == TEXT
+        if stream:
+            assert (await resumed(running, response_id))[-1]["response"] == response.to_dict()
 
 
 async def test_a_gateway_that_is_gone(

@@ -173,8 +173,11 @@ async def test_conversations_that_cannot_go_on(running: Gateway, thinks: Path) -
     both = {"conversation": name, "previous_response_id": before}
     refused(await post(running, **both), 400, None, "mutually_exclusive_parameters")
     refused(await post(running, conversation=name, store=False), 400, "conversation", "invalid_value")
-    alone = {"type": "function_call_output", "call_id": "x", "output": "y"}
-    broken = await conversation(running, alone)
+    inside = (await whole(running, conversation=name)).id
+    alone = await post(running, previous_response_id=inside)
+    refused(alone, 400, "previous_response_id", "previous_response_in_conversation")
+    assert name in alone.json()["error"]["message"]
+    broken = await conversation(running, {"type": "function_call_output", "call_id": "x", "output": "y"})
     refused(await post(running, conversation=broken), 400, "conversation.call_id", "invalid_value")
     full = await conversation(running, *[{"role": "user", "content": ""}] * 4096)
     refused(await post(running, conversation=full), 400, "conversation", "conversation_too_large")

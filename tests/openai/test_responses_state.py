@@ -109,6 +109,18 @@ async def test_input_items_are_listed_as_openai_lists_them(kept: Gateway) -> Non
         assert error_of(refused)[:2] == (400, next(iter(query)))
 
 
+@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call"])
+async def test_ids_and_states_that_are_none_are_replaced(kept: Gateway, kind: str) -> None:
+    odd = [{"role": "user", "content": "Hi", "status": "odd"}, {"type": kind, "id": ["odd"], "summary": []}]
+    answer = await whole(kept, input=odd)
+    items = (await listed(kept, answer.id, order="asc"))["data"]
+    assert items[0]["status"] == "completed"
+    assert all(isinstance(item["id"], str) for item in items)
+    made = (await kept.client.post("/v1/conversations", json={"items": odd})).json()["id"]
+    items = (await kept.client.get(f"/v1/conversations/{made}/items")).json()["data"]
+    assert items[-1]["status"] == "completed"
+
+
 async def test_deleting_ends_the_chain(kept: Gateway) -> None:
     first = await whole(kept)
     second = await whole(kept, previous_response_id=first.id)
@@ -179,6 +191,8 @@ async def test_queries_of_nothing(kept: Gateway) -> None:
         assert error_of(await shown(kept, answer.id, **query))[:2] == (400, next(iter(query)))
     named = await shown(kept, answer.id, include=["web_search_call.results", "message.output_text.logprobs"])
     assert named.headers["x-ignored-parameters"] == "include.web_search_call.results"
+    named = await shown(kept, answer.id, starting_after="0")
+    assert named.headers["x-ignored-parameters"] == "starting_after"
     refused = await kept.client.post(f"/v1/responses/{answer.id}/cancel")
     assert error_of(refused) == (400, None, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import sqlite3
 import stat
@@ -58,6 +59,18 @@ async def test_without_a_place_for_the_default_file_there_is_no_state(
     async with opened() as store:
         assert store is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "no state is kept" in caplog.text
+    assert "no state is kept" in str(check_state(StateSettings()))
+
+
+async def test_a_user_without_a_home_has_no_state(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # which no list of users has
+    async with opened() as store:
+        assert store is None
     assert "no state is kept" in caplog.text
     assert "no state is kept" in str(check_state(StateSettings()))
 

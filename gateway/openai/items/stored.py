@@ -26,6 +26,7 @@ _PREFIXES = {
 _LONGEST_ID = 128
 _WHOLE = frozenset({"message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"})
 """Types of items that OpenAI lists with a status."""
+_STATUSES = frozenset({"in_progress", "completed", "incomplete"})
 
 
 def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
@@ -40,7 +41,8 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
     own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
     kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}
     if kind in _WHOLE:
-        kept["status"] = item.get("status") or "completed"
+        status = item.get("status")
+        kept["status"] = status if isinstance(status, str) and status in _STATUSES else "completed"
     kept |= {key: value for key, value in item.items() if key not in {"id", "type", "status"}}
     if kind == "message":
         kept["content"] = _parts(item["role"], item.get("content"))

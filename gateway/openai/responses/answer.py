@@ -136,9 +136,17 @@ class ResponsesAnswer(ChatAnswer):
             status: of it.
             response: all of it.
         """
-        request, background = self._turn.request, bool(self._turn.request.background)
-        streamed = background and request.stream
-        return StoredResponse(status, background, streamed, request.previous_response_id, response, self._turn.items)
+        turn, request = self._turn, self._turn.request
+        background = bool(request.background)
+        return StoredResponse(
+            status,
+            background=background,
+            streamed=background and request.stream,
+            previous=request.previous_response_id,
+            conversation=turn.conversation.id if turn.conversation else None,
+            response=response,
+            input=turn.items,
+        )
 
     def stored_end(self) -> StoredResponse:
         """The response as it is kept when it has ended."""

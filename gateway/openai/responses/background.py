@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -14,7 +15,7 @@ from gateway.openai.answering import stream
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.live_log import LiveLog
-from gateway.openai.responses.stored import LostError, Shelf
+from gateway.openai.responses.stored import LostError, Shelf, StoredResponse
 from gateway.openai.responses.stream import ResponsesEvents
 from gateway.relay.interface import StreamOutput
 from gateway.serving.registry import Registry
@@ -25,6 +26,8 @@ _FLUSH_S = 0.1
 _LOOK_S = 0.5  # between looks whether somebody has ended it
 _RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
 _MOST_WAITING = 2**20  # bytes of events that may wait for the store before the engine is no longer read
+_AWAY_S = 30.0  # that a store may be away: what was generated is worth the wait
+_AGAIN_S = 0.5
 _ABORT_S = 5.0  # for runs to write their end
 _SHUT_DOWN = "The gateway is shutting down."
 
@@ -117,9 +120,7 @@ class Run:
                     continue
                 if not begun:
                     begun = True
-                    self._version = await self._shelf.put(
-                        answer.id, answer.stored("in_progress", answer.response("in_progress")), self._version
-                    )
+                    await self._put(answer.stored("in_progress", answer.response("in_progress")))
                 if self.log is None:
                     continue
                 size += self.log.add(data)
@@ -127,7 +128,7 @@ class Run:
                     message = f"The response has more than the {MOST_LOGGED} bytes of events that are kept."
                     raise OpenAIError(500, message, type=SERVER)
                 if self.log.waiting > _MOST_WAITING:
-                    await self.log.flush()
+                    await self._patiently(self.log.flush)
 
     async def _watch(self) -> None:
         """Write what waits, say that it goes on, and stop where somebody has ended it."""
@@ -171,9 +172,10 @@ class Run:
         answer, shelf = self.answer, self._shelf
         try:
             if self.log is not None:
-                await self.log.flush()
+                await self._patiently(self.log.flush)
+            await self._patiently(self._check)  # one that somebody has ended puts nothing into its conversation
             await answer.go_on()
-            await shelf.put(answer.id, answer.stored_end(), self._version)
+            await self._put(answer.stored_end())
         except LostError:
             await self._write_cancelled()
         except OpenAIError as error:
@@ -183,6 +185,33 @@ class Run:
                 await shelf.put(answer.id, failed, self._version)
         with contextlib.suppress(OpenAIError):
             await shelf.release(answer.id)
+
+    async def _put(self, stored: StoredResponse) -> None:
+        async def write() -> None:
+            try:
+                self._version = await self._shelf.put(self.answer.id, stored, self._version)
+            except LostError:
+                # By a write whose answer was lost it may be there already.
+                if not await self._shelf.holds(self.answer.id, stored, self._version + 1):
+                    raise
+                self._version += 1
+
+        await self._patiently(write)
+
+    async def _check(self) -> None:
+        await self._shelf.check(self.answer.id, self._version)
+
+    async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write; again where the store is away for a while, unless the gateway is shutting down."""
+        begun = time.monotonic()
+        while True:
+            try:
+                return await write()
+            except OpenAIError as error:
+                waited = time.monotonic() - begun
+                if error.code != "store_unavailable" or waited >= _AWAY_S or self._shut:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
     async def _write_cancelled(self) -> None:
         with contextlib.suppress(OpenAIError, LostError):

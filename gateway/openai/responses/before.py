@@ -94,7 +94,7 @@ async def before(kept: Kept, request: ResponsesRequest) -> Before:
         request: that may continue a conversation.
 
     Raises:
-        BadRequestError: it is not there, has not ended or has failed, or is too long.
+        BadRequestError: it is not there, has not ended or has failed, is in a conversation, or is too long.
         OpenAIError: 404 where there is no such conversation, 503 where the store cannot be used.
     """
     earlier = NOTHING
@@ -129,7 +129,7 @@ async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
             why = "" if wanted == last else f"It is part of the conversation before {last!r}."
             raise _not_found(wanted, why)
         turn, _ = found
-        _check_ended(wanted, turn)
+        _check(wanted, turn)
         turns.append(turn)
         size += len(turn.response) + len(turn.input)
         if turn.previous is None:
@@ -141,13 +141,19 @@ async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
         wanted = turn.previous
 
 
-def _check_ended(response_id: str, turn: StoredResponse) -> None:
+def _check(response_id: str, turn: StoredResponse) -> None:
     if turn.running:
         message = f"Previous response with id {response_id!r} is still {turn.status}: wait for its end."
         raise BadRequestError(message, _FIELD, "previous_response_not_ended")
     if turn.status == "failed":
         message = f"Previous response with id {response_id!r} has failed: continue the response before it."
         raise BadRequestError(message, _FIELD, "previous_response_failed")
+    if turn.conversation is not None:  # what came before it stands there only, and has changed since
+        message = (
+            f"Previous response with id {response_id!r} is in the conversation {turn.conversation!r}: "
+            "continue it by 'conversation'."
+        )
+        raise BadRequestError(message, _FIELD, "previous_response_in_conversation")
 
 
 def _not_found(response_id: str, why: str) -> BadRequestError:

@@ -15,6 +15,7 @@ from gateway.web.access_log import RequestRecord
 from gateway.web.sse import COMMENT
 
 _POLL_S = 0.2
+_LONGEST_POLL_S = 1.0  # of a response that has been silent for some seconds: many clients may wait for it
 _PAGE = 256
 
 
@@ -52,11 +53,13 @@ async def _followed(
     runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float
 ) -> AsyncGenerator[bytes, None]:
     quiet_since = time.monotonic()
+    heard = quiet_since
     while True:
-        events, running = await _next(runs, shelf, response_id, place, keepalive_s)
+        pause = min(_LONGEST_POLL_S, max(_POLL_S, (time.monotonic() - heard) / 5))
+        events, running = await _next(runs, shelf, response_id, place, keepalive_s, pause)
         if events:
             place += len(events)
-            quiet_since = time.monotonic()
+            heard = quiet_since = time.monotonic()
             yield b"".join(events)
         elif not running:
             yield await _last(shelf, response_id, place) or COMMENT
@@ -66,7 +69,9 @@ async def _followed(
             yield COMMENT
 
 
-async def _next(runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float) -> tuple[list[bytes], bool]:
+async def _next(
+    runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float, pause: float
+) -> tuple[list[bytes], bool]:
     """The events at a place, after a while none; and whether there may be more."""
     run = runs.find(shelf, response_id)
     if run is not None and run.log is not None and not run.ended.is_set():
@@ -79,7 +84,7 @@ async def _next(runs: Runs, shelf: Shelf, response_id: str, place: int, keepaliv
     events = await shelf.events(response_id, place, _PAGE)
     if events or not leased:
         return events, leased
-    await asyncio.sleep(_POLL_S)
+    await asyncio.sleep(pause)
     return [], True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
 from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.items.stored import text_of
@@ -81,6 +81,10 @@ _Output = Annotated[
 _CallId = Annotated[str, Field(min_length=1)]
 
 
+LenientId = Annotated[str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)]
+"""The id of an item that is served whatever it holds: one that is no string is none."""
+
+
 class _Item(_Part):
     branch: ClassVar[str]
 
@@ -137,7 +141,7 @@ class ReasoningItem(_Item):
     branch = "reasoning"
 
     type: Literal["reasoning"]
-    id: Any = None
+    id: LenientId = None
     summary: Any = None
     content: Any = None
     encrypted_content: Any = None
@@ -167,7 +171,7 @@ class CompactionItem(_Item):
     branch = "compaction"
 
     type: Literal["compaction"]
-    id: Any = None
+    id: LenientId = None
     encrypted_content: Any = None
 
     def text(self, seal: Seal | None) -> str | None:
@@ -200,7 +204,7 @@ class OtherItem(_Item):
     branch = "other"
 
     type: str
-    id: Any = None
+    id: LenientId = None
     call_id: Any = None
     output: Any = None
 

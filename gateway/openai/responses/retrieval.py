@@ -57,6 +57,7 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
         shelf, response_id, stored, _ = await _find(kept, request)
         headers = name_header("x-ignored-parameters", left_out)
         if not stream:
+            headers = name_header("x-ignored-parameters", left_out + ["starting_after"] * (after >= 0))
             return _json(_included(stored, include, kept), headers)
         if not stored.streamed:
             message = "Only a response that was asked for with 'background' and 'stream' can be streamed again."

@@ -39,6 +39,7 @@ class StoredResponse:
         background: whether it was asked for in the background.
         streamed: whether its events are kept, in the log of its document.
         previous: id of the response before it; None without one.
+        conversation: id of the conversation that it went on with; None without one.
         response: the ``response`` object as JSON.
         input: the items of its own input as a JSON array, each with an id.
     """
@@ -47,6 +48,7 @@ class StoredResponse:
     background: bool
     streamed: bool
     previous: str | None
+    conversation: str | None
     response: bytes
     input: bytes
 
@@ -57,7 +59,8 @@ class StoredResponse:
 
     def encoded(self) -> bytes:
         """Three lines: the attributes that are short, the response, its input."""
-        facts = {name: getattr(self, name) for name in ("status", "background", "streamed", "previous")}
+        names = ("status", "background", "streamed", "previous", "conversation")
+        facts = {name: getattr(self, name) for name in names}
         return b"\n".join((orjson.dumps(facts), self.response, self.input))
 
     @staticmethod
@@ -141,6 +144,21 @@ class Shelf:
             LostError: it has another.
         """
         return await _told(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
+
+    async def holds(self, response_id: str, stored: StoredResponse, version: int) -> bool:
+        """Whether a response is there as it is, in this version of its document."""
+        document = await _told(self.store.get(self.owner, response_id))
+        return document is not None and (document.version, document.data) == (version, stored.encoded())
+
+    async def check(self, response_id: str, version: int) -> None:
+        """Look whether a response is as it was written last.
+
+        Raises:
+            LostError: somebody has ended or deleted it.
+        """
+        document = await _told(self.store.get(self.owner, response_id))
+        if document is None or document.version != version:
+            raise LostError
 
     async def delete(self, response_id: str) -> bool:
         """Delete a response, which ends its run too; whether there was one."""

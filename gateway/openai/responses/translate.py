@@ -352,7 +352,7 @@ class _Conversation:
             return
         if not item.id.startswith(_REASONING):
             shown = item.id[:64].encode("ascii", "backslashreplace").decode()
-            message = f"Item with id {shown!r} not found: this gateway keeps no items; send the item itself."
+            message = f"Item with id {shown!r} not found: send the item itself."
             raise BadRequestError(message, f"{path}.id", "item_not_found")
         self.left_out.append("input.item_reference")
 

@@ -47,6 +47,20 @@ async def test_a_right_file_has_no_findings(model: Path) -> None:
     assert await lines(model, RIGHT) == []
 
 
+async def test_what_keeps_a_gateway_from_its_state_is_found(model: Path) -> None:
+    (model / "text").write_text("no database")
+    (model / "keys").write_text("no key")
+    state = "state: {path: text, keys_file: none}\n"
+    found = await findings(model, dedent(RIGHT) + state)
+    assert [(where, each.severity) for where, each in found] == [("6", Severity.ERROR)] * 2
+    assert [each.what.partition(":")[0] for _, each in found] == ["state.path", "state.keys_file"]
+    state = "state:\n  path: text/state.sqlite\n  keys_file: keys\n"
+    found = await findings(model, dedent(RIGHT) + state)
+    assert [(where, each.what.partition(":")[0]) for where, each in found] == [
+        ("7", "state.path"), ("8", "state.keys_file"),
+    ]  # fmt: skip
+
+
 async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
     text = """\
         server:
