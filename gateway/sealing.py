@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 Kind = Literal["reasoning", "compaction"]
-"""What a sealed text is; one kind does not pass for another."""
+"""The kind of a sealed text; one kind does not pass for another."""
 
 MOST_BYTES = 2**20
 """UTF-8 bytes of the longest text that is sealed."""

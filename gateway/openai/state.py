@@ -1,4 +1,4 @@
-"""What is kept between requests, and what clients keep sealed: for whom, where, and by which keys."""
+"""State between requests, and what clients keep sealed: for whom, where, and by which keys."""
 
 from __future__ import annotations
 

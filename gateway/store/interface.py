@@ -1,4 +1,4 @@
-"""What a store can do, and how it fails; its users know nothing else of it."""
+"""The interface of a store and its failures; its users know nothing else of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents need besides, small things each: items and blocks that are rare, templates, silence, a full context."""
+"""Small needs of agents: items and blocks that are rare, templates, silence, a full context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SDKs do with responses that are kept: they go on from one, poll one in the background, and look at its items."""
+"""Kept responses by SDKs: they go on from one, poll one in the background, and look at its items."""
 
 from __future__ import annotations
 

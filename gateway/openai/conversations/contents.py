@@ -1,4 +1,4 @@
-"""What is kept of a conversation: one document, changed by compare-and-set, so that no writer undoes another's work."""
+"""The contents of a conversation: one document, changed by compare-and-set, so that no writer undoes another's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came before a request: the items of the conversation that it continues."""
+"""The items before a request: those of the conversation that it continues."""
 
 from __future__ import annotations
 
