@@ -102,9 +102,9 @@ async def test_a_mistake_in_a_guide_is_the_request_s(ask: Ask) -> None:
 
 
 async def test_an_engine_without_a_guided_decoder(scripted_triton: ScriptedServer, path: Any) -> None:
-    scripted_triton.play(guided=False)
-    async with TritonBackend(scripted_triton.grpc_url, "ensemble", path) as backend:
-        await backend.wait_ready(30)
-        features = backend.engine.features
+    with scripted_triton.without_guides():
+        async with TritonBackend(scripted_triton.grpc_url, "ensemble", path) as backend:
+            await backend.wait_ready(30)
+            features = backend.engine.features
     assert (features.path, features.guide_types) == (path, frozenset())
     assert features.capabilities["response_format"].how == "impossible"

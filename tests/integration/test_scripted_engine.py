@@ -82,12 +82,12 @@ def test_a_held_answer_ends_by_stop_and_by_cancel(scripted_triton: ScriptedServe
 
 
 def test_what_it_cannot_do_is_refused_by_name(scripted_triton: ScriptedServer, engine: Kserve) -> None:
-    scripted_triton.play(turn("known", text="x"), guided=False)
-    [unknown] = engine.stream(MODEL, **asked([5, 6]))
+    with scripted_triton.without_guides(turn("known", text="x")):
+        [unknown] = engine.stream(MODEL, **asked([5, 6]))
+        [log_probs] = engine.stream(MODEL, **asked([5], return_log_probs=True))
+        [guided] = engine.stream(MODEL, **asked([5], guided_decoding_guide_type="json"))
     assert "no turn of the script" in unknown.error
-    [log_probs] = engine.stream(MODEL, **asked([5], return_log_probs=True))
     assert "log_probs" in log_probs.error
-    [guided] = engine.stream(MODEL, **asked([5], guided_decoding_guide_type="json"))
     assert "GuidedDecoder is not set up" in guided.error
 
 

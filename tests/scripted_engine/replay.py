@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +96,25 @@ class ScriptedServer:
         """Where the gateway finds it."""
         return self.triton.grpc_url
 
-    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1, guided: bool = True) -> None:
+    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1) -> None:
         """Replace the script, and begin a new journal.
 
         Args:
             turns: see `turn`; the last one that matches a prompt plays.
             chunk: tokens in a response, or numbers that are gone through again and again.
-            guided: False refuses guides; the gateway asks once, when it discovers the engine.
         """
+        self._write(turns, chunk, guided=True)
+
+    @contextmanager
+    def without_guides(self, *turns: dict[str, Any]) -> Iterator[None]:
+        """Refuse guides meanwhile. A gateway asks once, when it discovers the engine: none is to find this left on."""
+        self._write(turns, 1, guided=False)
+        try:
+            yield
+        finally:
+            self.play()
+
+    def _write(self, turns: Sequence[dict[str, Any]], chunk: int | Sequence[int], *, guided: bool) -> None:
         chunks = chunk if isinstance(chunk, int) else list(chunk)
         fresh = self._script.with_suffix(".new")
         fresh.write_text(json.dumps({"chunk": chunks, "guided": guided, "turns": turns}), encoding="utf-8")
