@@ -20,7 +20,10 @@ https://huggingface.co/deepseek-ai/DeepSeek-R1; the model card of https://huggin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
 from gateway.families.json_calls import NAME_CHARACTERS, read_arguments, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
@@ -42,15 +45,22 @@ FENCED_CALLS = CallFormat(
 UNFENCED_CALLS = CallFormat(_CALL, _SEPARATOR, _CALL_END, section=(CALLS, _CALLS_END))
 
 
-class DeepseekParser(FamilyParser):
-    """Parses calls of both formats: the text behind the separator tells which it is."""
+class DeepseekGrammar(Grammar):
+    """Reads calls of both formats: the text behind the separator tells which it is."""
 
-    call_markers = (CALLS, _CALLS_END, _CALL, _CALL_END, _SEPARATOR)
-    opening = (_CALL,)
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return (CALLS, _CALLS_END, _CALL, _CALL_END, _SEPARATOR)
 
-    def read_call(self, call: FormingCall) -> Steps[bool]:
-        """Read a call behind its marker; see ``FamilyParser``."""
-        source = self.source
+    @property
+    def opening(self) -> Sequence[str]:
+        """The one before a call."""
+        return (_CALL,)
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its marker; see ``Grammar``."""
+        source = parser.source
         yield from source.space()
         name = yield from read_name(source)  # or the type of the tool, `function`
         yield from source.space()
@@ -68,7 +78,7 @@ class DeepseekParser(FamilyParser):
             yield from source.literal("json")
         yield from source.space()
         if (yield from source.peek()) in {"{", '"'}:
-            self.end_header()
+            parser.end_header()
         if not (yield from read_arguments(source, call)) or not call.complete():
             return False
         if fenced:

@@ -1,9 +1,10 @@
-"""The base of all parsers: a grammar, written as a generator, that is fed as text arrives."""
+"""The parser of one answer: runs a grammar, which is written as generators, and is fed as text arrives."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
 
+from gateway.families.grammar import Grammar
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.parser_events import Emitter, Event, FormingCall, without
 from gateway.families.text_source import Steps, TextSource
@@ -13,12 +14,8 @@ from gateway.families.tool_plan import ToolPlan
 class FamilyParser:
     """Parses one answer: reasoning, where the family has it, then content and calls.
 
-    By itself it knows no calls. A grammar names the markers of its calls and implements ``read_call``; ``read_block``,
-    where several calls may follow one marker; or ``run``. Text that it leaves unread is content.
-
     Attributes:
-        call_markers: markers of the format, without think tags.
-        opening: those of them that begin a call.
+        opening: markers that begin a call.
         plan: of the answer.
         prompt: the rendered prompt.
         markers: cut out of content, reasoning and broken calls, since they must never reach the client.
@@ -31,20 +28,34 @@ class FamilyParser:
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
 
-    call_markers: ClassVar[tuple[str, ...]] = ()
-    opening: ClassVar[tuple[str, ...]] = ()
+    call_markers: tuple[str, ...] = ()
+    opening: Sequence[str] = ()
 
     def __init__(
         self,
         plan: ToolPlan,
         *,
+        grammar: Grammar | None = None,
         markers: Markers,
         tags: ThinkTags | None = None,
         prompt: str = "",
         eager: bool = False,
         guided: bool = False,
     ) -> None:
-        """Parse one answer; arguments as of the attributes. ``eager``: whether calls are said while they form."""
+        """Parse one answer; arguments as of the attributes.
+
+        Args:
+            plan: of the answer.
+            grammar: of the calls; None: there are none to read.
+            markers: as of the attribute.
+            tags: as of the attribute.
+            prompt: the rendered prompt.
+            eager: whether calls are said while they form.
+            guided: as of the attribute.
+        """
+        self._grammar = grammar or Grammar()
+        if grammar:
+            self.opening = grammar.opening
         self.plan = plan
         self.prompt = prompt
         self.markers = markers
@@ -79,26 +90,11 @@ class FamilyParser:
 
     def run(self) -> Steps[None]:
         """Read the answer from ``source`` and say it with ``emitter``."""
-        yield from self.think(opened=self.opened)
-        while (yield from self.content_until(*self.opening)):
-            yield from self.read_block()
+        return (yield from self._grammar.run(self))
 
     def read_block(self) -> Steps[bool]:
         """Read the text behind an opening marker; returns whether there was a call."""
-        call = self.begin_call()
-        self.begin_header()
-        if (yield from self.read_call(call)):
-            return True
-        self.broken(call)
-        return call.started
-
-    def read_call(self, call: FormingCall) -> Steps[bool]:
-        """Read one call behind the opening marker, and complete it; ``end_header`` tells where its arguments begin.
-
-        Returns:
-            Whether it is a whole call of a known tool.
-        """
-        raise NotImplementedError
+        return (yield from self._grammar.read_block(self))
 
     def content_until(self, *wanted: str) -> Steps[str | None]:
         """Read content up to one of the ``wanted`` markers; the family's other markers are dropped on the way.
@@ -176,7 +172,7 @@ class FamilyParser:
         """The text of a broken call without the parts that only belong to the format."""
         if self.source.cut:
             raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
-        return without(raw, self.markers.texts)
+        return without(self._grammar.without_format(raw, cut=self.source.cut), self.markers.texts)
 
     def _whole(self) -> Steps[None]:
         yield from self.run()

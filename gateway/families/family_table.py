@@ -40,7 +40,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(  # Kimi K2, which needs its own ids back in the history
         name="kimi",
-        grammar=kimi.KimiParser,
+        grammar=kimi.KimiGrammar(),
         call_format=kimi.KIMI_CALLS,
         tags=ThinkTags(instead=(kimi.SECTION,)),
         signs=((kimi.SECTION,), ("<|im_system|>tool_declare<|im_middle|>",)),
@@ -48,14 +48,14 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(
         name="deepseek_v31",
-        grammar=deepseek.DeepseekParser,
+        grammar=deepseek.DeepseekGrammar(),
         call_format=deepseek.UNFENCED_CALLS,
         tags=_DEEPSEEK_THINK,
         signs=((deepseek.CALLS, "<｜Assistant｜></think>"), (deepseek.CALLS, "thinking is defined")),
     ),
     ModelFamily(  # V3 and R1
         name="deepseek_v3",
-        grammar=deepseek.DeepseekParser,
+        grammar=deepseek.DeepseekGrammar(),
         call_format=deepseek.FENCED_CALLS,
         tags=_DEEPSEEK_THINK,
         signs=((deepseek.CALLS,),),
@@ -93,7 +93,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(  # GLM 4.5, 4.6, 4.7 and 5
         name="glm",
-        grammar=glm.GlmParser,
+        grammar=glm.GlmGrammar(),
         tags=ThinkTags(instead=(glm.OPEN,)),
         stop=("<|observation|>", "<|user|>"),
         signs=((glm.KEY, glm.VALUE),),

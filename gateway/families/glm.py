@@ -11,8 +11,11 @@ https://huggingface.co/zai-org/GLM-4.5, https://huggingface.co/zai-org/GLM-4.6 a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.families.bare_arguments import BareArguments
 from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
 from gateway.families.json_calls import read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
@@ -28,25 +31,32 @@ _KEY_OR_END = Markers(KEY, _CLOSE)
 _VALUE_ENDS = Markers(_VALUE_END, VALUE)  # the beginning of another value: this one was never closed
 
 
-class GlmParser(FamilyParser):
-    """Parses tagged calls; arguments become JSON by the types that the tool declares."""
+class GlmGrammar(Grammar):
+    """Reads tagged calls; arguments become JSON by the types that the tool declares."""
 
-    call_markers = (OPEN, _CLOSE, KEY, _KEY_END, VALUE, _VALUE_END)
-    opening = (OPEN,)
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return (OPEN, _CLOSE, KEY, _KEY_END, VALUE, _VALUE_END)
 
-    def read_call(self, call: FormingCall) -> Steps[bool]:
-        """Read a call behind its opening tag; see ``FamilyParser``."""
-        source = self.source
+    @property
+    def opening(self) -> Sequence[str]:
+        """The one before a call."""
+        return (OPEN,)
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its opening tag; see ``Grammar``."""
+        source = parser.source
         yield from source.space()
         name = yield from read_name(source)
         yield from source.space()
         marker = yield from source.choice(_KEY_OR_END)
         if marker is None or not call.named(name):
             return False
-        self.end_header()
-        arguments = BareArguments(call, self.plan.parameters(name))
+        parser.end_header()
+        arguments = BareArguments(call, parser.plan.parameters(name))
         while marker == KEY:
-            if not (yield from self._argument(arguments)):
+            if not (yield from self._argument(parser, arguments)):
                 return False
             yield from source.space()
             marker = yield from source.choice(_KEY_OR_END)
@@ -55,16 +65,16 @@ class GlmParser(FamilyParser):
         arguments.end()
         return call.complete()
 
-    def _argument(self, arguments: BareArguments) -> Steps[bool]:
+    def _argument(self, parser: FamilyParser, arguments: BareArguments) -> Steps[bool]:
         """Read a key and its value."""
         pieces: list[str] = []
-        marker = yield from self.source.until(self.markers, pieces.append)
-        yield from self.source.space()
-        if marker != _KEY_END or not (yield from self.source.literal(VALUE)):
+        marker = yield from parser.source.until(parser.markers, pieces.append)
+        yield from parser.source.space()
+        if marker != _KEY_END or not (yield from parser.source.literal(VALUE)):
             return False
         if not arguments.begin("".join(pieces).strip()):
             return False
-        if (yield from self.source.until(_VALUE_ENDS, arguments.more)) != _VALUE_END:
+        if (yield from parser.source.until(_VALUE_ENDS, arguments.more)) != _VALUE_END:
             return False
-        self.source.examined += arguments.close()
+        parser.source.examined += arguments.close()
         return True

@@ -9,7 +9,10 @@ template of https://huggingface.co/moonshotai/Kimi-K2-Thinking.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
@@ -23,22 +26,29 @@ _CALL_END = "<|tool_call_end|>"
 _ARGUMENTS = "<|tool_call_argument_begin|>"
 
 
-class KimiParser(FamilyParser):
-    """Parses calls; the name is in the id, between ``functions.`` and the number."""
+class KimiGrammar(Grammar):
+    """Reads calls; the name is in the id, between ``functions.`` and the number."""
 
-    call_markers = (SECTION, _SECTION_END, _CALL, _CALL_END, _ARGUMENTS)
-    opening = (_CALL,)
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return (SECTION, _SECTION_END, _CALL, _CALL_END, _ARGUMENTS)
 
-    def read_call(self, call: FormingCall) -> Steps[bool]:
-        """Read a call behind its marker; see ``FamilyParser``."""
-        source = self.source
+    @property
+    def opening(self) -> Sequence[str]:
+        """The one before a call."""
+        return (_CALL,)
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its marker; see ``Grammar``."""
+        source = parser.source
         yield from source.space()
         call_id = yield from source.run(NAME_CHARACTERS + ":", LONGEST_NAME)
         yield from source.space()
         name = call_id.rpartition(":")[0].removeprefix("functions.")
         if not (yield from source.literal(_ARGUMENTS)):
             return False
-        self.end_header()
+        parser.end_header()
         if not call.named(name, call_id):
             return False
         yield from source.space()

@@ -9,6 +9,7 @@ from functools import cached_property
 from gateway.families.call_schema import calls_schema, object_schema, schema_guide
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
 from gateway.families.json_calls import GuidedParser
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
@@ -22,8 +23,8 @@ class ModelFamily:
 
     Attributes:
         name: for settings and logs.
-        grammar: parses calls in its own format; ``FamilyParser`` where it has none.
-        call_format: the format as a structural tag; None where it cannot be written as one.
+        grammar: of its calls; None where it has none.
+        call_format: the format as a structural tag, where the grammar does not make it of its own markers.
         tags: around its reasoning; None: it does not reason.
         stop: texts of special tokens that end the turn besides the model's end ids.
         signs: a template of this family holds all texts of one of these groups.
@@ -33,7 +34,7 @@ class ModelFamily:
     """
 
     name: str
-    grammar: type[FamilyParser] = FamilyParser
+    grammar: Grammar | type[FamilyParser] | None = None
     call_format: CallFormat | None = None
     tags: ThinkTags | None = None
     stop: tuple[str, ...] = ()
@@ -45,7 +46,19 @@ class ModelFamily:
     @cached_property
     def markers(self) -> Markers:
         """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
-        return Markers(*self.grammar.call_markers, *(self.tags.markers.texts if self.tags else ()))
+        return Markers(*self._call_markers, *(self.tags.markers.texts if self.tags else ()))
+
+    @property
+    def _call_markers(self) -> Sequence[str]:
+        if self.grammar is None:
+            return ()
+        return self.grammar.call_markers if isinstance(self.grammar, type) else self.grammar.markers
+
+    @cached_property
+    def _call_format(self) -> CallFormat | None:
+        return (
+            self.grammar.call_format if isinstance(self.grammar, Grammar) and not self.call_format else self.call_format
+        )
 
     @property
     def reasons(self) -> bool:
@@ -109,7 +122,17 @@ class ModelFamily:
 
     def native_parser(self, plan: ToolPlan, prompt: str, *, eager: bool = False, guided: bool = False) -> FamilyParser:
         """Make a parser of the family's own format; arguments as of ``FamilyParser``."""
-        return self.grammar(plan, markers=self.markers, tags=self.tags, prompt=prompt, eager=eager, guided=guided)
+        if isinstance(self.grammar, type):
+            return self.grammar(plan, markers=self.markers, tags=self.tags, prompt=prompt, eager=eager, guided=guided)
+        return FamilyParser(
+            plan,
+            grammar=self.grammar,
+            markers=self.markers,
+            tags=self.tags,
+            prompt=prompt,
+            eager=eager,
+            guided=guided,
+        )
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
         """The guide, and whether it guarantees every call."""
@@ -130,11 +153,11 @@ class ModelFamily:
     def _native_calls(self, plan: ToolPlan) -> Format | None:
         """Strict calls guided in the family's own format; beside a structure of the content one, and no free text."""
         own_tag = plan.response is not None and plan.response.kind == "structural_tag"
-        if self.call_format is None or own_tag or plan.choice != "auto" or "structural_tag" not in plan.guide_types:
+        if self._call_format is None or own_tag or plan.choice != "auto" or "structural_tag" not in plan.guide_types:
             return None
         if not any(tool.strict for tool in plan.tools):
             return None
-        return self.call_format.answer(plan, demanded=plan.response is not None)
+        return self._call_format.answer(plan, demanded=plan.response is not None)
 
     def _content_guide(self, guide: Guide, plan: ToolPlan, prompt: str) -> Guide:
         """A guide of the answer proper, behind the reasoning where the engine can."""
@@ -152,4 +175,4 @@ def ends_thoughts(family: Family) -> bool:
 
 def writes_calls(family: Family) -> bool:
     """Whether a family's models write calls by themselves, in a format that is known."""
-    return not isinstance(family, ModelFamily) or family.grammar is not FamilyParser
+    return not isinstance(family, ModelFamily) or family.grammar is not None

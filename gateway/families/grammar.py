@@ -1,0 +1,72 @@
+"""The base of all grammars: the way in which calls are written, as markers and generators that read what is between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat
+from gateway.families.text_source import Steps
+
+if TYPE_CHECKING:
+    from gateway.families.family_parser import FamilyParser
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grammar:
+    """A format of calls. By itself it has none: everything is content.
+
+    A subclass reads one kind of format; its fields are what differs between families, such as the markers. It has no
+    state: that of an answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements
+    ``read_call``; ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is
+    content.
+    """
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """Texts that only belong to the format, without think tags: cut out of content, reasoning and broken calls."""
+        return ()
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """Those of the markers that begin a call."""
+        return ()
+
+    @property
+    def call_format(self) -> CallFormat | None:
+        """The format as a structural tag; None where it cannot be written as one."""
+        return None
+
+    def run(self, parser: FamilyParser) -> Steps[None]:
+        """Read an answer."""
+        yield from parser.think(opened=parser.opened)
+        while (yield from parser.content_until(*parser.opening)):
+            yield from parser.read_block()
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read the text behind an opening marker; returns whether there was a call."""
+        call = parser.begin_call()
+        parser.begin_header()
+        if (yield from self.read_call(parser, call)):
+            return True
+        parser.broken(call)
+        return call.started
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read one call behind the opening marker, and complete it; ``end_header`` tells where its arguments begin.
+
+        Returns:
+            Whether it is a whole call of a known tool.
+        """
+        raise NotImplementedError
+
+    def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - for subclasses
+        """The text of a broken call without what only belongs to the format and is no marker.
+
+        Args:
+            raw: the text.
+            cut: whether the token limit ended the answer.
+        """
+        return raw
