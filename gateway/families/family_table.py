@@ -16,30 +16,47 @@ _DEEPSEEK_THINK = ThinkTags(instead=(deepseek.CALLS,))
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
 
-PLAIN = ModelFamily(name="plain")
+PLAIN = ModelFamily(name="plain", models="all others")
 """Chat models that were not taught to call tools, and all that no other family claims."""
 
-THINK = ModelFamily(name="think", tags=ThinkTags(), signs=(("<think>",), ("</think>",)))
+THINK = ModelFamily(
+    name="think",
+    models="models that reason and have no call format known here",
+    tags=ThinkTags(),
+    signs=(("<think>",), ("</think>",)),
+)
 """Models that reason between ``<think>`` tags and have no call format that is known here."""
 
 CLAIMING: tuple[ModelFamily, ...] = (
-    ModelFamily(  # Small 3.2, Devstral, Magistral, Ministral 3
+    ModelFamily(
         name="mistral_v11",
+        models="Mistral Small 3.2, Devstral, Magistral, Ministral 3",
+        sources=("https://github.com/mistralai/mistral-common",),
         grammar=mistral.MistralParser,
         call_format=mistral.MISTRAL_CALLS,
         tags=mistral.TAGS,
         signs=((mistral.CALLS, mistral.ARGUMENTS),),
         shared_types=_MISTRAL_TYPES,
     ),
-    ModelFamily(  # Mistral 7B v0.3, Nemo, Large, Small up to 3.1
+    ModelFamily(
         name="mistral",
+        models="Mistral 7B v0.3, Nemo, Large, Small up to 3.1",
+        sources=(
+            "https://github.com/mistralai/mistral-common",
+            "https://huggingface.co/mistralai/Mistral-Nemo-Instruct-2407",
+        ),
         grammar=mistral.MistralParser,
         tags=mistral.TAGS,
         signs=((mistral.CALLS,), ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
     ),
-    ModelFamily(  # Kimi K2, which needs its own ids back in the history
+    ModelFamily(
         name="kimi",
+        models="Kimi K2",
+        sources=(
+            "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md",
+            "https://huggingface.co/moonshotai/Kimi-K2-Thinking",
+        ),
         grammar=kimi.KimiGrammar(),
         call_format=kimi.KIMI_CALLS,
         tags=ThinkTags(instead=(kimi.SECTION,)),
@@ -48,13 +65,20 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(
         name="deepseek_v31",
+        models="DeepSeek V3.1",
+        sources=("https://huggingface.co/deepseek-ai/DeepSeek-V3.1",),
         grammar=deepseek.DeepseekGrammar(),
         call_format=deepseek.UNFENCED_CALLS,
         tags=_DEEPSEEK_THINK,
         signs=((deepseek.CALLS, "<｜Assistant｜></think>"), (deepseek.CALLS, "thinking is defined")),
     ),
-    ModelFamily(  # V3 and R1
+    ModelFamily(
         name="deepseek_v3",
+        models="DeepSeek V3, R1 and its distilled models",
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-V3-0324",
+            "https://huggingface.co/deepseek-ai/DeepSeek-R1",
+        ),
         grammar=deepseek.DeepseekGrammar(),
         call_format=deepseek.FENCED_CALLS,
         tags=_DEEPSEEK_THINK,
@@ -63,36 +87,53 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     harmony.HarmonyFamily(
         name="harmony",
+        models="gpt-oss",
+        sources=("https://github.com/openai/harmony/blob/main/docs/format.md",),
         grammar=harmony.HarmonyParser,
         call_format=harmony.HARMONY_CALLS,
         stop=harmony.STOP,
         signs=((harmony.CHANNEL, harmony.MESSAGE),),
         model_types=frozenset({"gpt_oss", "GptOssForCausalLM"}),
     ),
-    ModelFamily(  # Granite 4, which does not reason
+    ModelFamily(
         name="granite4",
+        models="Granite 4",
+        sources=("https://huggingface.co/ibm-granite/granite-4.0-h-small",),
         grammar=granite.GraniteParser,
         call_format=hermes.HERMES_CALLS,
         signs=(("<|start_of_role|>", granite.OPEN),),
         model_types=frozenset({"granitemoehybrid", "GraniteMoeHybridForCausalLM"}),
         older_types=_GRANITE_TYPES,
     ),
-    granite.GraniteFamily(  # 3.0 to 3.3
+    granite.GraniteFamily(
         name="granite",
+        models="Granite 3.0 to 3.3",
+        sources=(
+            "https://huggingface.co/ibm-granite/granite-3.3-8b-instruct",
+            "https://huggingface.co/ibm-granite/granite-3.2-8b-instruct",
+        ),
         grammar=granite.GraniteParser,
         tags=granite.TAGS,
         signs=(("<|start_of_role|>",),),
         model_types=_GRANITE_TYPES,
     ),
-    ModelFamily(  # Phi-4-mini and Phi-4-multimodal
+    ModelFamily(
         name="phi4",
+        models="Phi-4-mini, Phi-4-multimodal",
+        sources=("https://huggingface.co/microsoft/Phi-4-mini-instruct",),
         grammar=phi4.Phi4Parser,
         tags=ThinkTags(instead=(phi4.CALL,)),
         signs=(("<|tool|>", "<|/tool|>"), (phi4.WORD,)),
         model_types=frozenset({"phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"}),
     ),
-    ModelFamily(  # GLM 4.5, 4.6, 4.7 and 5
+    ModelFamily(
         name="glm",
+        models="GLM 4.5, 4.6, 4.7, 5",
+        sources=(
+            "https://huggingface.co/zai-org/GLM-4.5",
+            "https://huggingface.co/zai-org/GLM-4.6",
+            "https://huggingface.co/zai-org/GLM-4.7",
+        ),
         grammar=glm.GlmGrammar(),
         tags=ThinkTags(instead=(glm.OPEN,)),
         stop=("<|observation|>", "<|user|>"),
@@ -103,6 +144,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(  # Qwen3.5 and its successors: the calls of Qwen3-Coder, with reasoning
         name="qwen3_5",
+        models="Qwen3.5 and later",
+        sources=("https://huggingface.co/Qwen/Qwen3.5-35B-A3B",),
         grammar=qwen3_coder.Qwen3CoderParser,
         call_format=qwen3_coder.QWEN3_CODER_CALLS,
         tags=_HERMES_THINK,
@@ -111,41 +154,62 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(
         name="qwen3_coder",
+        models="Qwen3-Coder",
+        sources=("https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct",),
         grammar=qwen3_coder.Qwen3CoderParser,
         call_format=qwen3_coder.QWEN3_CODER_CALLS,
         signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION),),
     ),
     ModelFamily(  # Qwen3 and QwQ: the calls of Hermes, with reasoning, which a template's switch may turn off
         name="qwen3",
+        models="Qwen3, QwQ, SmolLM3",
+        sources=("https://github.com/QwenLM/Qwen3/blob/main/docs/source/inference/transformers.md",),
         grammar=hermes.HermesParser,
         call_format=hermes.HERMES_CALLS,
         tags=_HERMES_THINK,
         signs=((hermes.OPEN, "<think>"),),
         shared_types=frozenset({"qwen3", "qwen3_moe", "qwen3_next", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"}),
     ),
-    ModelFamily(  # models that were taught Hermes' format and do not reason
+    ModelFamily(
         name="hermes",
+        models="Hermes 2 and 3, Qwen2.5",
+        sources=(
+            "https://github.com/NousResearch/Hermes-Function-Calling",
+            "https://github.com/QwenLM/Qwen2.5/blob/main/docs/source/framework/function_call.md",
+        ),
         grammar=hermes.HermesParser,
         call_format=hermes.HERMES_CALLS,
         signs=((hermes.OPEN,),),
         shared_types=frozenset({"qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"}),
     ),
-    ModelFamily(  # Llama 4, and Llama 3.2 with a pythonic template
+    ModelFamily(
         name="pythonic",
+        models="Llama 4; Llama 3.2 with such a template",
+        sources=(
+            "https://github.com/meta-llama/llama-models/blob/main/models/llama4/prompt_format.md",
+            "https://github.com/meta-llama/llama-models/blob/main/models/llama3_2/text_prompt_format.md",
+        ),
         grammar=llama.PythonicParser,
         stop=("<|eom|>",),
         signs=((llama.PythonicParser.before,), ("[func_name1(",)),
         model_types=frozenset({"llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"}),
     ),
-    ModelFamily(  # LFM2 and LFM2.5, some of which reason
+    ModelFamily(
         name="lfm2",
+        models="LFM2, LFM2.5",
+        sources=("https://huggingface.co/LiquidAI/LFM2-1.2B",),
         grammar=llama.Lfm2Parser,
         tags=ThinkTags(instead=(llama.Lfm2Parser.before,)),
         signs=((llama.Lfm2Parser.before,),),
         model_types=frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}),
     ),
-    ModelFamily(  # Llama 3.1, 3.2 and 3.3 with JSON calls
+    ModelFamily(
         name="llama3_json",
+        models="Llama 3.1, 3.2, 3.3",
+        sources=(
+            "https://github.com/meta-llama/llama-models/blob/main/models/llama3_3/prompt_format.md",
+            "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
+        ),
         grammar=llama.LlamaJsonParser,
         call_format=llama.LLAMA_JSON_CALLS,
         stop=("<|eom_id|>",),

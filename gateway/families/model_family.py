@@ -23,6 +23,8 @@ class ModelFamily:
 
     Attributes:
         name: for settings and logs.
+        models: those that write as it does, in short text for people, such as "Granite 3.0 to 3.3".
+        sources: where their format is described: addresses of model cards, templates, documentation.
         grammar: of its calls; None where it has none.
         call_format: the format as a structural tag, where the grammar does not make it of its own markers.
         tags: around its reasoning; None: it does not reason.
@@ -34,6 +36,8 @@ class ModelFamily:
     """
 
     name: str
+    models: str = ""
+    sources: tuple[str, ...] = ()
     grammar: Grammar | type[FamilyParser] | None = None
     call_format: CallFormat | None = None
     tags: ThinkTags | None = None

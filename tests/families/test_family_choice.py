@@ -80,6 +80,13 @@ def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None
         choose([], None, "", "lama")
 
 
+def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None:
+    for family in FAMILIES.values():
+        assert isinstance(family, ModelFamily)
+        assert family.models, family.name
+        assert family.grammar is None or family.sources, family.name
+
+
 VISITOR = ModelFamily(name="visitor", signs=(("<visitor>",),))
 """A family of another package."""
 
