@@ -72,7 +72,7 @@ def _facts(source: str) -> dict[str, Any]:
 
 def _read(folder: Path, entry: Mapping[str, Any]) -> str | None:
     """The template of an entry; None when it is not there."""
-    path = folder / entry["repository"] / entry["path"]
+    path = folder / str(entry["repository"]) / str(entry["path"])
     if not path.is_file():
         return None
     text = path.read_text(encoding="utf-8")
