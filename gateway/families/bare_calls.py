@@ -63,8 +63,9 @@ class BareCalls(Grammar):
             return CallFormat('{"name": "', '", "parameters": ', "}", once=True)
         if not self.marked:
             return None
-        begin, end = ("[", "]") if self.written == "list" else ("\n", "\n")
-        return CallFormat(self.before + begin, "", f"){end}{self.after[0]}", self.before, arguments=python_arguments)
+        begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
+        section = (self.before + begin, end + self.after[0])
+        return CallFormat("", "", ")", self.before, section, between, arguments=python_arguments)
 
     @cached_property
     def _ends(self) -> Markers:

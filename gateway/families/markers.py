@@ -108,6 +108,7 @@ class ThinkTags:
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
         instead: markers that end the reasoning where the model forgot to close it, such as a call's.
         label: text that the model writes behind the opening tag and that is no reasoning.
+        anywhere: whether reasoning may begin again behind text or a call.
     """
 
     open: str = "<think>"
@@ -115,6 +116,7 @@ class ThinkTags:
     between: str = ""
     instead: tuple[str, ...] = ()
     label: str = ""
+    anywhere: bool = False
 
     @cached_property
     def markers(self) -> Markers:
