@@ -19,7 +19,7 @@ Variant: TypeAlias = Literal["no", "read", "written"]
 
 _TYPE = "function"
 _FENCE = "```"
-_NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
+NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class NamedCalls(Grammar):
 
     def _numbered_arguments(self, tool: Tool) -> Format:
         """The number of the call, as the model counts them, and its arguments."""
-        return sequence(_NUMBER, constant(self.separator), arguments_format(tool))
+        return sequence(NUMBER, constant(self.separator), arguments_format(tool))
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a call, or an array of them; see ``Grammar``."""
