@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.families.call_schema import arguments_schema
@@ -174,35 +174,47 @@ def bare_formats(tool: Tool) -> dict[str, Format] | None:
         The formats by name; None where bare text cannot be held to the schema: arguments may be missing or may have
         other names, strings have limits, or may be something else as well.
     """
+    return closed_formats(tool, lambda name, value: bare_format(argument_types(tool.parameters, name), value))
+
+
+def closed_formats(tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None]) -> dict[str, Format] | None:
+    """The arguments of a tool as pieces of a structural tag, in order.
+
+    Args:
+        tool: the tool.
+        hold: makes the format of an argument of its name and its schema, which stands for itself; None: it cannot.
+
+    Returns:
+        The formats by name; None where one cannot be held, or where arguments may be missing or may have other names.
+    """
     schema = arguments_schema(tool)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
         return None
     if set(schema.get("required", ())) != set(properties):
         return None
+    definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
     formats: dict[str, Format] = {}
     for name, value in properties.items():
-        form = _bare_format(name, value, schema)
+        if not isinstance(value, Mapping) or any(part not in definitions for part in _references(value)):
+            return None
+        form = hold(name, {**value, **definitions})
         if form is None:
             return None
         formats[name] = form
     return formats
 
 
-def _bare_format(name: str, value: Any, schema: Mapping[str, Any]) -> Format | None:
-    types = argument_types(schema, name)
-    if not isinstance(value, Mapping) or not types:
-        return None
+def bare_format(types: set[str], value: Mapping[str, Any]) -> Format | None:
+    """The format of an argument of these types and this schema; None where bare text cannot be held to it."""
     if "string" not in types:
-        definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
-        outside = any(reference not in definitions for reference in _references(value))
-        return None if outside else json_format({**value, **definitions})
+        return json_format(value) if types else None
     if types != {"string"}:
         return None
     words = value.get("enum", [value["const"]] if "const" in value else None)
     if words:
         return either(*(constant(word) for word in words))
-    return free_text() if _NOTES.issuperset(value) else None
+    return free_text() if _NOTES.union(_DEFINITIONS).issuperset(value) else None
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:
