@@ -47,7 +47,8 @@ def xgrammar() -> Any:
             pytest.skip(f"XGrammar cannot be fetched: {done.stderr.decode().strip()[-200:]}")
     (library,) = FOLDER.glob("xgrammar/xgrammar_bindings*.so")
     spec = importlib.util.spec_from_file_location("xgrammar_bindings", library)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -131,14 +132,14 @@ def test_strict_calls_among_text(family: Family, keeps: Keeps) -> None:
     for prompt in prompts(family):
         auto = guide(family, prompt)
         for text, calls in answers(family, prompt):
-            if len(calls) == 1 or not FORM_ONCE(family):
+            if len(calls) == 1 or not _once(family):
                 assert keeps(auto, text), text
             if calls[0][0] == "search":
                 assert not keeps(auto, text.replace("3", '"3"'))
                 assert not keeps(auto, text.replace("search", "sear"))
 
 
-def FORM_ONCE(family: Family) -> bool:
+def _once(family: Family) -> bool:
     """Whether the family was taught one call an answer."""
     return bool(family._call_format.once)  # type: ignore[attr-defined]
 

@@ -87,8 +87,9 @@ def native(family: Family, tools: Sequence[Tool], prompt: str) -> Mapping[str, A
     turn = ToolPlan(tools=tuple(tools), choice="required", guide_types=GUIDES)
     guide = family.prepare(turn, prompt).guide
     assert guide is not None
-    form: dict[str, Any] = json.loads(guide.text)["format"]
-    return None if '"minItems"' in guide.text else form
+    array = '"minItems"' in guide.text  # of calls, in place of the family's own form
+    form: dict[str, Any] = json.loads(guide.text)
+    return None if array else form["format"]
 
 
 def calls_in(events: Sequence[Event]) -> list[tuple[str, Any]]:
