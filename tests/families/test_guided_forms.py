@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import json
 import subprocess
 import sys
@@ -159,16 +160,22 @@ def test_a_structure_beside_calls(family: Family, keeps: Keeps) -> None:
 
 def recorded_guides(case: Case) -> Iterator[Guide]:
     """The guides under which a recorded answer could have been written: of its tools, made strict."""
-    closed = [replace(each, strict=True, parameters=_closed(each)) for each in case.turn.tools]
-    turn = replace(case.turn, tools=tuple(closed), guide_types=GUIDES)
-    for choice in ("auto", "required"):
-        made = case.family.prepare(replace(turn, choice=choice, response=None), case.prompt)  # type: ignore[arg-type]
+    for choice, demands in itertools.product(("auto", "required"), (True, False)):
+        closed = tuple(_closed(each, demands=demands) for each in case.turn.tools)
+        turn = replace(case.turn, tools=closed, guide_types=GUIDES, choice=choice, response=None)  # type: ignore[arg-type]
+        made = case.family.prepare(turn, case.prompt)
         if made.guided and made.guide is not None and made.guide.kind == "structural_tag":
             yield made.guide
 
 
-def _closed(tool: Tool) -> dict[str, Any] | None:
-    return {**tool.parameters, "additionalProperties": False} if tool.parameters else None
+def _closed(tool: Tool, *, demands: bool) -> Tool:
+    """The tool as a strict one, which may demand all of its arguments."""
+    if not tool.parameters:
+        return replace(tool, strict=True)
+    required = [*tool.parameters["properties"]] if demands else tool.parameters.get("required", [])
+    return replace(
+        tool, strict=True, parameters={**tool.parameters, "additionalProperties": False, "required": required}
+    )
 
 
 @each_family
