@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.families.call_schema import arguments_schema
@@ -39,10 +40,15 @@ class BareArguments:
         self._name = ""
         self._pieces: list[str] | None = None
         self._held = ""
+        self._told = False
         call.arguments("{")
 
-    def begin(self, name: str) -> bool:
+    def begin(self, name: str, *, text: bool | None = None) -> bool:
         """Begin an argument.
+
+        Args:
+            name: of the argument.
+            text: whether its value is a string, where the format tells; None: the schema does.
 
         Returns:
             Whether it can be one: a second value of a name contradicts the first, and a name with space in it, which
@@ -54,8 +60,8 @@ class BareArguments:
             return False
         self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
-        self._name, self._held = name, ""
-        self._pieces = None if is_text(self._parameters, name) else []
+        self._name, self._held, self._told = name, "", text is not None
+        self._pieces = None if text or (text is None and is_text(self._parameters, name)) else []
         if self._pieces is None:
             self._call.arguments('"')
         return True
@@ -77,7 +83,9 @@ class BareArguments:
             self._call.arguments('"')
             return 0
         text = "".join(self._pieces)
-        self._call.arguments(typed_json(self._parameters, self._name, text.removesuffix(self._line_end)))
+        value = text.removesuffix(self._line_end)
+        told = value_json(value) if self._told else typed_json(self._parameters, self._name, value)
+        self._call.arguments(told)
         return len(text)
 
     def end(self) -> None:
@@ -160,42 +168,68 @@ def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
     return found
 
 
-def bare_formats(tool: Tool) -> dict[str, Format] | None:
+@dataclass(frozen=True)
+class BareFormat:
+    """An argument as a piece of a structural tag.
+
+    Attributes:
+        forms: what its value may be: whether that is a string, and its format. One of them applies.
+        optional: whether it may be missing.
+    """
+
+    forms: tuple[tuple[bool, Format], ...]
+    optional: bool
+
+
+def bare_formats(tool: Tool) -> dict[str, BareFormat] | None:
     """The arguments of a tool as pieces of a structural tag, in order; strings stand bare, other values are JSON.
 
     Returns:
-        The formats by name; None where bare text cannot be held to the schema: arguments may be missing or may have
-        other names, strings have limits, or may be something else as well.
+        The formats by name; None where bare text cannot be held to the schema: arguments may have other names, strings
+        have limits, or may be something else than null as well.
     """
     schema = arguments_schema(tool)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
         return None
-    if set(schema.get("required", ())) != set(properties):
-        return None
-    formats: dict[str, Format] = {}
+    formats: dict[str, BareFormat] = {}
     for name, value in properties.items():
-        form = _bare_format(name, value, schema)
-        if form is None:
+        forms = _bare_forms(name, value, schema)
+        if not forms:
             return None
-        formats[name] = form
+        formats[name] = BareFormat(tuple(forms), name not in schema.get("required", ()))
     return formats
 
 
-def _bare_format(name: str, value: Any, schema: Mapping[str, Any]) -> Format | None:
+def _bare_forms(name: str, value: Any, schema: Mapping[str, Any]) -> list[tuple[bool, Format]]:
+    """What the value of an argument may be; nothing where bare text cannot be held to that."""
     types = argument_types(schema, name)
     if not isinstance(value, Mapping) or not types:
-        return None
+        return []
     if "string" not in types:
         definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
         outside = any(reference not in definitions for reference in _references(value))
-        return None if outside else json_format({**value, **definitions})
-    if types != {"string"}:
+        return [] if outside else [(False, json_format({**value, **definitions}))]
+    texts = _text_formats(value) if types <= {"string", "null"} else None
+    if not texts:
+        return []
+    return [(True, either(*texts)), *([(False, constant("null"))] if "null" in types else [])]
+
+
+def _text_formats(value: Any) -> list[Format] | None:
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
+    if not isinstance(value, Mapping):
         return None
+    for key in ("anyOf", "oneOf"):
+        if key in value:
+            parts = [_text_formats(part) for part in value[key]] if _NOTES.issuperset(set(value) - {key}) else [None]
+            return None if None in parts else [text for part in parts for text in part or ()]
     words = value.get("enum", [value["const"]] if "const" in value else None)
     if words:
-        return either(*(constant(word) for word in words))
-    return free_text() if _NOTES.issuperset(value) else None
+        return [constant(word) for word in words if isinstance(word, str)]
+    if value.get("type") == "null":
+        return []
+    return [free_text()] if _NOTES.issuperset(value) else None
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:

@@ -6,15 +6,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.families import deepseek, glm, granite, harmony, hermes, kimi, llama, mistral, phi4, qwen3_coder
+from gateway.families import deepseek, granite, harmony, hermes, kimi, llama, mistral, phi4
 from gateway.families.family import Family
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
+from gateway.families.tagged_calls import TaggedCalls
 
 _HERMES_THINK = ThinkTags(between="\n\n", instead=(hermes.OPEN,))
 _DEEPSEEK_THINK = ThinkTags(instead=(deepseek.CALLS,))
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
+
+_ARGUMENT_TAGS = TaggedCalls(
+    call="<tool_call>",
+    named="\n",
+    key="<arg_key>",
+    keyed="</arg_key>\n<arg_value>",
+    value_end="</arg_value>\n",
+    end="</tool_call>",
+    own=True,
+)
+_FUNCTION_TAGS = TaggedCalls(
+    section=("<tool_call>\n", "\n</tool_call>"),
+    wrapped=True,
+    call="<function=",
+    named=">\n",
+    key="<parameter=",
+    keyed=">\n",
+    value_end="\n</parameter>\n",
+    end="</function>",
+)
+_INVOKE_TAGS = TaggedCalls(
+    call='<invoke name="',
+    named='">\n',
+    key='<parameter name="',
+    keyed='">',
+    value_end="</parameter>\n",
+    end="</invoke>",
+)
+_TOOL_CALL_THINK = ThinkTags(instead=("<tool_call>",))
 
 PLAIN = ModelFamily(name="plain", models="all others")
 """Chat models that were not taught to call tools, and all that no other family claims."""
@@ -134,10 +164,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/zai-org/GLM-4.6",
             "https://huggingface.co/zai-org/GLM-4.7",
         ),
-        grammar=glm.GlmGrammar(),
-        tags=ThinkTags(instead=(glm.OPEN,)),
+        grammar=_ARGUMENT_TAGS,
+        tags=_TOOL_CALL_THINK,
         stop=("<|observation|>", "<|user|>"),
-        signs=((glm.KEY, glm.VALUE),),
+        signs=(("<arg_key>", "<arg_value>"),),
         model_types=frozenset(
             {"glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "Glm4MoeForCausalLM", "GlmMoeDsaForCausalLM"}
         ),
@@ -146,19 +176,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="qwen3_5",
         models="Qwen3.5 and later",
         sources=("https://huggingface.co/Qwen/Qwen3.5-35B-A3B",),
-        grammar=qwen3_coder.Qwen3CoderParser,
-        call_format=qwen3_coder.QWEN3_CODER_CALLS,
+        grammar=_FUNCTION_TAGS,
         tags=_HERMES_THINK,
-        signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION, "<think>"),),
+        signs=(("<tool_call>", "<function=", "<think>"),),
         model_types=frozenset({"qwen3_5", "qwen3_5_moe"}),
     ),
     ModelFamily(
         name="qwen3_coder",
         models="Qwen3-Coder",
         sources=("https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct",),
-        grammar=qwen3_coder.Qwen3CoderParser,
-        call_format=qwen3_coder.QWEN3_CODER_CALLS,
-        signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION),),
+        grammar=_FUNCTION_TAGS,
+        signs=(("<tool_call>", "<function="),),
     ),
     ModelFamily(  # Qwen3 and QwQ: the calls of Hermes, with reasoning, which a template's switch may turn off
         name="qwen3",
