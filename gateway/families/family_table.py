@@ -5,15 +5,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from gateway.families import deepseek, granite, harmony, hermes, kimi, llama, mistral, phi4
+from gateway.families import granite, harmony, hermes, llama, phi4
 from gateway.families.family import Family
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 from gateway.families.tagged_calls import TaggedCalls
 
 _HERMES_THINK = ThinkTags(between="\n\n", instead=(hermes.OPEN,))
-_DEEPSEEK_THINK = ThinkTags(instead=(deepseek.CALLS,))
+_DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
+    call="<｜tool▁call▁begin｜>",
+    separator="<｜tool▁sep｜>",
+    end="<｜tool▁call▁end｜>",
+    section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    typed="read",
+    fenced="read",
+)
+_DEEPSEEK_SECTION = _DEEPSEEK_CALLS.section[0]
+_DEEPSEEK_THINK = ThinkTags(instead=(_DEEPSEEK_SECTION,))
+_KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
+# Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
+_MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
+_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=(_MISTRAL_CALLS.call,), anywhere=True)
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
 
@@ -62,10 +77,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="mistral_v11",
         models="Mistral Small 3.2, Devstral, Magistral, Ministral 3",
         sources=("https://github.com/mistralai/mistral-common",),
-        grammar=mistral.MistralParser,
-        call_format=mistral.MISTRAL_CALLS,
-        tags=mistral.TAGS,
-        signs=((mistral.CALLS, mistral.ARGUMENTS),),
+        grammar=_MISTRAL_CALLS,
+        tags=_MISTRAL_THINK,
+        signs=((_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
@@ -75,9 +89,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/mistralai/mistral-common",
             "https://huggingface.co/mistralai/Mistral-Nemo-Instruct-2407",
         ),
-        grammar=mistral.MistralParser,
-        tags=mistral.TAGS,
-        signs=((mistral.CALLS,), ("[AVAILABLE_TOOLS]",)),
+        grammar=replace(_MISTRAL_CALLS, array="written"),
+        tags=_MISTRAL_THINK,
+        signs=((_MISTRAL_CALLS.call,), ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
@@ -87,20 +101,25 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md",
             "https://huggingface.co/moonshotai/Kimi-K2-Thinking",
         ),
-        grammar=kimi.KimiGrammar(),
-        call_format=kimi.KIMI_CALLS,
-        tags=ThinkTags(instead=(kimi.SECTION,)),
-        signs=((kimi.SECTION,), ("<|im_system|>tool_declare<|im_middle|>",)),
+        grammar=NamedCalls(
+            call="<|tool_call_begin|>",
+            separator="<|tool_call_argument_begin|>",
+            end="<|tool_call_end|>",
+            section=_KIMI_SECTION,
+            namespace="functions.",
+            numbered=True,
+        ),
+        tags=ThinkTags(instead=_KIMI_SECTION[:1]),
+        signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
     ),
     ModelFamily(
         name="deepseek_v31",
         models="DeepSeek V3.1",
         sources=("https://huggingface.co/deepseek-ai/DeepSeek-V3.1",),
-        grammar=deepseek.DeepseekGrammar(),
-        call_format=deepseek.UNFENCED_CALLS,
+        grammar=_DEEPSEEK_CALLS,
         tags=_DEEPSEEK_THINK,
-        signs=((deepseek.CALLS, "<｜Assistant｜></think>"), (deepseek.CALLS, "thinking is defined")),
+        signs=((_DEEPSEEK_SECTION, "<｜Assistant｜></think>"), (_DEEPSEEK_SECTION, "thinking is defined")),
     ),
     ModelFamily(
         name="deepseek_v3",
@@ -109,10 +128,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/deepseek-ai/DeepSeek-V3-0324",
             "https://huggingface.co/deepseek-ai/DeepSeek-R1",
         ),
-        grammar=deepseek.DeepseekGrammar(),
-        call_format=deepseek.FENCED_CALLS,
+        grammar=replace(_DEEPSEEK_CALLS, typed="written", fenced="written"),
         tags=_DEEPSEEK_THINK,
-        signs=((deepseek.CALLS,),),
+        signs=((_DEEPSEEK_SECTION,),),
         shared_types=frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"}),
     ),
     harmony.HarmonyFamily(

@@ -41,9 +41,14 @@ class Grammar:
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
+        tags = parser.tags
+        thoughts = (tags.open,) if tags and tags.anywhere else ()
         yield from parser.think(opened=parser.opened)
-        while (yield from parser.content_until(*parser.opening)):
-            yield from parser.read_block()
+        while (marker := (yield from parser.content_until(*parser.opening, *thoughts))) is not None:
+            if marker in thoughts:
+                yield from parser.think(opened=True)
+            else:
+                yield from parser.read_block()
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the text behind an opening marker; returns whether there was a call."""

@@ -224,7 +224,8 @@ class HarmonyFamily(ModelFamily):
 
 def _answer(plan: ToolPlan) -> Format | None:
     """The format of the message that is the answer; None where it is free."""
-    answers = HARMONY_CALLS.tags(plan.tools, demanded=True) if plan.calls else []
+    calls = HARMONY_CALLS.alone(plan) if plan.calls else None
+    answers = [] if calls is None else [calls]
     if plan.response is not None and plan.choice != "required":
         answers.append(sequence(constant(f"{CHANNEL}final{MESSAGE}"), guide_format(plan.response)))
     return either(*answers) if answers else None

@@ -107,12 +107,14 @@ class ThinkTags:
         close: after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
         instead: markers that end the reasoning where the model forgot to close it, such as a call's.
+        anywhere: whether reasoning may begin again behind text or a call.
     """
 
     open: str = "<think>"
     close: str = "</think>"
     between: str = ""
     instead: tuple[str, ...] = ()
+    anywhere: bool = False
 
     @cached_property
     def markers(self) -> Markers:

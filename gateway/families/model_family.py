@@ -144,26 +144,29 @@ class ModelFamily:
         """The guide, and whether it guarantees every call."""
         native = self._native_calls(plan)
         if native is not None:
-            content = native if plan.response is None else either(native, guide_format(plan.response))
+            beside = plan.response if plan.choice == "auto" else None
+            content = native if beside is None else either(native, guide_format(beside))
             return tag_guide(after_reasoning(self.tags, prompt, content) if self.tags else content), True
         demanded = plan.calls and plan.choice == "required"
-        beside = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
+        structured = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
         by_schema = not {"json_schema", "structural_tag"}.isdisjoint(plan.guide_types)
-        if by_schema and (demanded or beside is not None):
-            calls = calls_schema(plan.tools, parallel=plan.parallel, response=beside)
+        if by_schema and (demanded or structured is not None):
+            calls = calls_schema(plan.tools, parallel=plan.parallel, response=structured)
             return self._content_guide(schema_guide(calls), plan, prompt), True
         if demanded or plan.response is None:
             return None, False
         return self._content_guide(plan.response, plan, prompt), False
 
     def _native_calls(self, plan: ToolPlan) -> Format | None:
-        """Strict calls guided in the family's own format; beside a structure of the content one, and no free text."""
-        own_tag = plan.response is not None and plan.response.kind == "structural_tag"
-        if self._call_format is None or own_tag or plan.choice != "auto" or "structural_tag" not in plan.guide_types:
+        """Calls guided in the family's own format; None: they are not guided, or as an array of JSON."""
+        form, response = self._call_format, plan.response
+        if form is None or not plan.calls or "structural_tag" not in plan.guide_types:
             return None
-        if not any(tool.strict for tool in plan.tools):
-            return None
-        return self._call_format.answer(plan, demanded=plan.response is not None)
+        if plan.choice == "required":
+            return form.alone(plan)
+        if response is None:
+            return form.among_text(plan) if any(tool.strict for tool in plan.tools) else None
+        return None if response.kind == "structural_tag" else form.alone(plan, beside=True)
 
     def _content_guide(self, guide: Guide, plan: ToolPlan, prompt: str) -> Guide:
         """A guide of the answer proper, behind the reasoning where the engine can."""

@@ -76,11 +76,12 @@ class TaggedCalls(Grammar):
 
     @property
     def call_format(self) -> CallFormat | None:
-        """The format of a call, with its section where each has one of its own."""
-        begin, end = self.section
+        """The format of a call in its section."""
+        (begin, end), call, after = self.section, self.call, self.end
         if self.wrapped:
-            return CallFormat(begin + self.call, "", self.end + end, begin.strip(), arguments=self._arguments)
-        return CallFormat(self.call, "", self.end, section=self.section, arguments=self._arguments)
+            begin, end, call, after = "", "", begin + call, after + end
+        trigger = _pieces(self.section[0] or call)[0]
+        return CallFormat(call, "", after, trigger, (begin, end), separator="\n", arguments=self._arguments)
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer; a call may come without its section."""

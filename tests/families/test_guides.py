@@ -187,7 +187,8 @@ def test_strict_calls_are_held_to_their_schema_in_the_familys_format(family: str
     "fields", [{"response": ANSWER}, {"tools": (NOW,), "choice": "required"}], ids=["content", "call"]
 )
 def test_a_guide_begins_after_the_reasoning(prompt: str, reasoning: str, fields: dict[str, Any]) -> None:
-    good, bad = ('{"n": 3}', '{"n": "x"}') if "response" in fields else ('[{"name": "now", "arguments": {}}]', "[]")
+    call = '<tool_call>\n{"name": "now", "arguments": %s}\n</tool_call>'
+    good, bad = ('{"n": 3}', '{"n": "x"}') if "response" in fields else (call % "{}", call % "[]")
     behind = guide("qwen3", prompt, **fields)
     assert keeps_to(behind, reasoning + good)
     assert not keeps_to(behind, reasoning + bad)
