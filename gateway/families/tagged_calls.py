@@ -38,7 +38,7 @@ class TaggedCalls(Grammar):
     Attributes:
         section: texts around calls; an answer may leave them out. Empty: there are none.
         wrapped: whether each call has a section of its own, as far as a template tells.
-        call: text before a function's name.
+        call: text before a function's name; an answer may leave out what stands between its first and its last tag.
         named: text between the name and the arguments.
         key: text before an argument's name.
         keyed: text between the name and the value.
@@ -121,7 +121,10 @@ class TaggedCalls(Grammar):
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""
         source, marker = parser.source, None
-        if not (yield from _read(source, _pieces(self.call)[1:])):
+        *between, last = _pieces(self.call)
+        for piece in between[1:]:
+            yield from _read(source, (piece,))
+        if between and not (yield from _read(source, (last,))):
             return False
         yield from source.space()
         name = yield from read_name(source)
