@@ -131,6 +131,8 @@ class FamilyParser:
                     self.emitter.content(space)
                 return None
         self.thinking = True
+        if tags.label and not (yield from self.source.literal(tags.label)):
+            self.source.cut_in(tags.label)
         while (marker := (yield from self.source.until(self.markers, self.emitter.reasoning))) is not None:
             if marker == tags.close or (marker in tags.instead and marker not in self.opening):
                 break

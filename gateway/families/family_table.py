@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.families import granite, harmony, hermes, llama, phi4
+from gateway.families import granite, harmony, hermes, phi4
+from gateway.families.bare_calls import BareCalls
 from gateway.families.family import Family
+from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
@@ -451,24 +453,63 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(
         name="pythonic",
-        models="Llama 4; Llama 3.2 with such a template",
+        models="Llama 4; Llama 3.2, ToolACE and Gemma 3 with such a template",
         sources=(
             "https://github.com/meta-llama/llama-models/blob/main/models/llama4/prompt_format.md",
             "https://github.com/meta-llama/llama-models/blob/main/models/llama3_2/text_prompt_format.md",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_toolace.jinja",
+            "https://ai.google.dev/gemma/docs/capabilities/function-calling",
         ),
-        grammar=llama.PythonicParser,
+        grammar=BareCalls(before="<|python_start|>", after=("<|python_end|>", "<|eom|>")),
         stop=("<|eom|>",),
-        signs=((llama.PythonicParser.before,), ("[func_name1(",)),
+        signs=(("<|python_start|>",), ("[func_name1(",)),
         model_types=frozenset({"llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"}),
     ),
     ModelFamily(
         name="lfm2",
         models="LFM2, LFM2.5",
-        sources=("https://huggingface.co/LiquidAI/LFM2-1.2B",),
-        grammar=llama.Lfm2Parser,
-        tags=ThinkTags(instead=(llama.Lfm2Parser.before,)),
-        signs=((llama.Lfm2Parser.before,),),
+        sources=(
+            "https://huggingface.co/LiquidAI/LFM2-1.2B",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/LFM2.5-8B-A1B.jinja",
+        ),
+        grammar=BareCalls(before="<|tool_call_start|>", after=("<|tool_call_end|>",), marked=True),
+        tags=ThinkTags(instead=("<|tool_call_start|>",)),
+        signs=(("<|tool_call_start|>",),),
         model_types=frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}),
+    ),
+    ModelFamily(
+        name="olmo3",
+        models="Olmo 3",
+        sources=(
+            "https://huggingface.co/allenai/Olmo-3-7B-Instruct-SFT/blob/main/chat_template.jinja",
+            "https://huggingface.co/allenai/Olmo-3-7B-Think",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_olmo3.jinja",
+        ),
+        grammar=BareCalls(before="<function_calls>", after=("</function_calls>",), marked=True, written="lines"),
+        tags=ThinkTags(instead=("<function_calls>",)),
+        signs=(("<functions>", "<function_calls>"),),
+        model_types=frozenset({"olmo3", "Olmo3ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="gemma4",
+        models="Gemma 4",
+        sources=(
+            "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
+        ),
+        grammar=GemmaCalls(before="<|tool_call>", after="<tool_call|>", quote='<|"|>'),
+        tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
+        stop=("<|tool_response>",),
+        signs=(("<|tool_call>call:",),),
+        model_types=frozenset({"gemma4", "gemma4_text", "Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="functiongemma",
+        models="FunctionGemma",
+        sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
+        grammar=GemmaCalls(before="<start_function_call>", after="<end_function_call>", quote="<escape>", typed=True),
+        stop=("<start_function_response>",),
+        signs=(("<start_function_call>",),),
     ),
     ModelFamily(
         name="llama3_json",
@@ -477,10 +518,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/meta-llama/llama-models/blob/main/models/llama3_3/prompt_format.md",
             "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
         ),
-        grammar=llama.LlamaJsonParser,
-        call_format=llama.LLAMA_JSON_CALLS,
+        grammar=BareCalls(before="<|python_tag|>", after=("<|eom_id|>",), written="json"),
         stop=("<|eom_id|>",),
-        signs=((llama.LlamaJsonParser.before,), ("<|start_header_id|>", '"parameters": ')),
+        signs=(("<|python_tag|>",), ("<|start_header_id|>", '"parameters": ')),
         shared_types=frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"}),
     ),
 )

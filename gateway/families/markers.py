@@ -107,6 +107,7 @@ class ThinkTags:
         close: after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
         instead: markers that end the reasoning where the model forgot to close it, such as a call's.
+        label: text that the model writes behind the opening tag and that is no reasoning.
         anywhere: whether reasoning may begin again behind text or a call.
     """
 
@@ -114,6 +115,7 @@ class ThinkTags:
     close: str = "</think>"
     between: str = ""
     instead: tuple[str, ...] = ()
+    label: str = ""
     anywhere: bool = False
 
     @cached_property
@@ -122,8 +124,9 @@ class ThinkTags:
         return Markers(self.open, self.close)
 
     def opened_by(self, prompt: str) -> bool:
-        """Whether the prompt ends inside the reasoning: with the opening tag, whitespace aside."""
-        return prompt[-len(self.open) - _TAIL :].rstrip().endswith(self.open)
+        """Whether the prompt ends inside the reasoning: with the opening tag, perhaps its label, whitespace aside."""
+        labelled = self.open + self.label
+        return prompt[-len(labelled) - _TAIL :].rstrip().endswith((self.open, labelled.rstrip()))
 
     def closed_by(self, prompt: str) -> bool:
         """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
