@@ -1,7 +1,7 @@
 """Calls in the form of Gemma: keys without quotes, and strings between two equal tokens.
 
-    <|tool_call>call:f{a:<|"|>x<|"|>,n:[1,{b:true}]}<tool_call|>
-    <start_function_call>call:f{a:<escape>x<escape>,n:1}<end_function_call>
+<|tool_call>call:f{a:<|"|>x<|"|>,n:[1,{b:true}]}<tool_call|>
+<start_function_call>call:f{a:<escape>x<escape>,n:1}<end_function_call>
 """
 
 from __future__ import annotations
