@@ -180,7 +180,7 @@ def _unread(family: Family, evidence: Evidence) -> tuple[str, str] | None:
         shown = (
             f"writes calls as {written.short}, which no model family here reads"
             if written
-            else "takes tools, but no model family is known for it"
+            else "takes tools, and no model family is known for it"
         )
         cure = (
             "Set `family` if its models write one of the known forms; until then calls are made by demand only"

@@ -1,22 +1,22 @@
 """The page of model families: writes the generated part of docs/families.md from the table of families.
 
-Run ``python -m tests.families.page [FILE]`` in the root of the repository. What stands before the first of the two marks
-in the page and behind the second is written by hand, and kept.
+Run ``python -m tests.families.page [FILE]`` in the root of the repository. What stands before the first of the two
+marks in the page and behind the second is written by hand, and kept.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gateway.families import CallStart, Tool, ToolPlan
+from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
+from gateway.families.bare_calls import BareCalls
 from gateway.families.family_table import CLAIMING, PLAIN, THINK
 from gateway.families.model_family import ModelFamily
 from tests.families.harness import GUIDES, cases
-from tests.families.written import exact_tool, texts_of
+from tests.families.written import exact_tool, native, prompts, texts_of
 
 PAGE = Path("docs/families.md")
 BEGIN = "<!-- From here on written by `make docs` from gateway/families/family_table.py. -->\n"
@@ -33,19 +33,38 @@ _HARD = Tool(
     },
     strict=True,
 )
+_FORMS = {
+    "ChannelCalls": "elements of tokens",
+    "GemmaCalls": "Gemma's",
+    "HarmonyParser": "name, JSON",
+    "HermesParser": "JSON",
+    "GraniteParser": "JSON",
+    "Phi4Parser": "JSON",
+    "JsonCalls": "JSON",
+    "NamedCalls": "name, JSON",
+    "TaggedCalls": "tags",
+    "GlmGrammar": "tags",
+    "Qwen3CoderParser": "tags",
+}
+"""The words for what the grammars read."""
 _HEAD = """\
 ## The families
 
-What guides hold is in [Guarantees](#guarantees); how a call looks, by which models a family is known, and where its form
-is described, is in the entries below the table.
+What guides hold is in [Guarantees](#guarantees). How a call looks, by what a family is known, and where its form is
+described, is in the entries below the table.
 
-| family | models | reasoning | strict tools in `auto` |
-|---|---|---|---|
+| family | models | calls | reasoning | strict tools in `auto` |
+|---|---|---|---|---|
 """
 _NOTES = """
-(1) Where the form can hold the tool's schema: the names of the arguments are closed (`additionalProperties: false`), and
-strings have no limits besides `enum`; otherwise parsed.
+(1) Where the form can hold the tool's schema: the names of the arguments are closed (`additionalProperties: false`),
+and strings have no limits besides `enum`; otherwise parsed.
+
+Those that are always parsed, and why:
+
 """
+_PARSED: dict[str, str] = {}
+"""Why a family's own form is not guided."""
 
 
 def render(page: str) -> str:
@@ -55,20 +74,31 @@ def render(page: str) -> str:
         page: as it is now.
     """
     before, rest = page.split(BEGIN)
-    families = (*sorted(CLAIMING, key=lambda family: family.name), THINK, PLAIN)
-    rows = (f"| {' | '.join(_row(family))} |\n" for family in families)
-    entries = "\n".join(_entry(family) for family in families if family.grammar is not None)
-    return "".join([before, BEGIN, _HEAD, *rows, _NOTES, "\n", entries, END, rest.split(END)[1]])
+    calling = sorted(CLAIMING, key=lambda family: family.name)
+    rows = (f"| {' | '.join(_row(family))} |\n" for family in (*calling, THINK, PLAIN))
+    reasons = (f"- `{family.name}`: {_PARSED[family.name]}\n" for family in calling if _strict(family) == "parsed")
+    entries = "\n".join(map(_entry, calling))
+    return "".join([before, BEGIN, _HEAD, *rows, _NOTES, *reasons, "\n", entries, END, rest.split(END)[1]])
 
 
 def _row(family: ModelFamily) -> Iterator[str]:
     yield f"`{family.name}`"
     yield family.models
+    yield _form(family)
     if family.tags is not None:
         yield f"`{family.tags.open.replace('|', chr(92) + '|')}`"
     else:
         yield "in messages of its own" if family.reasons else "-"
     yield "-" if family.grammar is None else _strict(family)
+
+
+def _form(family: ModelFamily) -> str:
+    if family.grammar is None:
+        return "-"
+    if isinstance(family.grammar, BareCalls):
+        return "Python" if family.grammar.written in ("list", "lines") else "JSON"
+    kind = family.grammar if isinstance(family.grammar, type) else type(family.grammar)
+    return _FORMS[kind.__name__]
 
 
 def _strict(family: ModelFamily) -> str:
@@ -80,33 +110,37 @@ def _strict(family: ModelFamily) -> str:
 
 def _entry(family: ModelFamily) -> str:
     facts = [
-        ("Known by", _listed(sorted({*family.model_types, *family.older_types}))),
-        ("or, where its template fits, by", _listed(sorted(family.shared_types))),
-        ("Ends a turn with", _listed(family.stop)),
+        ("`config.json`", _listed(sorted({*family.model_types, *family.older_types}))),
+        ("`config.json`, where the template tells no more", _listed(sorted(family.shared_types))),
+        ("template", " or ".join(" with ".join(map(_code, group)) for group in family.signs)),
+        ("ends a turn with", _listed(family.stop)),
     ]
-    known = "; ".join(f"{name} {value}" for name, value in facts if value)
-    lines = [f"### {family.name}", "", f"{family.models}. {known}".strip(), ""]
-    lines += [*textwrap.indent(_call(family), "    ").splitlines(), ""]
-    lines += [f"- <{source}>" for source in family.sources]
+    lines = [f"### {family.name}", "", f"{family.models}:", ""]
+    lines += [*textwrap.indent(_call(family).strip("\n"), "    ").splitlines(), ""]
+    lines += [f"- {name}: {value}" for name, value in facts if value]
+    lines += [f"- source: <{source}>" for source in family.sources]
     return "\n".join([*lines, ""])
 
 
+def _code(text: str) -> str:
+    return f"`{text}`".replace("\n", "\\n")
+
+
 def _listed(texts: Iterator[str] | list[str] | tuple[str, ...]) -> str:
-    return ", ".join(f"`{text}`" for text in texts)
+    return ", ".join(map(_code, texts))
 
 
 def _call(family: ModelFamily) -> str:
     """A call in the family's form: as its guide has it, else the shortest recorded one."""
-    plan = ToolPlan(tools=(_EXACT,), choice="required", single=True, parallel=False, guide_types=GUIDES)
-    guide = family.prepare(plan).guide
-    if guide is not None and guide.kind == "structural_tag":
-        return next(texts_of(json.loads(guide.text)["format"]))
-    calls = [
-        case.output
-        for case in cases(family.name)
-        if [type(event) for event in case.events].count(CallStart) == 1 and not case.cut
-    ]
-    return min(calls, key=len)
+    form = native(family, [_EXACT], prompts(family)[-1])
+    if form is not None:
+        return next(texts_of(form))
+    outputs = [case.output for case in cases(family.name) if _is_call(case.events) and not case.cut]
+    return min(outputs, key=len)
+
+
+def _is_call(events: Sequence[Event]) -> bool:
+    return [type(event) for event in events] == [CallStart, CallArguments] and "{}" not in str(events[1])
 
 
 def main() -> None:
