@@ -248,7 +248,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
         ),
-        grammar=GemmaCalls(before="<|tool_call>", after="<tool_call|>", quote='<|"|>'),
+        grammar=GemmaCalls(before="<|tool_call>", after=("<tool_call|>", "<|tool_response>"), quote='<|"|>'),
         tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
         stop=("<|tool_response>",),
         signs=(("<|tool_call>call:",),),
@@ -259,7 +259,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="FunctionGemma",
         sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
         grammar=GemmaCalls(
-            before="<start_function_call>", after="<end_function_call>", quote="<escape>", typed=True
+            before="<start_function_call>",
+            after=("<end_function_call>", "<start_function_response>"),
+            quote="<escape>",
+            typed=True,
         ),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
