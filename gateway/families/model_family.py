@@ -81,13 +81,16 @@ class ModelFamily:
             model_type: of ``config.json``.
             template_source: its chat template, empty when it has none.
         """
-        signed = any(all(text in template_source for text in group) for group in self.signs)
         types = {*architectures, model_type}
-        if signed:
+        if self.signs_in(template_source):
             return 2 if (self.model_types | self.older_types).isdisjoint(types) else 4
         if not self.model_types.isdisjoint(types):
             return 3
         return int("tools" in template_source and not self.shared_types.isdisjoint(types))
+
+    def signs_in(self, template_source: str) -> Sequence[Sequence[str]]:
+        """Those groups of its signs whose texts are all in a chat template."""
+        return [group for group in self.signs if all(text in template_source for text in group)]
 
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
         """Prepare the generation of an answer; see ``Family.prepare``."""

@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from gateway.families import family_choice
-from gateway.families.family_choice import UnknownFamilyError, choose
+from gateway.families.family_choice import Evidence, UnknownFamilyError, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
 
@@ -77,17 +77,19 @@ MODELS = [
 
 @pytest.mark.parametrize(("family", "template", "architecture", "model_type"), MODELS)
 def test_a_model_has_its_family(family: str, template: str, architecture: str, model_type: str) -> None:
-    assert choose([architecture], model_type, template).name == family
+    evidence = Evidence(architectures=[architecture], model_type=model_type, template=template)
+    assert choose(evidence).family.name == family
 
 
 def test_settings_go_before_everything() -> None:
     for name, family in FAMILIES.items():
-        assert choose(["LlamaForCausalLM"], "llama", "{{ tools }}<tool_call>", name) is family
+        evidence = Evidence(architectures=["LlamaForCausalLM"], model_type="llama", template="{{ tools }}<tool_call>")
+        assert choose(evidence, name).family is family
 
 
 def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None:
     with pytest.raises(UnknownFamilyError, match=r"'lama'; there are: .*hermes.*plain"):
-        choose([], None, "", "lama")
+        choose(Evidence(), "lama")
 
 
 def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None:
@@ -106,8 +108,8 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     family_choice.installed.cache_clear()
     try:
-        assert choose([], None, "<tool_call><visitor>") is VISITOR
-        assert choose([], None, "", "visitor") is VISITOR
-        assert choose([], None, "<tool_call>").name == "hermes"
+        assert choose(Evidence(template="<tool_call><visitor>")).family is VISITOR
+        assert choose(Evidence(), "visitor").family is VISITOR
+        assert choose(Evidence(template="<tool_call>")).family.name == "hermes"
     finally:
         family_choice.installed.cache_clear()
