@@ -39,10 +39,15 @@ class BareArguments:
         self._name = ""
         self._pieces: list[str] | None = None
         self._held = ""
+        self._told = False
         call.arguments("{")
 
-    def begin(self, name: str) -> bool:
+    def begin(self, name: str, *, text: bool | None = None) -> bool:
         """Begin an argument.
+
+        Args:
+            name: of the argument.
+            text: whether its value is a string, where the format tells; None: the schema does.
 
         Returns:
             Whether it can be one: a second value of a name contradicts the first, and a name with space in it, which
@@ -54,8 +59,8 @@ class BareArguments:
             return False
         self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
-        self._name, self._held = name, ""
-        self._pieces = None if is_text(self._parameters, name) else []
+        self._name, self._held, self._told = name, "", text is not None
+        self._pieces = None if text or (text is None and is_text(self._parameters, name)) else []
         if self._pieces is None:
             self._call.arguments('"')
         return True
@@ -77,7 +82,9 @@ class BareArguments:
             self._call.arguments('"')
             return 0
         text = "".join(self._pieces)
-        self._call.arguments(typed_json(self._parameters, self._name, text.removesuffix(self._line_end)))
+        value = text.removesuffix(self._line_end)
+        told = value_json(value) if self._told else typed_json(self._parameters, self._name, value)
+        self._call.arguments(told)
         return len(text)
 
     def end(self) -> None:

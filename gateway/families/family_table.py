@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from gateway.families import glm, granite, harmony, hermes, phi4, qwen3_coder
 from gateway.families.bare_calls import BareCalls
+from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.markers import ThinkTags
@@ -84,6 +85,18 @@ CLAIMING: tuple[ModelFamily, ...] = (
         tags=ThinkTags(instead=_KIMI_SECTION[:1]),
         signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
+    ),
+    ModelFamily(
+        name="kimi_k3",
+        models="Kimi K3",
+        sources=(
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Kimi-K3.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_kimi_k3_tool_parser.py",
+        ),
+        grammar=ChannelCalls(),
+        tags=ThinkTags("<|open|>think<|sep|>", "<|close|>think<|sep|>", between="<|open|>response<|sep|>"),
+        signs=(("<|open|>", "<|close|>", "<|sep|>"),),
+        model_types=frozenset({"kimi_k3", "KimiK3ForConditionalGeneration"}),
     ),
     ModelFamily(
         name="deepseek_v31",
