@@ -35,6 +35,16 @@ MODELS = [
     # LFM2.5 cuts reasoning out of earlier messages, and shows calls nowhere
     ("lfm2", "{% if tools %}{{ content.split('</think>')[-1] }}<think>", "Lfm2ForCausalLM", "lfm2"),
     ("lfm2", "{% if tools %}<|tool_list_start|>", "Lfm2MoeForCausalLM", "lfm2_moe"),
+    ("pythonic", "{% if tools %}<|start_header_id|>[func_name1(params_name1=", "LlamaForCausalLM", "llama"),  # ToolACE
+    ("pythonic", "{{ tools }}<start_of_turn>[func_name1(params_name1=", "Gemma3ForConditionalGeneration", "gemma3"),
+    ("plain", "<start_of_turn>{{ content }}", "Gemma3ForCausalLM", "gemma3_text"),
+    ("functiongemma", "{{ tools }}<start_of_turn><start_function_call>call:", "Gemma3ForCausalLM", "gemma3_text"),
+    ("gemma4", "{{ tools }}<|turn><|tool_call>call:<|channel>", "Gemma4ForConditionalGeneration", "gemma4"),
+    ("gemma4", "<|turn>model", "Gemma4ForCausalLM", "gemma4_text"),
+    ("olmo3", "{{ tools }}<functions></functions><function_calls>", "Olmo3ForCausalLM", "olmo3"),
+    ("olmo3", "{{ content }}<think>", "Olmo3ForCausalLM", "olmo3"),
+    ("olmo3", "{{ tools }}<functions></functions><function_calls>", "OlmoHybridForCausalLM", "olmo_hybrid"),
+    ("plain", "{{ content }}", "Olmo2ForCausalLM", "olmo2"),
     ("phi4", "{% if tools %}functools[{{ tools }}", "Phi3ForCausalLM", "phi3"),
     ("think", "{{ content.split('</think>')[-1] }}", "Phi3ForCausalLM", "phi3"),
     ("plain", "<|im_start|>{{ content }}", "LlamaForCausalLM", "llama"),
