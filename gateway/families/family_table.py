@@ -68,6 +68,20 @@ CLAIMING: tuple[ModelFamily, ...] = (
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
+        name="xlam",
+        models="Salesforce xLAM-2",
+        sources=(
+            "https://huggingface.co/Salesforce/Llama-xLAM-2-8b-fc-r",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_llama.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_qwen.jinja",
+        ),
+        grammar=BareCalls(
+            before="[TOOL_CALLS]", after=("</tool_call>",), aliases=("<tool_call>",), fenced=True, written="array"
+        ),
+        tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
+        signs=(('[{"name": "tool_call_name", "arguments": {',),),
+    ),
+    ModelFamily(
         name="kimi",
         models="Kimi K2",
         sources=(
@@ -271,9 +285,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="functiongemma",
         models="FunctionGemma",
         sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
-        grammar=GemmaCalls(
-            before="<start_function_call>", after="<end_function_call>", quote="<escape>", typed=True
-        ),
+        grammar=GemmaCalls(before="<start_function_call>", after="<end_function_call>", quote="<escape>", typed=True),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
     ),
