@@ -290,6 +290,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
         signs=(("<start_function_call>",),),
     ),
     ModelFamily(
+        name="functionary_v31",
+        models="Functionary 3.1",
+        sources=(
+            "https://huggingface.co/meetkai/functionary-small-v3.1",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/meetkai-functionary-medium-v3.1.jinja",
+        ),
+        grammar=NamedCalls(call="<function=", separator=">", end="</function>"),
+        stop=("<|eom_id|>",),
+        signs=(("<function=", "</function>", "<|python_tag|>"),),
+    ),
+    ModelFamily(
         name="llama3_json",
         models="Llama 3.1, 3.2, 3.3",
         sources=(
