@@ -52,7 +52,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=("https://github.com/mistralai/mistral-common",),
         grammar=_MISTRAL_CALLS,
         tags=_MISTRAL_THINK,
-        signs=((_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),),
+        signs=(
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
+        ),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
