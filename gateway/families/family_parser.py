@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gateway.families.grammar import Grammar
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.parser_events import Emitter, Event, FormingCall, without
@@ -24,12 +22,10 @@ class FamilyParser:
         thinking: whether the text that comes next is reasoning, as far as can be told.
         guided: whether a guide holds the calls.
         source: the text to read.
+        marker: the opening marker that was read last.
         emitter: takes the parts of the answer.
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
-
-    call_markers: tuple[str, ...] = ()
-    opening: Sequence[str] = ()
 
     def __init__(
         self,
@@ -54,16 +50,16 @@ class FamilyParser:
             guided: as of the attribute.
         """
         self._grammar = grammar or Grammar()
-        if grammar:
-            self.opening = grammar.opening
+        self.opening = self._grammar.opening
         self.plan = plan
         self.prompt = prompt
         self.markers = markers
         self.tags = tags
         self.opened = tags is not None and tags.opened_by(prompt)
-        self.thinking = self.opened
+        self.thinking = self.opened or self._grammar.begins_thinking(prompt)
         self.guided = guided
         self.source = TextSource()
+        self.marker = ""
         self.emitter = Emitter(plan, eager=eager or guided)
         self.say_prose = self.emitter.content
         self._header: int | None = 0
@@ -155,6 +151,7 @@ class FamilyParser:
             if marker in ends or (marker in tags.instead and marker not in self.opening):
                 return marker
             if marker in tags.instead:
+                self.marker = marker
                 self.say_prose = self.emitter.reasoning
                 called = yield from self.read_block()
                 self.say_prose = self.emitter.content
@@ -171,9 +168,13 @@ class FamilyParser:
         if tags.answer_end:
             self.markers = self.markers.also(tags.answer_end)
 
-    def begin_call(self) -> FormingCall:
-        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``."""
-        self.source.record()
+    def begin_call(self, begun: str = "") -> FormingCall:
+        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
+
+        Args:
+            begun: text of the call that has been read already.
+        """
+        self.source.record(begun)
         self._header = 0
         return FormingCall(self.emitter)
 
