@@ -76,17 +76,23 @@ class BareCalls(Grammar):
         if self.marked:
             return (yield from super().run(parser))
         yield from parser.think(opened=parser.opened)
-        space = yield from parser.source.space()
-        if (yield from parser.source.peek()) in {"{", "["}:
-            yield from self._bare(parser, space, (yield from parser.source.take()))
-        else:
-            parser.emitter.content(space)
+        yield from self._beginning(parser)
         seen = Markers(*parser.markers.texts, *_LINES)
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker in _LINES:
                 yield from self._bare(parser, marker[0], marker[1])
             elif marker == self.before:
                 yield from self.read_block(parser)
+            elif marker in self.after:  # of a block without calls, which Llama 4's template writes before them
+                yield from self._beginning(parser)
+
+    def _beginning(self, parser: FamilyParser) -> Steps[None]:
+        """Read calls without a marker, if they come next."""
+        space = yield from parser.source.space()
+        if (yield from parser.source.peek()) in {"{", "["}:
+            yield from self._bare(parser, space, (yield from parser.source.take()))
+        else:
+            parser.emitter.content(space)
 
     def _bare(self, parser: FamilyParser, space: str, opening: str) -> Steps[None]:
         """Read calls without a marker, whose opening bracket has been read."""

@@ -41,6 +41,7 @@ MODELS = [
     ("functiongemma", "{{ tools }}<start_of_turn><start_function_call>call:", "Gemma3ForCausalLM", "gemma3_text"),
     ("gemma4", "{{ tools }}<|turn><|tool_call>call:<|channel>", "Gemma4ForConditionalGeneration", "gemma4"),
     ("gemma4", "<|turn>model", "Gemma4ForCausalLM", "gemma4_text"),
+    ("kimi_vl", "<|im_system|>{{ content }}", "KimiVLForConditionalGeneration", "kimi_vl"),
     ("olmo3", "{{ tools }}<functions></functions><function_calls>", "Olmo3ForCausalLM", "olmo3"),
     ("olmo3", "{{ content }}<think>", "Olmo3ForCausalLM", "olmo3"),
     ("olmo3", "{{ tools }}<functions></functions><function_calls>", "OlmoHybridForCausalLM", "olmo_hybrid"),
