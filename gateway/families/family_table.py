@@ -123,7 +123,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=("https://github.com/mistralai/mistral-common",),
         grammar=_MISTRAL_CALLS,
         tags=_MISTRAL_THINK,
-        signs=((_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),),
+        signs=(
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
+        ),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
@@ -137,6 +140,20 @@ CLAIMING: tuple[ModelFamily, ...] = (
         tags=_MISTRAL_THINK,
         signs=((_MISTRAL_CALLS.call,), ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
+    ),
+    ModelFamily(
+        name="xlam",
+        models="Salesforce xLAM-2",
+        sources=(
+            "https://huggingface.co/Salesforce/Llama-xLAM-2-8b-fc-r",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_llama.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_qwen.jinja",
+        ),
+        grammar=BareCalls(
+            before="[TOOL_CALLS]", after=("</tool_call>",), aliases=("<tool_call>",), fenced=True, written="array"
+        ),
+        tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
+        signs=(('[{"name": "tool_call_name", "arguments": {',),),
     ),
     ModelFamily(
         name="kimi",
@@ -527,6 +544,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
+    ),
+    ModelFamily(
+        name="functionary_v31",
+        models="Functionary 3.1",
+        sources=(
+            "https://huggingface.co/meetkai/functionary-small-v3.1",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/meetkai-functionary-medium-v3.1.jinja",
+        ),
+        grammar=NamedCalls(call="<function=", separator=">", end="</function>"),
+        stop=("<|eom_id|>",),
+        signs=(("<function=", "</function>", "<|python_tag|>"),),
     ),
     ModelFamily(
         name="llama3_json",

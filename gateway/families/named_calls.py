@@ -29,7 +29,7 @@ class NamedCalls(Grammar):
 
     Attributes:
         call: the marker before a call.
-        separator: the marker before the arguments.
+        separator: the marker before the arguments; a single character is ordinary text.
         end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
         namespace: the text that models write before the name, and may leave out.
@@ -56,7 +56,7 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if text]
+        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if len(text) > 1]
 
     @property
     def opening(self) -> Sequence[str]:

@@ -71,6 +71,11 @@ MODELS = [
     ),
     ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
     ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("kimi_k3", "{{ tools }}{{ '<|open|>' + tag + '<|sep|>' }}<|close|>", "KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("kimi_k3", "", "KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "LlamaForCausalLM", "llama"),
+    ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "Qwen2ForCausalLM", "qwen2"),
+    ("functionary_v31", "{{ tools }}<function=f>{}</function><|python_tag|>", "LlamaForCausalLM", "llama"),
     ("kimi", "{{ tools }}<|tool_calls_section_begin|><think></think>", "DeepseekV3ForCausalLM", "kimi_k2"),
     ("kimi", "<|im_system|>tool_declare<|im_middle|>{{ tools }}", "DeepseekV3ForCausalLM", "kimi_k2"),
 ]
