@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_call_list, read_name
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
 from gateway.families.text_source import Steps, TextSource
@@ -29,7 +29,7 @@ class NamedCalls(Grammar):
 
     Attributes:
         call: the marker before a call.
-        separator: the marker before the arguments.
+        separator: the marker before the arguments; a single character is ordinary text.
         end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
         namespace: the text that models write before the name, and may leave out.
@@ -56,7 +56,7 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if text]
+        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if len(text) > 1]
 
     @property
     def opening(self) -> Sequence[str]:
@@ -84,7 +84,7 @@ class NamedCalls(Grammar):
         """Read a call, or an array of them; see ``Grammar``."""
         yield from parser.source.space()
         if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
-            return (yield from read_call_list(parser, parser.begin_call(), ids=True))
+            return (yield from read_call_list(parser, parser.begin_call(), keys=Keys(id="id")))
         return (yield from super().read_block(parser))
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:

@@ -6,9 +6,10 @@ import pytest
 
 from gateway.families import family_choice
 from gateway.families.example_call import WrittenCall
-from gateway.families.family_choice import Evidence, UnknownFamilyError, choose
+from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 
@@ -72,6 +73,11 @@ MODELS = [
     ),
     ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
     ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("kimi_k3", "{{ tools }}{{ '<|open|>' + tag + '<|sep|>' }}<|close|>", "KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("kimi_k3", "", "KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "LlamaForCausalLM", "llama"),
+    ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "Qwen2ForCausalLM", "qwen2"),
+    ("functionary_v31", "{{ tools }}<function=f>{}</function><|python_tag|>", "LlamaForCausalLM", "llama"),
     ("kimi", "{{ tools }}<|tool_calls_section_begin|><think></think>", "DeepseekV3ForCausalLM", "kimi_k2"),
     ("kimi", "<|im_system|>tool_declare<|im_middle|>{{ tools }}", "DeepseekV3ForCausalLM", "kimi_k2"),
 ]
@@ -203,8 +209,13 @@ def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None
         assert family.grammar is None or family.sources, family.name
 
 
-VISITOR = ModelFamily(name="visitor", signs=(("<visitor>",),))
+VISITOR = ModelFamily(
+    name="visitor",
+    grammar=NamedCalls(call="<visit:", separator=">", end="</visit>"),
+    signs=(("<visit:",),),
+)
 """A family of another package."""
+VISIT = WrittenCall("", '<visit:get_weather>{"city": "Rome"}</visit>')
 
 
 def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,8 +223,10 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     family_choice.installed.cache_clear()
     try:
-        assert choose(Evidence(template="<tool_call><visitor>")).family is VISITOR
-        assert choose(Evidence(), "visitor").family is VISITOR
+        evidence = Evidence(template="tools<tool_call><visit:", written=VISIT)
+        assert choose(evidence) == Choice(VISITOR, "the package that brings it")
+        assert choose(evidence, "visitor") == Choice(VISITOR, "the setting `family`")
+        assert [*choose(evidence, "hermes").doubts.values()] == ["Set `family` to visitor, which reads them."]
         assert choose(Evidence(template="<tool_call>")).family.name == "hermes"
     finally:
         family_choice.installed.cache_clear()
