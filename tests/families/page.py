@@ -38,9 +38,6 @@ _FORMS = {
     "ChannelCalls": "elements of tokens",
     "GemmaCalls": "Gemma's",
     "HarmonyCalls": "name, JSON",
-    "HermesParser": "JSON",
-    "GraniteParser": "JSON",
-    "Phi4Parser": "JSON",
     "JsonCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
@@ -63,8 +60,6 @@ Those that are always parsed, and why:
 
 """
 _PARSED = {
-    "granite": "its grammar makes no structural tag.",
-    "phi4": "its grammar makes no structural tag.",
     "pythonic": "a call begins with a bracket, which stands in any text.",
 }
 """Why a family's own form is not guided."""
