@@ -700,6 +700,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
         signs=(("<start_function_call>",),),
     ),
     ModelFamily(
+        name="kimi_vl",
+        models="Kimi-VL Thinking",
+        sources=(
+            "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/parser/reasoning_parser.py",
+        ),
+        tags=ThinkTags("◁think▷", "◁/think▷"),
+        signs=(("◁think▷",), ("◁/think▷",)),
+        model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
+    ),
+    ModelFamily(
         name="functionary_v31",
         models="Functionary 3.1",
         sources=(
