@@ -103,6 +103,7 @@ class TaggedCalls(Grammar):
             if not begun:
                 space = yield from source.space()
                 if not (yield from source.literal(first)):
+                    source.cut_in(first)
                     break
             call = parser.begin_call(space + first)
             parser.begin_header()
