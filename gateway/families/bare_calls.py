@@ -27,6 +27,7 @@ from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import Steps
 
 _LINES = ("\n{", "\n[")
+_FENCE = "```"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,30 +38,36 @@ class BareCalls(Grammar):
         before: the marker before calls.
         after: the markers after them, which may be missing.
         marked: whether calls always stand behind the marker.
-        written: the form that models are taught: JSON objects, a list of Python calls, or such calls one a line, which
-            are read behind the marker alone.
+        aliases: markers that may stand in place of ``before``.
+        fenced: whether calls without a marker may stand in a Markdown fence.
+        written: the form that models are taught: JSON objects, an array of them, a list of Python calls, or such calls
+            one a line, which are read behind the marker alone.
     """
 
     before: str
     after: tuple[str, ...]
     marked: bool = False
-    written: Literal["json", "list", "lines"] = "list"
+    aliases: tuple[str, ...] = ()
+    fenced: bool = False
+    written: Literal["json", "array", "list", "lines"] = "list"
 
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return (self.before, *self.after)
+        return (*self.opening, *self.after)
 
     @property
     def opening(self) -> Sequence[str]:
-        """The one before calls."""
-        return (self.before,)
+        """Those before calls."""
+        return (self.before, *self.aliases)
 
     @property
     def call_format(self) -> CallFormat | None:
         """The format as a structural tag; None for Python calls without a marker, whose bracket stands in any text."""
         if self.written == "json":
             return CallFormat('{"name": "', '", "parameters": ', "}", once=True)
+        if self.written == "array":
+            return CallFormat('{"name": "', '", "arguments": ', "}", '[{"name": "', ("[", "]"), ", ")
         if not self.marked:
             return None
         begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
@@ -81,26 +88,46 @@ class BareCalls(Grammar):
             yield from self._bare(parser, space, (yield from parser.source.take()))
         else:
             parser.emitter.content(space)
-        seen = Markers(*parser.markers.texts, *_LINES)
+        seen = Markers(*parser.markers.texts, *_LINES, *([_FENCE] if self.fenced else []))
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker in _LINES:
                 yield from self._bare(parser, marker[0], marker[1])
-            elif marker == self.before:
+            elif marker == _FENCE:
+                yield from self._in_fence(parser)
+            elif marker in self.opening:
                 yield from self.read_block(parser)
 
-    def _bare(self, parser: FamilyParser, space: str, opening: str) -> Steps[None]:
-        """Read calls without a marker, whose opening bracket has been read."""
+    def _in_fence(self, parser: FamilyParser) -> Steps[None]:
+        """Read calls in a fence, which has been opened; a fence of something else is content."""
+        begun = _FENCE + ("json" if (yield from parser.source.literal("json")) else "")
+        begun += yield from parser.source.space()
+        if (yield from parser.source.peek()) in {"{", "["}:
+            yield from self._bare(parser, begun, (yield from parser.source.take()), closing=_FENCE)
+        else:
+            parser.emitter.content(begun)
+
+    def _bare(self, parser: FamilyParser, begun: str, opening: str, *, closing: str = "") -> Steps[None]:
+        """Read calls without a marker, whose opening bracket has been read.
+
+        Args:
+            parser: behind the bracket.
+            begun: text before the bracket, which is content if there are no calls.
+            opening: the bracket.
+            closing: text behind the calls.
+        """
         calls: list[FormingCall] = []
         parser.source.record()
         good = yield from (self._objects if opening == "{" else self._list)(parser, calls)
         if good:
             yield from parser.source.space()
             yield from parser.source.choice(self._ends)
+            yield from parser.source.literal(closing)
+            yield from parser.source.space()
             if not (yield from parser.source.more()):
                 self._complete(parser, calls)
                 return
         if not any(call.started for call in calls):
-            parser.emitter.content(space + opening)
+            parser.emitter.content(begun + opening)
             self._give_up(parser, calls)
         elif good:
             parser.emitter.content(without(parser.source.recorded(), parser.markers.texts))

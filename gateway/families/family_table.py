@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from gateway.families import granite, harmony, hermes, phi4
 from gateway.families.bare_calls import BareCalls
+from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.markers import ThinkTags
@@ -123,7 +124,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=("https://github.com/mistralai/mistral-common",),
         grammar=_MISTRAL_CALLS,
         tags=_MISTRAL_THINK,
-        signs=((_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),),
+        signs=(
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
+        ),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
@@ -137,6 +141,20 @@ CLAIMING: tuple[ModelFamily, ...] = (
         tags=_MISTRAL_THINK,
         signs=((_MISTRAL_CALLS.call,), ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
+    ),
+    ModelFamily(
+        name="xlam",
+        models="Salesforce xLAM-2",
+        sources=(
+            "https://huggingface.co/Salesforce/Llama-xLAM-2-8b-fc-r",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_llama.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_qwen.jinja",
+        ),
+        grammar=BareCalls(
+            before="[TOOL_CALLS]", after=("</tool_call>",), aliases=("<tool_call>",), fenced=True, written="array"
+        ),
+        tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
+        signs=(('[{"name": "tool_call_name", "arguments": {',),),
     ),
     ModelFamily(
         name="kimi",
@@ -156,6 +174,18 @@ CLAIMING: tuple[ModelFamily, ...] = (
         tags=ThinkTags(instead=_KIMI_SECTION[:1]),
         signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
+    ),
+    ModelFamily(
+        name="kimi_k3",
+        models="Kimi K3",
+        sources=(
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Kimi-K3.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_kimi_k3_tool_parser.py",
+        ),
+        grammar=ChannelCalls(),
+        tags=ThinkTags("<|open|>think<|sep|>", "<|close|>think<|sep|>", between="<|open|>response<|sep|>"),
+        signs=(("<|open|>", "<|close|>", "<|sep|>"),),
+        model_types=frozenset({"kimi_k3", "KimiK3ForConditionalGeneration"}),
     ),
     ModelFamily(
         name="deepseek_v31",
@@ -182,8 +212,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="harmony",
         models="gpt-oss",
         sources=("https://github.com/openai/harmony/blob/main/docs/format.md",),
-        grammar=harmony.HarmonyParser,
-        call_format=harmony.HARMONY_CALLS,
+        grammar=harmony.HarmonyCalls(),
         stop=harmony.STOP,
         signs=((harmony.CHANNEL, harmony.MESSAGE),),
         model_types=frozenset({"gpt_oss", "GptOssForCausalLM"}),
@@ -499,7 +528,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
         ),
-        grammar=GemmaCalls(before="<|tool_call>", after="<tool_call|>", quote='<|"|>'),
+        grammar=GemmaCalls(before="<|tool_call>", after=("<tool_call|>", "<|tool_response>"), quote='<|"|>'),
         tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
         stop=("<|tool_response>",),
         signs=(("<|tool_call>call:",),),
@@ -509,9 +538,25 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="functiongemma",
         models="FunctionGemma",
         sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
-        grammar=GemmaCalls(before="<start_function_call>", after="<end_function_call>", quote="<escape>", typed=True),
+        grammar=GemmaCalls(
+            before="<start_function_call>",
+            after=("<end_function_call>", "<start_function_response>"),
+            quote="<escape>",
+            typed=True,
+        ),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
+    ),
+    ModelFamily(
+        name="functionary_v31",
+        models="Functionary 3.1",
+        sources=(
+            "https://huggingface.co/meetkai/functionary-small-v3.1",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/meetkai-functionary-medium-v3.1.jinja",
+        ),
+        grammar=NamedCalls(call="<function=", separator=">", end="</function>"),
+        stop=("<|eom_id|>",),
+        signs=(("<function=", "</function>", "<|python_tag|>"),),
     ),
     ModelFamily(
         name="llama3_json",

@@ -22,7 +22,12 @@ class Grammar:
     state: that of an answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements
     ``read_call``; ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is
     content.
+
+    Attributes:
+        whole: whether it is the format of whole answers, so that it reads those without calls too.
     """
+
+    whole: bool = False
 
     @property
     def markers(self) -> Sequence[str]:

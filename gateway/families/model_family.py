@@ -52,7 +52,9 @@ class ModelFamily:
     @cached_property
     def markers(self) -> Markers:
         """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
-        return Markers(*self._call_markers, *(self.tags.markers.texts if self.tags else ()))
+        texts = (*self._call_markers, *(self.tags.markers.texts if self.tags else ()))
+        # A tag that is made of markers is found by them.
+        return Markers(*(text for text in texts if not any(other in text and other != text for other in texts)))
 
     @property
     def _call_markers(self) -> Sequence[str]:
@@ -65,6 +67,10 @@ class ModelFamily:
         return (
             self.grammar.call_format if isinstance(self.grammar, Grammar) and not self.call_format else self.call_format
         )
+
+    @property
+    def _whole(self) -> bool:
+        return isinstance(self.grammar, Grammar) and self.grammar.whole
 
     @property
     def reasons(self) -> bool:
@@ -97,7 +103,7 @@ class ModelFamily:
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
         """Prepare the generation of an answer; see ``Family.prepare``."""
         guide, guided = self._guide(plan, prompt)
-        special = {*self.markers.texts, *self.visible} if plan.calls else set()
+        special = {*self.markers.texts, *self.visible} if plan.calls or self._whole else set()
         if self.tags:
             special.update(self.tags.markers.texts)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
@@ -125,7 +131,7 @@ class ModelFamily:
             prompt = ""
         if plan.calls and preparation.guided and self._native_calls(plan) is None:
             return GuidedParser(plan, markers=self.markers, tags=tags, prompt=prompt, guided=True)
-        if not plan.calls or not tagged:
+        if not (plan.calls or self._whole) or not tagged:
             return FamilyParser(plan, markers=tags.markers if tags else Markers(), tags=tags, prompt=prompt)
         return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
 

@@ -11,7 +11,7 @@ from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
-from gateway.families.text_source import Steps
+from gateway.families.text_source import Steps, TextSource
 from gateway.families.tool_plan import Tool
 
 Variant: TypeAlias = Literal["no", "read", "written"]
@@ -19,7 +19,8 @@ Variant: TypeAlias = Literal["no", "read", "written"]
 
 _TYPE = "function"
 _FENCE = "```"
-_NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
+_BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
+NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class NamedCalls(Grammar):
 
     Attributes:
         call: the marker before a call.
-        separator: the marker before the arguments.
+        separator: the marker before the arguments; a single character is ordinary text.
         end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
         namespace: the text that models write before the name, and may leave out.
@@ -55,7 +56,7 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if text]
+        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if len(text) > 1]
 
     @property
     def opening(self) -> Sequence[str]:
@@ -77,7 +78,7 @@ class NamedCalls(Grammar):
 
     def _numbered_arguments(self, tool: Tool) -> Format:
         """The number of the call, as the model counts them, and its arguments."""
-        return sequence(_NUMBER, constant(self.separator), arguments_format(tool))
+        return sequence(NUMBER, constant(self.separator), arguments_format(tool))
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a call, or an array of them; see ``Grammar``."""
@@ -89,14 +90,16 @@ class NamedCalls(Grammar):
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
         """Read a call behind its marker; see ``Grammar``."""
         source = parser.source
-        if not (yield from self._read_head(parser, call)):
-            return False
+        name, call_id = yield from self._read_head(source)
         fenced = self.fenced != "no" and (yield from source.literal(_FENCE))
         if fenced:
             yield from source.literal("json")
             yield from source.space()
-        if (yield from source.peek()) in {"{", '"'}:
+        begun = yield from source.peek()
+        if begun in {"{", '"'}:
             parser.end_header()
+        if not begun or begun not in _BEGINNINGS or not call.named(name, call_id or None):
+            return False
         if not (yield from read_arguments(source, call)) or not call.complete():
             return False
         if fenced:
@@ -104,9 +107,8 @@ class NamedCalls(Grammar):
             yield from source.literal(_FENCE)
         return True
 
-    def _read_head(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
-        """Read the name, the separators and the model's id; returns whether they are those of a call."""
-        source = parser.source
+    def _read_head(self, source: TextSource) -> Steps[tuple[str, str]]:
+        """Read the name, the separators and the model's id, both empty where they are missing."""
         written = yield from source.run(NAME_CHARACTERS + ":" * self.numbered, LONGEST_NAME)
         yield from source.space()
         call_id = written if self.numbered else ""
@@ -115,11 +117,11 @@ class NamedCalls(Grammar):
             call_id = yield from read_name(source)
             yield from source.space()
         if not (yield from source.literal(self.separator)) and not self.bare:
-            return False
+            return "", ""
         yield from source.space()
         following = yield from source.peek()
         if self.typed != "no" and following and following in NAME_CHARACTERS:
             written = yield from read_name(source)
             yield from source.space()
         name = written.rpartition(":")[0] if self.numbered else written
-        return call.named(name.removeprefix(self.namespace), call_id or None)
+        return name.removeprefix(self.namespace), call_id

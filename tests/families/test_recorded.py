@@ -71,6 +71,8 @@ CONTROL = {
     **dict.fromkeys(("deepseek_v32", "deepseek_v4", "gigachat35"), ("｜", "invoke", "parameter", "string=")),
     "step3": ("steptml", "function"),
     "minicpm5": ("<function", "</function", "<param", "</param"),
+    "gemma4": ("call:",),
+    "functiongemma": ("call:",),
     "granite": ("<response", "</response"),
 }
 SOUND = [case for case in CASES if any(isinstance(event, CallArguments) for event in case.events)]
