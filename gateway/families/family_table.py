@@ -117,6 +117,7 @@ def _hunyuan_think(suffix: str) -> ThinkTags:
 
 
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
 _HUNYUAN_SOURCES = (
     "https://huggingface.co/tencent/Hy3-preview",
     "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/hunyuan_detector.py",
@@ -525,6 +526,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=_hunyuan_tags(":opensource"),
         tags=_hunyuan_think(":opensource"),
         signs=((":opensource", "tool_sep", "arg_key"),),
+        older_types=_HUNYUAN_TYPES,
     ),
     ModelFamily(
         name="hunyuan3",
@@ -532,8 +534,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=_HUNYUAN_SOURCES,
         grammar=_hunyuan_tags(""),
         tags=_hunyuan_think(""),
-        signs=(("<tool_sep", "<arg_key"),),
-        model_types=frozenset({"hy_v3", "HYV3ForCausalLM"}),
+        signs=(("<tool_sep>", "<arg_key>"),),
+        model_types=_HUNYUAN_TYPES,
     ),
     ModelFamily(
         name="solar_open2",
