@@ -147,7 +147,7 @@ def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: Evidence) -> bool
     if evidence.written is not None and chosen.reasons != other.reasons:
         return False
     own, others = ([set(group) for group in each.signs_in(evidence.template)] for each in (chosen, other))
-    return not others or not all(any(group <= particular for particular in own) for group in others)
+    return not any(group <= particular for group in others for particular in own)
 
 
 def _doubts(
@@ -180,7 +180,7 @@ def _unread(family: Family, evidence: Evidence) -> tuple[str, str] | None:
         shown = (
             f"writes calls as {written.short}, which no model family here reads"
             if written
-            else "takes tools, but no model family is known for it"
+            else "takes tools, and no model family is known for it"
         )
         cure = (
             "Set `family` if its models write one of the known forms; until then calls are made by demand only"

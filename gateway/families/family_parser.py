@@ -24,6 +24,7 @@ class FamilyParser:
         thinking: whether the text that comes next is reasoning, as far as can be told.
         guided: whether a guide holds the calls.
         source: the text to read.
+        marker: the opening marker that was read last.
         emitter: takes the parts of the answer.
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
@@ -64,6 +65,7 @@ class FamilyParser:
         self.thinking = self.opened
         self.guided = guided
         self.source = TextSource()
+        self.marker = ""
         self.emitter = Emitter(plan, eager=eager or guided)
         self.say_prose = self.emitter.content
         self._header: int | None = 0
@@ -135,6 +137,7 @@ class FamilyParser:
             if marker == tags.close or (marker in tags.instead and marker not in self.opening):
                 break
             if marker in tags.instead:
+                self.marker = marker
                 self.say_prose = self.emitter.reasoning
                 called = yield from self.read_block()
                 self.say_prose = self.emitter.content
@@ -145,9 +148,13 @@ class FamilyParser:
         self.emitter.end_reasoning()
         return None if marker == tags.close else marker
 
-    def begin_call(self) -> FormingCall:
-        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``."""
-        self.source.record()
+    def begin_call(self, begun: str = "") -> FormingCall:
+        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
+
+        Args:
+            begun: text of the call that has been read already.
+        """
+        self.source.record(begun)
         self._header = 0
         return FormingCall(self.emitter)
 

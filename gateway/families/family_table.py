@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.families import glm, granite, harmony, hermes, phi4, qwen3_coder
+from gateway.families import granite, harmony, hermes, phi4
 from gateway.families.bare_calls import BareCalls
 from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
@@ -15,6 +15,7 @@ from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
+from gateway.families.tagged_calls import TaggedCalls
 
 _HERMES_THINK = ThinkTags(between="\n\n", instead=(hermes.OPEN,))
 _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
@@ -33,6 +34,76 @@ _MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="
 _MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=(_MISTRAL_CALLS.call,), anywhere=True)
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
+
+_ARGUMENT_TAGS = TaggedCalls(
+    call="<tool_call>",
+    named="\n",
+    key="<arg_key>",
+    keyed="</arg_key>\n<arg_value>",
+    value_end="</arg_value>\n",
+    end="</tool_call>",
+    own=True,
+)
+_FUNCTION_TAGS = TaggedCalls(
+    section=("<tool_call>\n", "\n</tool_call>"),
+    wrapped=True,
+    call="<function=",
+    named=">\n",
+    key="<parameter=",
+    keyed=">\n",
+    value_end="\n</parameter>\n",
+    end="</function>",
+)
+_INVOKE_TAGS = TaggedCalls(
+    call='<invoke name="',
+    named='">\n',
+    key='<parameter name="',
+    keyed='">',
+    value_end="</parameter>\n",
+    end="</invoke>",
+)
+_TOOL_CALL_THINK = ThinkTags(instead=("<tool_call>",))
+
+
+def _attributed_tags(word: str, section: str) -> TaggedCalls:
+    """The tags of DeepSeek's markup language and its kin, each with a word that marks it as the format's own."""
+    return TaggedCalls(
+        section=(f"<{word}{section}>\n", f"\n</{word}{section}>"),
+        call=f'<{word}invoke name="',
+        named='">\n',
+        key=f'<{word}parameter name="',
+        keyed='">',
+        attribute="string",
+        value_end=f"</{word}parameter>\n",
+        end=f"</{word}invoke>",
+        own=True,
+        or_json=True,
+    )
+
+
+def _hunyuan_tags(suffix: str) -> TaggedCalls:
+    """The tags of Hunyuan, whose tokens may have a suffix."""
+    return TaggedCalls(
+        section=(f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>"),
+        call=f"<tool_call{suffix}>",
+        named=f"<tool_sep{suffix}>\n",
+        key=f"<arg_key{suffix}>",
+        keyed=f"</arg_key{suffix}>\n<arg_value{suffix}>",
+        value_end=f"</arg_value{suffix}>\n",
+        end=f"</tool_call{suffix}>",
+        own=True,
+    )
+
+
+def _hunyuan_think(suffix: str) -> ThinkTags:
+    return ThinkTags(f"<think{suffix}>", f"</think{suffix}>", instead=(f"<tool_calls{suffix}>",))
+
+
+_FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_HUNYUAN_SOURCES = (
+    "https://huggingface.co/tencent/Hy3-preview",
+    "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/hunyuan_detector.py",
+)
 
 PLAIN = ModelFamily(name="plain", models="all others")
 """Chat models that were not taught to call tools, and all that no other family claims."""
@@ -122,6 +193,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=_DEEPSEEK_CALLS,
         tags=_DEEPSEEK_THINK,
         signs=((_DEEPSEEK_SECTION, "<｜Assistant｜></think>"), (_DEEPSEEK_SECTION, "thinking is defined")),
+        older_types=frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),  # V3.2-Exp writes as V3.1 does
     ),
     ModelFamily(
         name="deepseek_v3",
@@ -139,8 +211,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="harmony",
         models="gpt-oss",
         sources=("https://github.com/openai/harmony/blob/main/docs/format.md",),
-        grammar=harmony.HarmonyParser,
-        call_format=harmony.HARMONY_CALLS,
+        grammar=harmony.HarmonyCalls(),
         stop=harmony.STOP,
         signs=((harmony.CHANNEL, harmony.MESSAGE),),
         model_types=frozenset({"gpt_oss", "GptOssForCausalLM"}),
@@ -177,17 +248,166 @@ CLAIMING: tuple[ModelFamily, ...] = (
         model_types=frozenset({"phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"}),
     ),
     ModelFamily(
+        name="deepseek_v32",
+        models="DeepSeek V3.2",
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-V3.2",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/DeepSeek-V3.2.jinja",
+        ),
+        grammar=_attributed_tags("｜DSML｜", "function_calls"),
+        tags=ThinkTags(instead=("<｜DSML｜function_calls>",)),
+        visible=("｜DSML｜",),
+        signs=(("｜DSML｜", "function_calls"),),
+        model_types=frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="deepseek_v4",
+        models="DeepSeek V4",
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-V4-Pro/blob/main/encoding/encoding_dsv4.py",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv4_tool_parser.py",
+        ),
+        grammar=_attributed_tags("｜DSML｜", "tool_calls"),
+        tags=ThinkTags(instead=("<｜DSML｜tool_calls>",)),
+        visible=("｜DSML｜",),
+        signs=(("｜DSML｜", "tool_calls"),),
+        model_types=frozenset({"deepseek_v4", "DeepseekV4ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="gigachat35",
+        models="GigaChat 3.5",
+        sources=(
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3.5.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/gigachat35_tool_parser.py",
+        ),
+        grammar=_attributed_tags("｜GCML｜", "tool_calls"),
+        tags=ThinkTags(instead=("<｜GCML｜tool_calls>",)),
+        visible=("｜GCML｜",),
+        signs=(("｜GCML｜",),),
+    ),
+    ModelFamily(
+        name="minimax_m2",
+        models="MiniMax M2, M2.1, M2.5",
+        sources=(
+            "https://huggingface.co/MiniMaxAI/MiniMax-M2/blob/main/docs/tool_calling_guide.md",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/unsloth-MiniMax-M2.jinja",
+        ),
+        grammar=replace(_INVOKE_TAGS, section=("<minimax:tool_call>\n", "\n</minimax:tool_call>")),
+        tags=ThinkTags(between="\n\n", instead=("<minimax:tool_call>",)),
+        signs=(("<minimax:tool_call>",),),
+        model_types=frozenset({"minimax_m2", "MiniMaxM2ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="dots",
+        models="dots, as SGLang serves them",
+        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/dots_detector.py",),
+        grammar=replace(_INVOKE_TAGS, section=("<dots_function_call>\n", "\n</dots_function_call>")),
+        tags=ThinkTags(instead=("<dots_function_call>",)),
+        signs=(("<dots_function_call>",),),
+    ),
+    ModelFamily(
+        name="seed_oss",
+        models="Seed-OSS",
+        sources=(
+            "https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/ByteDance-Seed-OSS.jinja",
+        ),
+        grammar=replace(
+            _FUNCTION_TAGS,
+            section=("<seed:tool_call>\n", "\n</seed:tool_call>"),
+            keyed=">",
+            value_end="</parameter>\n",
+        ),
+        tags=ThinkTags("<seed:think>", "</seed:think>", between="\n", instead=("<seed:tool_call>",)),
+        signs=(("<seed:tool_call>",),),
+        model_types=frozenset({"seed_oss", "SeedOssForCausalLM"}),
+    ),
+    ModelFamily(
+        name="step3",
+        models="Step3",
+        sources=(
+            "https://huggingface.co/stepfun-ai/step3/blob/main/chat_template.json",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/step3_detector.py",
+        ),
+        grammar=TaggedCalls(
+            section=("<｜tool_calls_begin｜>\n", "\n<｜tool_calls_end｜>"),
+            call='<｜tool_call_begin｜>\nfunction<｜tool_sep｜><steptml:invoke name="',
+            named='">',
+            key='<steptml:parameter name="',
+            keyed='">',
+            value_end="</steptml:parameter>",
+            end="</steptml:invoke><｜tool_call_end｜>",
+            own=True,
+        ),
+        tags=ThinkTags(instead=("<｜tool_calls_begin｜>",)),
+        signs=(("steptml:invoke",),),
+        model_types=frozenset({"step3_vl", "step3_text", "Step3VLForConditionalGeneration", "Step3TextForCausalLM"}),
+    ),
+    ModelFamily(
+        name="minicpm5",
+        models="MiniCPM5",
+        sources=(
+            "https://github.com/OpenBMB/MiniCPM#with-tool-calling",
+            "https://huggingface.co/openbmb/MiniCPM5-1B/blob/main/chat_template.jinja",
+        ),
+        grammar=TaggedCalls(
+            call='<function name="',
+            named='">',
+            key='<param name="',
+            keyed='">',
+            value_end="</param>",
+            end="</function>",
+            cdata=True,
+        ),
+        tags=ThinkTags(),
+        signs=(('<function name="', '<param name="'), ("<function name=", "<param name=")),
+    ),
+    ModelFamily(
+        name="hunyuan3_open",
+        models="Hunyuan 3 (Hy3) with the tokens of its open release",
+        sources=_HUNYUAN_SOURCES,
+        grammar=_hunyuan_tags(":opensource"),
+        tags=_hunyuan_think(":opensource"),
+        signs=((":opensource", "tool_sep", "arg_key"),),
+    ),
+    ModelFamily(
+        name="hunyuan3",
+        models="Hunyuan 3 (Hy3) preview",
+        sources=_HUNYUAN_SOURCES,
+        grammar=_hunyuan_tags(""),
+        tags=_hunyuan_think(""),
+        signs=(("<tool_sep", "<arg_key"),),
+        model_types=frozenset({"hy_v3", "HYV3ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="solar_open2",
+        models="Solar Open 2",
+        sources=("https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/solar_open2_tool_parser.py",),
+        grammar=TaggedCalls(
+            call="<|tool_call:start|>",
+            named="\n",
+            key="<|tool_arg:start|>",
+            keyed="<|tool_arg:value|>",
+            value_end="<|tool_arg:end|>\n",
+            end="<|tool_call:end|>",
+            own=True,
+        ),
+        signs=(("<|tool_call:start|>", "<|tool_arg:start|>"),),
+    ),
+    ModelFamily(
         name="glm",
-        models="GLM 4.5, 4.6, 4.7, 5",
+        models="GLM 4.5, 4.6, 4.7, 5; Ling 3 and Laguna",
         sources=(
             "https://huggingface.co/zai-org/GLM-4.5",
             "https://huggingface.co/zai-org/GLM-4.6",
             "https://huggingface.co/zai-org/GLM-4.7",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/ling3_tool_parser.py",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/poolside_v1_tool_parser.py",
         ),
-        grammar=glm.GlmGrammar(),
-        tags=ThinkTags(instead=(glm.OPEN,)),
+        grammar=_ARGUMENT_TAGS,
+        tags=_TOOL_CALL_THINK,
         stop=("<|observation|>", "<|user|>"),
-        signs=((glm.KEY, glm.VALUE),),
+        signs=(("<arg_key>", "<arg_value>"),),
         model_types=frozenset(
             {"glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "Glm4MoeForCausalLM", "GlmMoeDsaForCausalLM"}
         ),
@@ -196,19 +416,47 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="qwen3_5",
         models="Qwen3.5 and later",
         sources=("https://huggingface.co/Qwen/Qwen3.5-35B-A3B",),
-        grammar=qwen3_coder.Qwen3CoderParser,
-        call_format=qwen3_coder.QWEN3_CODER_CALLS,
+        grammar=_FUNCTION_TAGS,
         tags=_HERMES_THINK,
-        signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION, "<think>"),),
+        signs=_FUNCTION_THINK_SIGNS,
         model_types=frozenset({"qwen3_5", "qwen3_5_moe"}),
+    ),
+    ModelFamily(
+        name="nemotron3",
+        models="Nemotron 3",
+        sources=(
+            "https://huggingface.co/nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/parser/nemotron_v3.py",
+        ),
+        grammar=_FUNCTION_TAGS,
+        tags=_TOOL_CALL_THINK,
+        signs=_FUNCTION_THINK_SIGNS,
+        older_types=frozenset({"nemotron_h", "NemotronHForCausalLM"}),
+    ),
+    ModelFamily(
+        name="step3p5",
+        models="Step 3.5 and 3.7",
+        sources=("https://github.com/ggml-org/llama.cpp/blob/master/models/templates/StepFun3.7-Flash.jinja",),
+        grammar=_FUNCTION_TAGS,
+        tags=replace(_TOOL_CALL_THINK, between="\n"),
+        signs=_FUNCTION_THINK_SIGNS,
+        model_types=frozenset({"step3p5", "step3p7", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="mimo",
+        models="MiMo V2",
+        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/mimo_detector.py",),
+        grammar=replace(_FUNCTION_TAGS, keyed=">", value_end="</parameter>\n"),
+        tags=_TOOL_CALL_THINK,
+        signs=_FUNCTION_THINK_SIGNS,
+        model_types=frozenset({"mimo_v2_flash", "MiMoV2FlashForCausalLM"}),
     ),
     ModelFamily(
         name="qwen3_coder",
         models="Qwen3-Coder",
         sources=("https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct",),
-        grammar=qwen3_coder.Qwen3CoderParser,
-        call_format=qwen3_coder.QWEN3_CODER_CALLS,
-        signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION),),
+        grammar=_FUNCTION_TAGS,
+        signs=(("<tool_call>", "<function="),),
     ),
     ModelFamily(  # Qwen3 and QwQ: the calls of Hermes, with reasoning, which a template's switch may turn off
         name="qwen3",
@@ -278,7 +526,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
         ),
-        grammar=GemmaCalls(before="<|tool_call>", after="<tool_call|>", quote='<|"|>'),
+        grammar=GemmaCalls(before="<|tool_call>", after=("<tool_call|>", "<|tool_response>"), quote='<|"|>'),
         tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
         stop=("<|tool_response>",),
         signs=(("<|tool_call>call:",),),
@@ -288,7 +536,12 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="functiongemma",
         models="FunctionGemma",
         sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
-        grammar=GemmaCalls(before="<start_function_call>", after="<end_function_call>", quote="<escape>", typed=True),
+        grammar=GemmaCalls(
+            before="<start_function_call>",
+            after=("<end_function_call>", "<start_function_response>"),
+            quote="<escape>",
+            typed=True,
+        ),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
     ),

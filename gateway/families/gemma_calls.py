@@ -1,7 +1,7 @@
 """Calls in the form of Gemma: keys without quotes, and strings between two equal tokens.
 
-    <|tool_call>call:f{a:<|"|>x<|"|>,n:[1,{b:true}]}<tool_call|>
-    <start_function_call>call:f{a:<escape>x<escape>,n:1}<end_function_call>
+<|tool_call>call:f{a:<|"|>x<|"|>,n:[1,{b:true}]}<tool_call|>
+<start_function_call>call:f{a:<escape>x<escape>,n:1}<end_function_call>
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class GemmaCalls(Grammar):
 
     Attributes:
         before: the marker before a call.
-        after: the marker after it, which may be missing.
+        after: the marker after it, which may be missing, and that of its answer, before which models stop.
         quote: the token on both sides of a string.
         typed: whether arguments of other types stand between these tokens, too: the tool's schema tells their types.
     """
 
     before: str
-    after: str
+    after: tuple[str, ...]
     quote: str
     typed: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return (self.before, self.after, self.quote)
+        return (self.before, *self.after, self.quote)
 
     @property
     def opening(self) -> Sequence[str]:
@@ -57,7 +57,7 @@ class GemmaCalls(Grammar):
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag."""
-        return CallFormat(f"{self.before}{_CALL}", "", f"}}{self.after}", self.before, arguments=self._arguments)
+        return CallFormat(f"{self.before}{_CALL}", "", f"}}{self.after[0]}", self.before, arguments=self._arguments)
 
     @cached_property
     def _quotes(self) -> Markers:
@@ -82,7 +82,7 @@ class GemmaCalls(Grammar):
         if not (yield from self._object(source, call.arguments, 1, typed)) or not call.complete():
             return False
         yield from source.space()
-        yield from source.literal(self.after)
+        yield from source.literal(self.after[0])
         return True
 
     def _object(

@@ -29,6 +29,7 @@ class ModelFamily:
         call_format: the format as a structural tag, where the grammar does not make it of its own markers.
         tags: around its reasoning; None: it does not reason.
         stop: texts of special tokens that end the turn besides the model's end ids.
+        visible: texts of special tokens that its markers are made of, where those are no tokens themselves.
         signs: a template of this family holds all texts of one of these groups.
         model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
         older_types: those of the family that this one follows; they say it together with a sign.
@@ -42,6 +43,7 @@ class ModelFamily:
     call_format: CallFormat | None = None
     tags: ThinkTags | None = None
     stop: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()
     signs: tuple[tuple[str, ...], ...] = ()
     model_types: frozenset[str] = frozenset()
     older_types: frozenset[str] = frozenset()
@@ -101,7 +103,7 @@ class ModelFamily:
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
         """Prepare the generation of an answer; see ``Family.prepare``."""
         guide, guided = self._guide(plan, prompt)
-        special = set(self.markers.texts) if plan.calls or self._whole else set()
+        special = {*self.markers.texts, *self.visible} if plan.calls or self._whole else set()
         if self.tags:
             special.update(self.tags.markers.texts)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)

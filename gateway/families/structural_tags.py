@@ -35,6 +35,11 @@ def free_text() -> Format:
     return {"type": "any_text"}
 
 
+def nothing() -> Format:
+    """A format: no text at all. xgrammar 0.1.25 refuses an empty ``const_string``."""
+    return {"type": "grammar", "grammar": 'root ::= ""'}
+
+
 def tag(begin: str, content: Format, end: str) -> Format:
     """A format: content between two texts."""
     return {"type": "tag", "begin": begin, "content": content, "end": end}

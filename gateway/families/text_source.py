@@ -55,9 +55,13 @@ class TextSource:
         self.ended = True
         self.cut = cut
 
-    def record(self) -> None:
-        """Keep the text that is read from here on, for ``recorded``. A new record replaces an older one."""
-        self._raw = []
+    def record(self, begun: str = "") -> None:
+        """Keep the text that is read from here on, for ``recorded``. A new record replaces an older one.
+
+        Args:
+            begun: text that has been read already and belongs to the record.
+        """
+        self._raw = [begun]
 
     @property
     def recorded_length(self) -> int:

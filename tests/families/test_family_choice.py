@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from gateway.families import family_choice
+from gateway.families.example_call import WrittenCall
 from gateway.families.family_choice import Evidence, UnknownFamilyError, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
@@ -34,6 +35,16 @@ MODELS = [
     # LFM2.5 cuts reasoning out of earlier messages, and shows calls nowhere
     ("lfm2", "{% if tools %}{{ content.split('</think>')[-1] }}<think>", "Lfm2ForCausalLM", "lfm2"),
     ("lfm2", "{% if tools %}<|tool_list_start|>", "Lfm2MoeForCausalLM", "lfm2_moe"),
+    ("pythonic", "{% if tools %}<|start_header_id|>[func_name1(params_name1=", "LlamaForCausalLM", "llama"),  # ToolACE
+    ("pythonic", "{{ tools }}<start_of_turn>[func_name1(params_name1=", "Gemma3ForConditionalGeneration", "gemma3"),
+    ("plain", "<start_of_turn>{{ content }}", "Gemma3ForCausalLM", "gemma3_text"),
+    ("functiongemma", "{{ tools }}<start_of_turn><start_function_call>call:", "Gemma3ForCausalLM", "gemma3_text"),
+    ("gemma4", "{{ tools }}<|turn><|tool_call>call:<|channel>", "Gemma4ForConditionalGeneration", "gemma4"),
+    ("gemma4", "<|turn>model", "Gemma4ForCausalLM", "gemma4_text"),
+    ("olmo3", "{{ tools }}<functions></functions><function_calls>", "Olmo3ForCausalLM", "olmo3"),
+    ("olmo3", "{{ content }}<think>", "Olmo3ForCausalLM", "olmo3"),
+    ("olmo3", "{{ tools }}<functions></functions><function_calls>", "OlmoHybridForCausalLM", "olmo_hybrid"),
+    ("plain", "{{ content }}", "Olmo2ForCausalLM", "olmo2"),
     ("phi4", "{% if tools %}functools[{{ tools }}", "Phi3ForCausalLM", "phi3"),
     ("think", "{{ content.split('</think>')[-1] }}", "Phi3ForCausalLM", "phi3"),
     ("plain", "<|im_start|>{{ content }}", "LlamaForCausalLM", "llama"),
@@ -85,6 +96,108 @@ def test_settings_go_before_everything() -> None:
 def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None:
     with pytest.raises(UnknownFamilyError, match=r"'lama'; there are: .*hermes.*plain"):
         choose(Evidence(), "lama")
+
+
+HERMES = WrittenCall("", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>')
+LFM2 = WrittenCall("", "<|tool_call_start|>[get_weather(city='Rome')]<|tool_call_end|>")
+FOREIGN = WrittenCall("", "<call>get_weather</call>")
+GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Rome"}}]')
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "evidence", "doubt", "cure"),
+    [
+        (
+            "kimi",
+            "kimi",
+            Evidence(written=HERMES),
+            "its chat template writes calls as <tool_call> {",
+            "Set `family` to ",
+        ),
+        (
+            None,
+            "plain",
+            Evidence(template="tools", written=FOREIGN),
+            "its chat template writes calls as <call>get_weather</call>, which no model family here reads",
+            "Set `family` if its models write one of the known forms",
+        ),
+        (None, "plain", Evidence(template="tools"), "its chat template takes tools, and", "Set `family` if"),
+        (
+            None,
+            "glm",
+            Evidence(model_type="glm4_moe", template="tools", written=FOREIGN),
+            "its chat template writes calls as <call>get_weather</call>, which glm does not read",
+            "Set `template` to one that",
+        ),
+        (
+            None,
+            "hermes",
+            Evidence(model_type="glm4_moe", template="tools<tool_call>", written=HERMES),
+            "its config.json is that of glm, but its chat template is not",
+            "Set `family` to the one",
+        ),
+        (
+            None,
+            "hermes",
+            Evidence(model_type="qwen2", template="tools"),
+            "only its architecture tells, on which many families build",
+            "Set `family` to the one",
+        ),
+        (
+            None,
+            "mistral",
+            Evidence(template="[TOOL_CALLS] functools["),
+            "the signs of phi4 are in its chat template as well",
+            "Set `family` to the one",
+        ),
+        (
+            None,
+            "granite",
+            Evidence(model_type="granite", template="tools", written=GRANITE, has_token=lambda text: text == "<s>"),
+            "its tokenizer has no token <|tool_call|>, which calls of granite need",
+            "Set `family` to the one",
+        ),
+        (
+            "harmony",
+            "harmony",
+            Evidence(has_token=lambda text: text == "<s>"),
+            "its tokenizer has no token <|",
+            "Set `family` to the one",
+        ),
+    ],
+)
+def test_a_doubtful_choice_is_doubted(name: str | None, family: str, evidence: Evidence, doubt: str, cure: str) -> None:
+    choice = choose(evidence, name)
+    assert choice.family.name == family
+    assert [(told.startswith(doubt), fix.startswith(cure)) for told, fix in choice.doubts.items()] == [(True, True)], (
+        choice.doubts
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        (None, Evidence()),
+        (None, Evidence(template="<think>")),
+        (None, Evidence(model_type="qwen2", template="tools<tool_call>", written=HERMES)),
+        (None, Evidence(model_type="granite", template="tools", written=GRANITE, has_token="<|tool_call|>".__eq__)),
+        ("hermes", Evidence(template="tools", written=HERMES, has_token=lambda _: False)),
+        ("llama3_json", Evidence(has_token=lambda _: False)),  # it reads calls without a token before them
+    ],
+)
+def test_a_sure_choice_is_not_doubted(name: str | None, evidence: Evidence) -> None:
+    assert choose(evidence, name).doubts == {}
+
+
+def test_the_families_that_read_the_template_are_named() -> None:
+    (cure,) = choose(Evidence(written=HERMES), "kimi").doubts.values()
+    assert "hermes" in cure
+    assert "lfm2" not in cure
+
+
+def test_the_call_that_a_template_writes_tells_without_any_sign() -> None:
+    choice = choose(Evidence(written=LFM2))
+    assert (choice.family.name, choice.reason) == ("lfm2", "the call that its chat template writes")
 
 
 def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None:

@@ -123,6 +123,7 @@ def test_bare_values(family: str) -> None:
     [
         ("pythonic", "<|python_start|>", "<|python_end|>"),
         ("lfm2", "<|tool_call_start|>", "<|tool_call_end|>"),
+        ("olmo3", "<function_calls>", "</function_calls>"),
     ],
 )
 def test_python_calls(family: str, before: str, after: str) -> None:
@@ -137,3 +138,27 @@ def test_python_calls(family: str, before: str, after: str) -> None:
     assert calls(family, f"{before}[f(b='x')]{after}") == [("f", '{"b": "x"}')]
     assert calls(family, f"{before}[f(n='many')]{after}") == [("f", '{"n": "many"}')]
     assert calls(family, f"{before}[f(a='x'), h(), f(a='x')]{after}") == []
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "quote", "after"),
+    [
+        ("gemma4", "<|tool_call>", '<|"|>', "<tool_call|>"),
+        ("functiongemma", "<start_function_call>", "<escape>", "<end_function_call>"),
+    ],
+)
+def test_gemma_calls(family: str, before: str, quote: str, after: str) -> None:
+    good = f"{before}call:f{{a:{quote}x{quote}}}{after}"
+    assert calls(family, good) == [F]
+    assert calls(family, good.removesuffix(after)) == [F]
+    assert calls(family, good.removesuffix("}" + after)) == []
+    assert calls(family, good.replace("}", "")) == []
+    assert calls(family, good.replace(f"x{quote}", "x")) == []
+    assert calls(family, good.replace(f"{quote}x{quote}", "x")) == []
+    assert calls(family, good.replace("call:", "")) == []
+    assert calls(family, good.replace("a:", "")) == []
+    assert calls(family, good.replace("a:", ":")) == []
+    assert calls(family, good.replace("a:", f"a:{quote}y{quote},a:")) == []
+    assert calls(family, good.replace("a:", "b:")) == [("f", '{"b": "x"}')]
+    assert calls(family, good.replace(f"a:{quote}x", f"n:{quote}many")) == [("f", '{"n": "many"}')]
+    assert calls(family, good + good.replace("f{", "h{") + good) == [F, F]

@@ -62,6 +62,8 @@ CONTROL = {
     "mistral_v11": ("[ARGS", "[CALL_ID"),
     "qwen3_coder": ("<function=", "</function", "<parameter=", "</parameter"),
     "qwen3_5": ("<function=", "</function", "<parameter=", "</parameter"),
+    "gemma4": ("call:",),
+    "functiongemma": ("call:",),
     "granite": ("<response", "</response"),
 }
 SOUND = [case for case in CASES if any(isinstance(event, CallArguments) for event in case.events)]
