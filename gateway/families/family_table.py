@@ -28,6 +28,7 @@ _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in
 )
 _DEEPSEEK_SECTION = _DEEPSEEK_CALLS.section[0]
 _DEEPSEEK_THINK = ThinkTags(instead=(_DEEPSEEK_SECTION,))
+_KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 # Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
 _MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
@@ -167,10 +168,11 @@ CLAIMING: tuple[ModelFamily, ...] = (
             separator="<|tool_call_argument_begin|>",
             end="<|tool_call_end|>",
             section=_KIMI_SECTION,
+            extra=_KIMI_SLIPS,
             namespace="functions.",
             numbered=True,
         ),
-        tags=ThinkTags(instead=_KIMI_SECTION[:1]),
+        tags=ThinkTags(instead=(_KIMI_SECTION[0], _KIMI_SLIPS[0])),
         signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
     ),
