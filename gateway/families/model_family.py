@@ -10,7 +10,7 @@ from gateway.families.call_schema import calls_schema, object_schema, schema_gui
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import GuidedParser
+from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
 from gateway.families.tool_plan import ToolPlan
@@ -130,7 +130,8 @@ class ModelFamily:
         if guide is not None and guide == plan.response:
             prompt = ""
         if plan.calls and preparation.guided and self._native_calls(plan) is None:
-            return GuidedParser(plan, markers=self.markers, tags=tags, prompt=prompt, guided=True)
+            calls = GuidedCalls()
+            return FamilyParser(plan, grammar=calls, markers=self.markers, tags=tags, prompt=prompt, guided=True)
         if not (plan.calls or self._whole) or not tagged:
             return FamilyParser(plan, markers=tags.markers if tags else Markers(), tags=tags, prompt=prompt)
         return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)

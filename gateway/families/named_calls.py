@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_call_list, read_name
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
 from gateway.families.text_source import Steps, TextSource
@@ -87,7 +87,7 @@ class NamedCalls(Grammar):
         """Read a call, or an array of them; see ``Grammar``."""
         yield from parser.source.space()
         if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
-            return (yield from read_call_list(parser, parser.begin_call(), ids=True))
+            return (yield from read_call_list(parser, parser.begin_call(), keys=Keys(id="id")))
         return (yield from super().read_block(parser))
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
