@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gateway.families.grammar import Grammar
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.parser_events import Emitter, Event, FormingCall, without
@@ -29,9 +27,6 @@ class FamilyParser:
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
 
-    call_markers: tuple[str, ...] = ()
-    opening: Sequence[str] = ()
-
     def __init__(
         self,
         plan: ToolPlan,
@@ -55,14 +50,13 @@ class FamilyParser:
             guided: as of the attribute.
         """
         self._grammar = grammar or Grammar()
-        if grammar:
-            self.opening = grammar.opening
+        self.opening = self._grammar.opening
         self.plan = plan
         self.prompt = prompt
         self.markers = markers
         self.tags = tags
         self.opened = tags is not None and tags.opened_by(prompt)
-        self.thinking = self.opened
+        self.thinking = self.opened or self._grammar.begins_thinking(prompt)
         self.guided = guided
         self.source = TextSource()
         self.marker = ""
