@@ -15,6 +15,7 @@ from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
 from gateway.families.bare_calls import BareCalls
 from gateway.families.family_table import CLAIMING, PLAIN, THINK
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
@@ -36,15 +37,10 @@ _HARD = Tool(
 _FORMS = {
     "ChannelCalls": "elements of tokens",
     "GemmaCalls": "Gemma's",
-    "HarmonyParser": "name, JSON",
-    "HermesParser": "JSON",
-    "GraniteParser": "JSON",
-    "Phi4Parser": "JSON",
+    "HarmonyCalls": "name, JSON",
     "JsonCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
-    "GlmGrammar": "tags",
-    "Qwen3CoderParser": "tags",
 }
 """The words for what the grammars read."""
 _HEAD = """\
@@ -63,7 +59,9 @@ and strings have no limits besides `enum`; otherwise parsed.
 Those that are always parsed, and why:
 
 """
-_PARSED: dict[str, str] = {}
+_PARSED = {
+    "pythonic": "a call begins with a bracket, which stands in any text.",
+}
 """Why a family's own form is not guided."""
 
 
@@ -97,6 +95,8 @@ def _form(family: ModelFamily) -> str:
         return "-"
     if isinstance(family.grammar, BareCalls):
         return "Python" if family.grammar.written in ("list", "lines") else "JSON"
+    if isinstance(family.grammar, NamedCalls) and family.grammar.array == "written":
+        return "JSON"
     kind = family.grammar if isinstance(family.grammar, type) else type(family.grammar)
     return _FORMS[kind.__name__]
 
