@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,23 @@ def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
-def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedServer]:
+def _plays() -> list[Callable[[], None]]:
+    """The ``play`` of each scripted server that runs."""
+    return []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _played_out(_plays: list[Callable[[], None]]) -> Iterator[None]:
+    """Take what a module told servers to play away: the next one on this worker begins with none."""
+    yield
+    for play in _plays:
+        play()
+
+
+@pytest.fixture(scope="session")
+def scripted_triton(
+    _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ScriptedServer]:
     """A running Triton that replays what a test tells it to; see `ScriptedServer`."""
     model_dir = tmp_path_factory.mktemp("scripted-model")
     write_scripted_model(model_dir)
@@ -131,6 +147,7 @@ def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script
     server.triton.start()
     try:
         server.triton.wait_ready()
+        _plays.append(server.play)
         yield server
     finally:
         server.triton.stop()
@@ -145,27 +162,32 @@ def llmapi_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def llmapi_triton(llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmapiServer]:
+def llmapi_triton(
+    llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LlmapiServer]:
     """A running Triton with the stock LLM API model of each version; see `LlmapiServer`."""
     with LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir) as server:
+        _plays.append(server.play)
         yield server
 
 
 @pytest.fixture(scope="session")
 def misconfigured_llmapi_triton(
-    llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+    llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LlmapiServer]:
     """The same with settings that harm; see `misconfigured`."""
     with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
+        _plays.append(server.play)
         yield server
 
 
 @pytest.fixture(scope="session")
-def stock_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+def stock_triton(_plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
     """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
     server = StockServer(tmp_path_factory.mktemp("triton-stock"))
     server.start()
     try:
+        _plays.append(server.play)
         yield server
     finally:
         server.stop()
