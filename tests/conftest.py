@@ -24,7 +24,13 @@ from tests.stack import TRANSPORT
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
-_TOGETHER = ("tests/clients", "tests/dialects")  # folders whose tests share servers that are slow to start
+# Tests that share servers which are slow to start; the first group that a file is of counts.
+_TOGETHER = (
+    ("tests/clients/",),
+    ("tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py"),
+    ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
+    ("tests/sdks/",),
+)
 
 # An example may take as long as a busy machine makes it take. A module's own settings add to these.
 settings.register_profile("without deadline", deadline=None)
@@ -33,13 +39,13 @@ settings.load_profile("without deadline")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, and some folders as a whole: servers are started once for each worker."""
+    """Give each worker whole files, and some groups of files as a whole: they start their servers once."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there with pytest -n
 
     class ByServers(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return next((folder for folder in _TOGETHER if file.startswith(f"{folder}/")), file)
+            return next((group[0] for group in _TOGETHER if file.startswith(group)), file)
 
     return ByServers(config, log)
 
