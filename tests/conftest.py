@@ -20,7 +20,7 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
-from tests.stack import TRANSPORT
+from tests.stack import TRANSPORT, GatewayProcess
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
@@ -64,13 +64,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the end of Triton's log to the report of a failed test that used a server."""
+    """Add the ends of the logs of servers and gateways that a failed test used to its report."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
-            if isinstance(value, TritonServer):
-                report.sections.append((f"log of {name}", value.log()[-LOG_TAIL:]))
+            log = _log_of(value)
+            if log is not None:
+                report.sections.append((f"log of {name}", log[-LOG_TAIL:]))
     return report
+
+
+def _log_of(value: object) -> str | None:
+    if isinstance(value, ScriptedServer | LlmapiServer | StockServer):
+        value = value.triton
+    if isinstance(value, TritonServer):
+        return value.log()
+    return "\n".join(value.log_lines()) if isinstance(value, GatewayProcess) and value.log.exists() else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
