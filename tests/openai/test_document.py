@@ -138,10 +138,9 @@ PATIENCE = ("--request-timeout", "120", "--suppress-health-check", "too_slow,fil
 
 
 def found(output: str) -> str:
-    """What schemathesis says of failures and errors; all that it says where it has no such part."""
-    heads = r"^=+ (?:FAILURES|ERRORS) =+$.*?(?=^=+ (?:WARNINGS|SUMMARY) =+$)"
-    part = re.search(heads, output, re.DOTALL | re.MULTILINE)
-    return part.group() if part else output
+    """What schemathesis says of failures and errors, from the first operation on; all where it says nothing of any."""
+    part = re.search(r"^=+ (?:FAILURES|ERRORS) =+$(.*?)^=+ (?:WARNINGS|SUMMARY) =+$", output, re.DOTALL | re.MULTILINE)
+    return "\n".join(line.strip("_ ") for line in part[1].strip().splitlines()) if part else output
 
 
 @pytest.mark.parametrize(
