@@ -109,7 +109,7 @@ async def test_input_items_are_listed_as_openai_lists_them(kept: Gateway) -> Non
         assert error_of(refused)[:2] == (400, next(iter(query)))
 
 
-@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call"])
+@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call", ""])
 async def test_ids_and_states_that_are_none_are_replaced(kept: Gateway, kind: str) -> None:
     odd = [{"role": "user", "content": "Hi", "status": "odd"}, {"type": kind, "id": ["odd"], "summary": []}]
     answer = await whole(kept, input=odd)
