@@ -125,7 +125,7 @@ class RedisStore:
             raise ConflictError(keys[made[0]])
         if result == FULL:
             raise StoreFullError("the document with its log is larger than the store may be")
-        return made
+        return list(map(int, made))
 
     async def _trim_now(self) -> None:
         while self._noted(*await self._trim(keys=[_TAG], args=[self._bounds.max_bytes])):

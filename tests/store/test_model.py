@@ -91,9 +91,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.run(self.store.put(owner, key, data, expected=expected)) == after.version
             self.written(owner, key, after)
 
-    @rule(
-        owner=st.sampled_from(OWNERS), data=st.sampled_from([b"", bytes(400)]), wrong=st.sampled_from([0, 0, 0, 1])
-    )
+    @rule(owner=st.sampled_from(OWNERS), data=st.sampled_from([b"", bytes(400)]), wrong=st.sampled_from([0, 0, 0, 1]))
     def put_two(self, owner: str, data: bytes, wrong: int) -> None:
         keys = KEYS[:2]
         before = [self.model.get((owner, key), Modelled(b"", 0, 0)) for key in keys]

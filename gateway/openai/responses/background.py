@@ -59,7 +59,7 @@ class Run:
         self._record = record
         self._timeouts = timeouts
         self._events = ResponsesEvents(answer)
-        self._first = answer.stored("queued", answer.response("queued"))
+        self._first = answer.stored("queued", answer.own("queued"))
         self.log = LiveLog(shelf, answer.id) if self._first.streamed else None
         self._version = 0
         self._generating: asyncio.Task[None] | None = None
@@ -120,7 +120,7 @@ class Run:
                     continue
                 if not begun:
                     begun = True
-                    await self._put(answer.stored("in_progress", answer.response("in_progress")))
+                    await self._put(answer.stored("in_progress", answer.own("in_progress")))
                 if self.log is None:
                     continue
                 size += self.log.add(data)
@@ -173,9 +173,7 @@ class Run:
         try:
             if self.log is not None:
                 await self._patiently(self.log.flush)
-            await self._patiently(self._check)  # one that somebody has ended puts nothing into its conversation
-            await answer.go_on()
-            await self._put(answer.stored_end())
+            await self._put(answer.stored_end(), answer.write_end)
         except LostError:
             await self._write_cancelled()
         except OpenAIError as error:
@@ -186,20 +184,27 @@ class Run:
         with contextlib.suppress(OpenAIError):
             await shelf.release(answer.id)
 
-    async def _put(self, stored: StoredResponse) -> None:
+    async def _put(self, stored: StoredResponse, put: Callable[[Shelf, int], Awaitable[object]] | None = None) -> None:
+        """Write the response.
+
+        Args:
+            stored: all of it.
+            put: writes it over a version of its document, with more; None: nothing more.
+        """
+
         async def write() -> None:
             try:
-                self._version = await self._shelf.put(self.answer.id, stored, self._version)
+                if put is None:
+                    await self._shelf.put(self.answer.id, stored, self._version)
+                else:
+                    await put(self._shelf, self._version)
             except LostError:
                 # By a write whose answer was lost it may be there already.
                 if not await self._shelf.holds(self.answer.id, stored, self._version + 1):
                     raise
-                self._version += 1
+            self._version += 1
 
         await self._patiently(write)
-
-    async def _check(self) -> None:
-        await self._shelf.check(self.answer.id, self._version)
 
     async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write; again where the store is away for a while, unless the gateway is shutting down."""
