@@ -20,6 +20,7 @@ from gateway.openai.responses.objects import EVENTS, ResponseDeleted, ResponseOb
 from gateway.openai.responses.stored import LostError, Shelf, StoredResponse, joined
 from gateway.openai.router import IGNORED, answers, api_router, parameter
 from gateway.openai.state import Kept, State
+from gateway.relay.interface import StreamOutput
 from gateway.web.access_log import record_of
 from gateway.web.routing import DirectRoute
 from gateway.web.sse import EventStream
@@ -61,8 +62,8 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
         if not stored.streamed:
             message = "Only a response that was asked for with 'background' and 'stream' can be streamed again."
             raise BadRequestError(message, "stream", "invalid_value")
-        record = record_of(request.scope)
-        return EventStream(follow(runs, shelf, response_id, after, record, keepalive_s), headers)
+        record, output = record_of(request.scope), StreamOutput()
+        return EventStream(follow(runs, shelf, response_id, after, record, keepalive_s, output), headers, output)
 
     @router.delete(
         "/v1/responses/{response_id}",

@@ -14,7 +14,7 @@ import orjson
 
 from gateway.openai.errors import from_store
 from gateway.openai.items.lines import ItemLines
-from gateway.store import ConflictError, Store, StoreError
+from gateway.store import ConflictError, Store, StoreError, Write
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
@@ -172,10 +172,6 @@ class Shelf:
         lease = await told(self.store.get(self.owner, _lease(response_id)))
         return lease is not None and float(lease.data) > time.time()
 
-    async def lease(self, response_id: str) -> None:
-        """Say that it is running, for ``LEASE_S``."""
-        await self._lease(response_id, 0)
-
     async def renew(self, response_id: str) -> None:
         """Say that it goes on running.
 
@@ -185,11 +181,11 @@ class Shelf:
         found = await told(self.store.get(self.owner, _lease(response_id)))
         if found is None:
             raise LostError
-        await self._lease(response_id, found.version)
+        await told(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
 
-    async def _lease(self, response_id: str, expected: int) -> None:
-        until = b"%f" % (time.time() + LEASE_S)
-        await told(self.store.put(self.owner, _lease(response_id), until, expected=expected))
+    async def begin(self, response_id: str, stored: StoredResponse) -> None:
+        """Write a response that is new, and say that it is running, for ``LEASE_S``."""
+        await told(self.store.put_all(self.owner, [_leased(response_id, 0), Write(response_id, stored.encoded(), 0)]))
 
     async def release(self, response_id: str) -> None:
         """End the lease: whoever runs it stops."""
@@ -206,6 +202,10 @@ class Shelf:
     async def events(self, response_id: str, place: int, most: int) -> list[bytes]:
         """Read events of a response from a place on, which is their sequence number."""
         return await told(self.store.entries(self.owner, response_id, place, most))
+
+
+def _leased(response_id: str, expected: int) -> Write:
+    return Write(_lease(response_id), b"%f" % (time.time() + LEASE_S), expected)
 
 
 def _lease(response_id: str) -> str:
