@@ -6,9 +6,10 @@ import pytest
 
 from gateway.families import family_choice
 from gateway.families.example_call import WrittenCall
-from gateway.families.family_choice import Evidence, UnknownFamilyError, choose
+from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 
@@ -41,6 +42,7 @@ MODELS = [
     ("functiongemma", "{{ tools }}<start_of_turn><start_function_call>call:", "Gemma3ForCausalLM", "gemma3_text"),
     ("gemma4", "{{ tools }}<|turn><|tool_call>call:<|channel>", "Gemma4ForConditionalGeneration", "gemma4"),
     ("gemma4", "<|turn>model", "Gemma4ForCausalLM", "gemma4_text"),
+    ("kimi_vl", "<|im_system|>{{ content }}", "KimiVLForConditionalGeneration", "kimi_vl"),
     ("olmo3", "{{ tools }}<functions></functions><function_calls>", "Olmo3ForCausalLM", "olmo3"),
     ("olmo3", "{{ content }}<think>", "Olmo3ForCausalLM", "olmo3"),
     ("olmo3", "{{ tools }}<functions></functions><function_calls>", "OlmoHybridForCausalLM", "olmo_hybrid"),
@@ -71,6 +73,29 @@ MODELS = [
     ),
     ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
     ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("deepseek_v32", "{% set dsml = '｜DSML｜' %}<{{ dsml }}function_calls>", "DeepseekV32ForCausalLM", "deepseek_v32"),
+    ("deepseek_v32", "", "DeepseekV32ForCausalLM", "deepseek_v32"),  # no template: it is a program
+    # V3.2-Exp still writes as V3.1 does
+    ("deepseek_v31", "<｜Assistant｜></think><｜tool▁calls▁begin｜>", "DeepseekV32ForCausalLM", "deepseek_v32"),
+    ("deepseek_v4", "{% set dsml = '｜DSML｜' %}<{{ dsml }}tool_calls>", "DeepseekV4ForCausalLM", "deepseek_v4"),
+    ("deepseek_v4", "", "DeepseekV4ForCausalLM", "deepseek_v4"),
+    ("gigachat35", "{{ tools }}<｜GCML｜tool_calls><think>", "DeepseekV3ForCausalLM", "deepseek_v3"),
+    ("minimax_m2", "{{ tools }}<minimax:tool_call><invoke name=<think>", "MiniMaxM2ForCausalLM", "minimax_m2"),
+    ("dots", "{{ tools }}<dots_function_call><invoke name=", "Dots1ForCausalLM", "dots1"),
+    ("seed_oss", "{{ tools }}<seed:tool_call>\n<function=<seed:think>", "SeedOssForCausalLM", "seed_oss"),
+    ("step3", "{{ tools }}<｜tool_calls_begin｜><steptml:invoke name=", "Step3VLForConditionalGeneration", "step3_vl"),
+    ("minicpm5", '{{ tools }}<function name="f"><param name="a"><think>', "LlamaForCausalLM", "llama"),
+    ("hunyuan3", "{{ tools }}<tool_calls><tool_sep><arg_key><arg_value><think>", "HYV3ForCausalLM", "hy_v3"),
+    (
+        "hunyuan3_open",
+        "{% set s = ':opensource' %}{{ '<tool_sep' + s + '><arg_key' + s + '><arg_value' + s + '><think' }}",
+        "HYV3ForCausalLM",
+        "hy_v3",
+    ),
+    ("solar_open2", "{{ tools }}<|tool_call:start|><|tool_arg:start|>", "SolarOpen2ForCausalLM", "solar_open2"),
+    ("nemotron3", "{% if tools %}<tool_call>\n<function=<think>", "NemotronHForCausalLM", "nemotron_h"),
+    ("step3p5", "{% if tools %}<tool_call>\n<function=<think>", "Step3p5ForCausalLM", "step3p5"),
+    ("mimo", "{% if tools %}<tool_call>\n<function=<think>", "MiMoV2FlashForCausalLM", "mimo_v2_flash"),
     ("kimi_k3", "{{ tools }}{{ '<|open|>' + tag + '<|sep|>' }}<|close|>", "KimiK3ForConditionalGeneration", "kimi_k3"),
     ("kimi_k3", "", "KimiK3ForConditionalGeneration", "kimi_k3"),
     ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "LlamaForCausalLM", "llama"),
@@ -207,8 +232,13 @@ def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None
         assert family.grammar is None or family.sources, family.name
 
 
-VISITOR = ModelFamily(name="visitor", signs=(("<visitor>",),))
+VISITOR = ModelFamily(
+    name="visitor",
+    grammar=NamedCalls(call="<visit:", separator=">", end="</visit>"),
+    signs=(("<visit:",),),
+)
 """A family of another package."""
+VISIT = WrittenCall("", '<visit:get_weather>{"city": "Rome"}</visit>')
 
 
 def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +246,10 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     family_choice.installed.cache_clear()
     try:
-        assert choose(Evidence(template="<tool_call><visitor>")).family is VISITOR
-        assert choose(Evidence(), "visitor").family is VISITOR
+        evidence = Evidence(template="tools<tool_call><visit:", written=VISIT)
+        assert choose(evidence) == Choice(VISITOR, "the package that brings it")
+        assert choose(evidence, "visitor") == Choice(VISITOR, "the setting `family`")
+        assert [*choose(evidence, "hermes").doubts.values()] == ["Set `family` to visitor, which reads them."]
         assert choose(Evidence(template="<tool_call>")).family.name == "hermes"
     finally:
         family_choice.installed.cache_clear()
