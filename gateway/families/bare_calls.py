@@ -118,7 +118,7 @@ class BareCalls(Grammar):
             closing: text behind the calls.
         """
         calls: list[FormingCall] = []
-        parser.source.record()
+        parser.source.record(opening)
         good = yield from (self._objects if opening == "{" else self._list)(parser, calls)
         if good:
             yield from parser.source.space()
@@ -129,7 +129,7 @@ class BareCalls(Grammar):
                 self._complete(parser, calls)
                 return
         if not any(call.started for call in calls):
-            parser.emitter.content(begun + opening)
+            parser.emitter.content(begun)
             self._give_up(parser, calls)
         elif good:
             parser.emitter.content(without(parser.source.recorded(), parser.markers.texts))
