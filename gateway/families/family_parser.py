@@ -193,9 +193,14 @@ class FamilyParser:
         has been said already stays as it is; nothing is said twice.
         """
         raw = self.source.recorded()
-        if not call.started:
-            self.source.examined += len(raw)
-            self.say_prose(self.without_format(raw))
+        if call.started:
+            return
+        self.source.examined += len(raw)
+        if not self.source.cut:  # the beginning of a marker that the call's punctuation looked like: read it again
+            begun = self.markers.begun(raw)
+            self.source.unread(begun)
+            raw = raw.removesuffix(begun)
+        self.say_prose(self.without_format(raw))
 
     def without_format(self, raw: str) -> str:
         """The text of a broken call without the parts that only belong to the format."""

@@ -126,6 +126,7 @@ def _hunyuan_think(suffix: str) -> ThinkTags:
 
 
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
 _HUNYUAN_SOURCES = (
     "https://huggingface.co/tencent/Hy3-preview",
     "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/hunyuan_detector.py",
@@ -535,6 +536,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=_hunyuan_tags(":opensource"),
         tags=_hunyuan_think(":opensource"),
         signs=((":opensource", "tool_sep", "arg_key"),),
+        older_types=_HUNYUAN_TYPES,
     ),
     ModelFamily(
         name="hunyuan3",
@@ -542,8 +544,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=_HUNYUAN_SOURCES,
         grammar=_hunyuan_tags(""),
         tags=_hunyuan_think(""),
-        signs=(("<tool_sep", "<arg_key"),),
-        model_types=frozenset({"hy_v3", "HYV3ForCausalLM"}),
+        signs=(("<tool_sep>", "<arg_key>"),),
+        model_types=_HUNYUAN_TYPES,
     ),
     ModelFamily(
         name="solar_open2",
@@ -708,6 +710,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
+    ),
+    ModelFamily(
+        name="kimi_vl",
+        models="Kimi-VL Thinking",
+        sources=(
+            "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/parser/reasoning_parser.py",
+        ),
+        tags=ThinkTags("◁think▷", "◁/think▷"),
+        signs=(("◁think▷",), ("◁/think▷",)),
+        model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
     ),
     ModelFamily(
         name="cohere",

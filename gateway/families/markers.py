@@ -95,6 +95,13 @@ class Markers:
         longest = max((len(beginning) for beginning in begun if text.endswith(beginning)), default=0)
         return text[: len(text) - longest]
 
+    def begun(self, text: str) -> str:
+        """The end of a text that begins a marker; empty where there is none."""
+        node = self.root
+        for character in text[-max(map(len, self.texts), default=1) :]:
+            node = self.step(self.root if node.marker else node, character)
+        return "" if node.marker else node.path
+
     def step(self, node: MarkerState, character: str) -> MarkerState:
         """The state after one more character."""
         return node.follow.get(character) or self._longest_suffix(node.fallback, character)

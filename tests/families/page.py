@@ -75,7 +75,8 @@ def render(page: str) -> str:
     before, rest = page.split(BEGIN)
     calling = sorted(CLAIMING, key=lambda family: family.name)
     rows = (f"| {' | '.join(_row(family))} |\n" for family in (*calling, THINK, PLAIN))
-    reasons = (f"- `{family.name}`: {_PARSED[family.name]}\n" for family in calling if _strict(family) == "parsed")
+    parsed = [family.name for family in calling if family.grammar is not None and _strict(family) == "parsed"]
+    reasons = (f"- `{name}`: {_PARSED[name]}\n" for name in parsed)
     entries = "\n".join(map(_entry, calling))
     return "".join([before, BEGIN, _HEAD, *rows, _NOTES, *reasons, "\n", entries, END, rest.split(END)[1]])
 
@@ -132,7 +133,9 @@ def _listed(texts: Iterator[str] | list[str] | tuple[str, ...]) -> str:
 
 
 def _call(family: ModelFamily) -> str:
-    """A call in the family's form: as its guide has it, else the shortest recorded one."""
+    """A call in the family's form: as its guide has it, else the shortest recorded one. Without calls, an answer."""
+    if family.grammar is None and family.tags is not None:
+        return f"{family.tags.open}Thoughts.{family.tags.close}Answer."
     form = native(family, [_EXACT], prompts(family)[-1])
     if form is not None:
         return next(texts_of(form))
