@@ -39,6 +39,7 @@ _FORMS = {
     "GemmaCalls": "Gemma's",
     "HarmonyCalls": "name, JSON",
     "JsonCalls": "JSON",
+    "MessageCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
 }
