@@ -748,12 +748,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
         ),
-        grammar=MessageCalls(
-            opens=("<|function_call|>",),
-            message_end="<|message_sep|>\n\n",
-            role="function call",
-            role_end="<|role_sep|>\n",
-        ),
+        grammar=MessageCalls(opens=("<|function_call|>",), header="<|message_sep|>\n\nfunction call<|role_sep|>\n"),
         visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
         signs=(("<|role_sep|>", "<|message_sep|>"),),
     ),
