@@ -43,8 +43,7 @@ _FORMS = {
     "JsonCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
-    "GlmGrammar": "tags",
-    "Qwen3CoderParser": "tags",
+    "NestedTags": "tags",
 }
 """The words for what the grammars read."""
 _HEAD = """\
@@ -63,7 +62,9 @@ and strings have no limits besides `enum`; otherwise parsed.
 Those that are always parsed, and why:
 
 """
-_PARSED: dict[str, str] = {}
+_PARSED: dict[str, str] = {
+    "minimax_m3": "objects and lists are tags that nest, and a structural tag holds no schema as tags",
+}
 """Why a family's own form is not guided."""
 
 
