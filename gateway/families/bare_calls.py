@@ -83,11 +83,7 @@ class BareCalls(Grammar):
         if self.marked:
             return (yield from super().run(parser))
         yield from parser.think(opened=parser.opened)
-        space = yield from parser.source.space()
-        if (yield from parser.source.peek()) in {"{", "["}:
-            yield from self._bare(parser, space, (yield from parser.source.take()))
-        else:
-            parser.emitter.content(space)
+        yield from self._beginning(parser)
         seen = Markers(*parser.markers.texts, *_LINES, *([_FENCE] if self.fenced else []))
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker in _LINES:
@@ -96,15 +92,21 @@ class BareCalls(Grammar):
                 yield from self._in_fence(parser)
             elif marker in self.opening:
                 yield from self.read_block(parser)
+            elif marker in self.after:  # of a block without calls, which Llama 4's template writes before them
+                yield from self._beginning(parser)
+
+    def _beginning(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
+        """Read calls without a marker, if they come next; arguments as of ``_bare``."""
+        begun += yield from parser.source.space()
+        if (yield from parser.source.peek()) in {"{", "["}:
+            yield from self._bare(parser, begun, (yield from parser.source.take()), closing=closing)
+        else:
+            parser.emitter.content(begun)
 
     def _in_fence(self, parser: FamilyParser) -> Steps[None]:
         """Read calls in a fence, which has been opened; a fence of something else is content."""
         begun = _FENCE + ("json" if (yield from parser.source.literal("json")) else "")
-        begun += yield from parser.source.space()
-        if (yield from parser.source.peek()) in {"{", "["}:
-            yield from self._bare(parser, begun, (yield from parser.source.take()), closing=_FENCE)
-        else:
-            parser.emitter.content(begun)
+        yield from self._beginning(parser, begun, closing=_FENCE)
 
     def _bare(self, parser: FamilyParser, begun: str, opening: str, *, closing: str = "") -> Steps[None]:
         """Read calls without a marker, whose opening bracket has been read.

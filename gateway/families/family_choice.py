@@ -190,6 +190,6 @@ def _unread(family: Family, evidence: Evidence) -> tuple[str, str] | None:
         return (f"its chat template {shown}", cure) if known else None
     if written is None or written.bare or reads(family, written):
         return None
-    readers = " or ".join(reader.name for reader in CLAIMING if reads(reader, written))
+    readers = " or ".join(each.name for each in (*installed().values(), *CLAIMING) if reads(each, written))
     cure = f"Set `family` to {readers}, which reads them." if readers else "Set `template` to one that writes calls so."
     return f"its chat template writes calls as {written.short}, which {family.name} does not read", cure

@@ -7,18 +7,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.families import granite, harmony, hermes, phi4
+from gateway.families import harmony
 from gateway.families.bare_calls import BareCalls
 from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
+from gateway.families.json_calls import JsonCalls, Keys
 from gateway.families.markers import ThinkTags
+from gateway.families.message_calls import MessageCalls
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
 from gateway.families.nested_tags import NestedTags
 from gateway.families.tagged_calls import TaggedCalls
 
-_HERMES_THINK = ThinkTags(between="\n\n", instead=(hermes.OPEN,))
+_HERMES_CALLS = JsonCalls(opens=("<tool_call>",), close="</tool_call>", each=True, around=("\n", "\n"), separator="\n")
+_HERMES_THINK = ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens)
+_TOOL_CALLS = JsonCalls(opens=("<tool_calls>",), close="</tool_calls>")
+_GRANITE_CALLS = JsonCalls(opens=("<|tool_call|>", "<tool_call>"), extra=("</tool_call>",))
+_PHI_CALLS = JsonCalls(opens=("<|tool_call|>",), close="<|/tool_call|>", word="functools[")
+_APERTUS_CALLS = JsonCalls(opens=("<|tools_prefix|>",), close="<|tools_suffix|>", keys=Keys(name=""))
+_NEMOTRON_CALLS = JsonCalls(opens=("<TOOLCALL>",), close="</TOOLCALL>")
+_INTERN_CALLS = JsonCalls(
+    opens=("<|action_start|>",),
+    close="<|action_end|>",
+    extra=("<|plugin|>", "<|interpreter|>"),
+    keys=Keys(arguments=("parameters", "arguments")),
+    each=True,
+    around=("<|plugin|>\n", ""),
+    separator="",
+)
+_LONGCAT_CALLS = replace(_HERMES_CALLS, opens=("<longcat_tool_call>",), close="</longcat_tool_call>")
 _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
     call="<｜tool▁call▁begin｜>",
     separator="<｜tool▁sep｜>",
@@ -29,6 +47,14 @@ _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in
 )
 _DEEPSEEK_SECTION = _DEEPSEEK_CALLS.section[0]
 _DEEPSEEK_THINK = ThinkTags(instead=(_DEEPSEEK_SECTION,))
+_COHERE_CALLS = JsonCalls(
+    opens=("<|START_ACTION|>",),
+    close="<|END_ACTION|>",
+    extra=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    keys=Keys("tool_name", ("parameters", "arguments")),
+    whole=True,
+)
+_KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 # Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
 _MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
@@ -170,10 +196,11 @@ CLAIMING: tuple[ModelFamily, ...] = (
             separator="<|tool_call_argument_begin|>",
             end="<|tool_call_end|>",
             section=_KIMI_SECTION,
+            extra=_KIMI_SLIPS,
             namespace="functions.",
             numbered=True,
         ),
-        tags=ThinkTags(instead=_KIMI_SECTION[:1]),
+        tags=ThinkTags(instead=(_KIMI_SECTION[0], _KIMI_SLIPS[0])),
         signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
     ),
@@ -223,31 +250,186 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="granite4",
         models="Granite 4",
         sources=("https://huggingface.co/ibm-granite/granite-4.0-h-small",),
-        grammar=granite.GraniteParser,
-        call_format=hermes.HERMES_CALLS,
-        signs=(("<|start_of_role|>", granite.OPEN),),
+        grammar=replace(_HERMES_CALLS, opens=(*_HERMES_CALLS.opens, "<|tool_call|>")),
+        signs=(("<|start_of_role|>", "<tool_call>"),),
         model_types=frozenset({"granitemoehybrid", "GraniteMoeHybridForCausalLM"}),
         older_types=_GRANITE_TYPES,
     ),
-    granite.GraniteFamily(
+    ModelFamily(  # tags in 3.3, phrases in 3.2; 3.1 writes <tool_call> before the list, as noted in vLLM's parser
         name="granite",
         models="Granite 3.0 to 3.3",
         sources=(
             "https://huggingface.co/ibm-granite/granite-3.3-8b-instruct",
             "https://huggingface.co/ibm-granite/granite-3.2-8b-instruct",
         ),
-        grammar=granite.GraniteParser,
-        tags=granite.TAGS,
+        grammar=_GRANITE_CALLS,
+        tags=ThinkTags(
+            instead=_GRANITE_CALLS.opens,
+            phrases=(
+                ("Here is my thought process:", "Here's my thought process:"),
+                ("Here is my response:", "Here's my response:"),
+            ),
+            answer=("<response>",),
+            answer_end="</response>",
+        ),
         signs=(("<|start_of_role|>",),),
         model_types=_GRANITE_TYPES,
+    ),
+    ModelFamily(
+        name="granite_20b",
+        models="Granite 20B Function Calling",
+        sources=(
+            "https://huggingface.co/ibm-granite/granite-20b-functioncalling",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_granite_20b_fc.jinja",
+        ),
+        grammar=JsonCalls(opens=("<function_call>",), each=True, around=(" ", ""), separator=""),
+        signs=(("<function_call>", "<|function_call_library|>"),),
+    ),
+    ModelFamily(  # results follow in the same turn of the template, so that a call must end the answer
+        name="apertus",
+        models="Apertus",
+        sources=(
+            "https://huggingface.co/swiss-ai/Apertus-8B-Instruct-2509",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Apertus-8B-Instruct.jinja",
+        ),
+        grammar=_APERTUS_CALLS,
+        tags=ThinkTags("<|inner_prefix|>", "<|inner_suffix|>", instead=_APERTUS_CALLS.opens, anywhere=True),
+        stop=(_APERTUS_CALLS.close,),
+        signs=(_APERTUS_CALLS.opens,),
+        model_types=frozenset({"apertus", "ApertusForCausalLM"}),
+    ),
+    ModelFamily(  # a list of calls in its reasoning is none, nor is one in that of MiniMax M1
+        name="hunyuan",
+        models="Hunyuan A13B",
+        sources=(
+            "https://huggingface.co/tencent/Hunyuan-A13B-Instruct",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_hunyuan_a13b.jinja",
+        ),
+        grammar=_TOOL_CALLS,
+        tags=ThinkTags(between="\n<answer>\n", answer=("<answer>", "助手："), answer_end="</answer>"),
+        signs=(("<tool_calls>[", "<|extra_0|>"),),
+        model_types=frozenset({"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="minimax_m1",
+        models="MiniMax M1",
+        sources=(
+            "https://github.com/MiniMax-AI/MiniMax-M1/blob/main/docs/function_call_guide.md",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_minimax_m1.jinja",
+        ),
+        grammar=replace(_TOOL_CALLS, around=("\n", "\n"), separator="\n"),
+        tags=ThinkTags(),
+        signs=(("<tool_calls>", "<end_of_sentence>"),),
+        model_types=frozenset({"minimax_m1", "MiniMaxM1ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="jamba",
+        models="Jamba 1.5, 1.6, 1.7",
+        sources=(
+            "https://huggingface.co/ai21labs/AI21-Jamba-1.5-Mini",
+            "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/chat_templates/templates/jamba.jinja",
+        ),
+        grammar=replace(_TOOL_CALLS, around=("[\n", "\n]"), separator=",\n"),
+        signs=(("<tool_calls>", "<|bom|>"),),
+        shared_types=frozenset({"jamba", "JambaForCausalLM"}),
+    ),
+    ModelFamily(
+        name="apriel",
+        models="Apriel 1.5 and 1.6 Thinker",
+        sources=(
+            "https://huggingface.co/ServiceNow-AI/Apriel-1.6-15b-Thinker",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Apriel-1.6-15b-Thinker-fixed.jinja",
+        ),
+        grammar=_TOOL_CALLS,
+        tags=ThinkTags(
+            "Here are my reasoning steps:",
+            "[BEGIN FINAL RESPONSE]",
+            between="\n",
+            instead=_TOOL_CALLS.opens,
+            answer_end="[END FINAL RESPONSE]",
+        ),
+        signs=(("<tool_calls>", "[BEGIN FINAL RESPONSE]"),),
+    ),
+    ModelFamily(
+        name="nemotron",
+        models="Nemotron Nano v2, Llama-Nemotron",
+        sources=(
+            "https://huggingface.co/nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+            "https://huggingface.co/nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja",
+        ),
+        grammar=_NEMOTRON_CALLS,
+        tags=ThinkTags(instead=_NEMOTRON_CALLS.opens),
+        signs=(_NEMOTRON_CALLS.opens,),
+        shared_types=frozenset({"nemotron-nas", "DeciLMForCausalLM"}),
+    ),
+    ModelFamily(
+        name="intern_s1",
+        models="Intern-S1",
+        sources=(
+            "https://huggingface.co/internlm/Intern-S1",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/internlm_detector.py",
+        ),
+        grammar=_INTERN_CALLS,
+        tags=ThinkTags(between="\n", instead=_INTERN_CALLS.opens),
+        signs=((*_INTERN_CALLS.opens, "<|plugin|>", "<think>"),),
+        model_types=frozenset({"interns1", "InternS1ForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="internlm",
+        models="InternLM2, 2.5 and 3",
+        sources=(
+            "https://github.com/InternLM/InternLM/blob/main/chat/chat_format.md",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_internlm2_tool.jinja",
+        ),
+        grammar=_INTERN_CALLS,
+        signs=((*_INTERN_CALLS.opens, "<|plugin|>"),),
+        shared_types=frozenset({"internlm2", "internlm3", "InternLM2ForCausalLM", "InternLM3ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="longcat2",
+        models="LongCat 2.0, LongCat-Flash-Lite",
+        sources=("https://huggingface.co/meituan-longcat/LongCat-2.0-Preview",),
+        grammar=TaggedCalls(
+            call="<longcat_tool_call>",
+            named="\n",
+            key="<longcat_arg_key>",
+            keyed="</longcat_arg_key>\n<longcat_arg_value>",
+            value_end="</longcat_arg_value>\n",
+            end="</longcat_tool_call>",
+            own=True,
+        ),
+        tags=ThinkTags("<longcat_think>", "</longcat_think>", instead=("<longcat_tool_call>",)),
+        signs=(("<longcat_arg_key>",),),
+    ),
+    ModelFamily(
+        name="longcat",
+        models="LongCat-Flash",
+        sources=("https://huggingface.co/meituan-longcat/LongCat-Flash-Chat",),
+        grammar=_LONGCAT_CALLS,
+        tags=ThinkTags("<longcat_think>", "</longcat_think>", between="\n", instead=_LONGCAT_CALLS.opens),
+        signs=(_LONGCAT_CALLS.opens,),
+        shared_types=frozenset({"longcat_flash", "LongcatFlashForCausalLM"}),
+    ),
+    ModelFamily(
+        name="ernie",
+        models="Ernie 4.5 Thinking",
+        sources=(
+            "https://huggingface.co/baidu/ERNIE-4.5-21B-A3B-Thinking",
+            "https://github.com/PaddlePaddle/FastDeploy/blob/develop/docs/features/tool_calling.md",
+        ),
+        grammar=_HERMES_CALLS,
+        tags=ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens, answer=("<response>",), answer_end="</response>"),
+        signs=(("<tool_call>", "<response>"),),
+        shared_types=frozenset({"ernie4_5_moe", "Ernie4_5_MoeForCausalLM"}),
     ),
     ModelFamily(
         name="phi4",
         models="Phi-4-mini, Phi-4-multimodal",
         sources=("https://huggingface.co/microsoft/Phi-4-mini-instruct",),
-        grammar=phi4.Phi4Parser,
-        tags=ThinkTags(instead=(phi4.CALL,)),
-        signs=(("<|tool|>", "<|/tool|>"), (phi4.WORD,)),
+        grammar=_PHI_CALLS,
+        tags=ThinkTags(instead=_PHI_CALLS.opens),
+        signs=(("<|tool|>", "<|/tool|>"), (_PHI_CALLS.word,)),
         model_types=frozenset({"phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"}),
     ),
     ModelFamily(
@@ -411,22 +593,6 @@ CLAIMING: tuple[ModelFamily, ...] = (
         signs=(("<|tool_call:start|>", "<|tool_arg:start|>"),),
     ),
     ModelFamily(
-        name="longcat2",
-        models="LongCat 2.0, LongCat-Flash-Lite",
-        sources=("https://huggingface.co/meituan-longcat/LongCat-2.0-Preview",),
-        grammar=TaggedCalls(
-            call="<longcat_tool_call>",
-            named="\n",
-            key="<longcat_arg_key>",
-            keyed="</longcat_arg_key>\n<longcat_arg_value>",
-            value_end="</longcat_arg_value>\n",
-            end="</longcat_tool_call>",
-            own=True,
-        ),
-        tags=ThinkTags("<longcat_think>", "</longcat_think>", instead=("<longcat_tool_call>",)),
-        signs=(("<longcat_arg_key>",),),
-    ),
-    ModelFamily(
         name="glm",
         models="GLM 4.5, 4.6, 4.7, 5; Ling 3 and Laguna",
         sources=(
@@ -494,10 +660,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="qwen3",
         models="Qwen3, QwQ, SmolLM3",
         sources=("https://github.com/QwenLM/Qwen3/blob/main/docs/source/inference/transformers.md",),
-        grammar=hermes.HermesParser,
-        call_format=hermes.HERMES_CALLS,
+        grammar=_HERMES_CALLS,
         tags=_HERMES_THINK,
-        signs=((hermes.OPEN, "<think>"),),
+        signs=(("<tool_call>", "<think>"),),
         shared_types=frozenset({"qwen3", "qwen3_moe", "qwen3_next", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"}),
     ),
     ModelFamily(
@@ -507,9 +672,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/NousResearch/Hermes-Function-Calling",
             "https://github.com/QwenLM/Qwen2.5/blob/main/docs/source/framework/function_call.md",
         ),
-        grammar=hermes.HermesParser,
-        call_format=hermes.HERMES_CALLS,
-        signs=((hermes.OPEN,),),
+        grammar=_HERMES_CALLS,
+        signs=(("<tool_call>",),),
         shared_types=frozenset({"qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"}),
     ),
     ModelFamily(
@@ -576,6 +740,52 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         stop=("<start_function_response>",),
         signs=(("<start_function_call>",),),
+    ),
+    ModelFamily(
+        name="kimi_vl",
+        models="Kimi-VL Thinking",
+        sources=(
+            "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/parser/reasoning_parser.py",
+        ),
+        tags=ThinkTags("◁think▷", "◁/think▷"),
+        signs=(("◁think▷",), ("◁/think▷",)),
+        model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="cohere",
+        models="Command R7B, Command A, Command A Reasoning, Command A+",
+        sources=(
+            "https://docs.cohere.com/docs/command-a-hf",
+            "https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024",
+            "https://huggingface.co/CohereLabs/command-a-reasoning-08-2025",
+        ),
+        grammar=_COHERE_CALLS,
+        tags=ThinkTags(
+            "<|START_THINKING|>",
+            "<|END_THINKING|>",
+            instead=(*_COHERE_CALLS.opens, "<|START_RESPONSE|>", "<|START_TEXT|>"),
+        ),
+        signs=(("<|START_ACTION|>", "<|END_ACTION|>"),),
+        model_types=frozenset(
+            {"cohere2", "cohere2_vision", "Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"}
+        ),
+    ),
+    ModelFamily(
+        name="gigachat3",
+        models="GigaChat 3, 3.1",
+        sources=(
+            "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
+        ),
+        grammar=MessageCalls(
+            opens=("<|function_call|>",),
+            message_end="<|message_sep|>\n\n",
+            role="function call",
+            role_end="<|role_sep|>\n",
+        ),
+        visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
+        signs=(("<|role_sep|>", "<|message_sep|>"),),
     ),
     ModelFamily(
         name="functionary_v31",

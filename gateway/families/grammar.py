@@ -44,6 +44,10 @@ class Grammar:
         """The format as a structural tag; None where it cannot be written as one."""
         return None
 
+    def begins_thinking(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether an answer to the prompt begins with reasoning that no think tag tells."""
+        return False
+
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
         tags = parser.tags

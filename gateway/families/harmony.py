@@ -99,6 +99,11 @@ class HarmonyCalls(Grammar):
         """The format as a structural tag."""
         return _CALLS
 
+    def begins_thinking(self, prompt: str) -> bool:
+        """Whether the prompt ends inside of an analysis."""
+        place = _Place.of(prompt)
+        return place.inside and _reasons(place.header)
+
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read message after message."""
         yield from _Messages(parser).run()
@@ -211,13 +216,6 @@ class HarmonyFamily(ModelFamily):
         if answer is None:
             return ThoughtEnd(f"{text}{CHANNEL}final{MESSAGE}")
         return ThoughtEnd(text, tag_guide(answer))
-
-    def native_parser(self, plan: ToolPlan, prompt: str, *, eager: bool = False, guided: bool = False) -> FamilyParser:
-        """Make a parser of messages, which may begin inside of the analysis; see ``ModelFamily.native_parser``."""
-        parser = super().native_parser(plan, prompt, eager=eager, guided=guided)
-        place = _Place.of(prompt)
-        parser.thinking = place.inside and _reasons(place.header)
-        return parser
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
         if not self._by_messages(plan, prompt):

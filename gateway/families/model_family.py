@@ -10,7 +10,7 @@ from gateway.families.call_schema import calls_schema, object_schema, schema_gui
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import GuidedParser
+from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
 from gateway.families.tool_plan import ToolPlan
@@ -26,7 +26,6 @@ class ModelFamily:
         models: those that write as it does, in short text for people, such as "Granite 3.0 to 3.3".
         sources: where their format is described: addresses of model cards, templates, documentation.
         grammar: of its calls; None where it has none.
-        call_format: the format as a structural tag, where the grammar does not make it of its own markers.
         tags: around its reasoning; None: it does not reason.
         stop: texts of special tokens that end the turn besides the model's end ids.
         visible: texts of special tokens that its markers are made of, where those are no tokens themselves.
@@ -39,8 +38,7 @@ class ModelFamily:
     name: str
     models: str = ""
     sources: tuple[str, ...] = ()
-    grammar: Grammar | type[FamilyParser] | None = None
-    call_format: CallFormat | None = None
+    grammar: Grammar | None = None
     tags: ThinkTags | None = None
     stop: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
@@ -52,25 +50,17 @@ class ModelFamily:
     @cached_property
     def markers(self) -> Markers:
         """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
-        texts = (*self._call_markers, *(self.tags.markers.texts if self.tags else ()))
+        texts = (*(self.grammar.markers if self.grammar else ()), *(self.tags.markers.texts if self.tags else ()))
         # A tag that is made of markers is found by them.
         return Markers(*(text for text in texts if not any(other in text and other != text for other in texts)))
 
-    @property
-    def _call_markers(self) -> Sequence[str]:
-        if self.grammar is None:
-            return ()
-        return self.grammar.call_markers if isinstance(self.grammar, type) else self.grammar.markers
-
     @cached_property
     def _call_format(self) -> CallFormat | None:
-        return (
-            self.grammar.call_format if isinstance(self.grammar, Grammar) and not self.call_format else self.call_format
-        )
+        return self.grammar.call_format if self.grammar else None
 
     @property
     def _whole(self) -> bool:
-        return isinstance(self.grammar, Grammar) and self.grammar.whole
+        return self.grammar is not None and self.grammar.whole
 
     @property
     def reasons(self) -> bool:
@@ -129,24 +119,19 @@ class ModelFamily:
         tags = self.tags if tagged else None
         if guide is not None and guide == plan.response:
             prompt = ""
+        grammar, markers = self.grammar, self.markers
         if plan.calls and preparation.guided and self._native_calls(plan) is None:
-            return GuidedParser(plan, markers=self.markers, tags=tags, prompt=prompt, guided=True)
-        if not (plan.calls or self._whole) or not tagged:
-            return FamilyParser(plan, markers=tags.markers if tags else Markers(), tags=tags, prompt=prompt)
-        return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
-
-    def native_parser(self, plan: ToolPlan, prompt: str, *, eager: bool = False, guided: bool = False) -> FamilyParser:
-        """Make a parser of the family's own format; arguments as of ``FamilyParser``."""
-        if isinstance(self.grammar, type):
-            return self.grammar(plan, markers=self.markers, tags=self.tags, prompt=prompt, eager=eager, guided=guided)
+            grammar = GuidedCalls()
+        elif not (plan.calls or self._whole) or not tagged:
+            grammar, markers = None, tags.markers if tags else Markers()
         return FamilyParser(
             plan,
-            grammar=self.grammar,
-            markers=self.markers,
-            tags=self.tags,
+            grammar=grammar,
+            markers=markers,
+            tags=tags,
             prompt=prompt,
             eager=eager,
-            guided=guided,
+            guided=preparation.guided,
         )
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_call_list, read_name
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
 from gateway.families.text_source import Steps, TextSource
@@ -32,6 +32,7 @@ class NamedCalls(Grammar):
         separator: the marker before the arguments; a single character is ordinary text.
         end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
+        extra: other markers that only belong to the format.
         namespace: the text that models write before the name, and may leave out.
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
@@ -45,6 +46,7 @@ class NamedCalls(Grammar):
     separator: str
     end: str = ""
     section: tuple[str, str] = ("", "")
+    extra: tuple[str, ...] = ()
     namespace: str = ""
     numbered: bool = False
     id_marker: str = ""
@@ -56,7 +58,8 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if len(text) > 1]
+        texts = (*self.section, *self.extra, self.call, self.end, self.separator, self.id_marker)
+        return [text for text in texts if len(text) > 1]
 
     @property
     def opening(self) -> Sequence[str]:
@@ -84,7 +87,7 @@ class NamedCalls(Grammar):
         """Read a call, or an array of them; see ``Grammar``."""
         yield from parser.source.space()
         if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
-            return (yield from read_call_list(parser, parser.begin_call(), ids=True))
+            return (yield from read_call_list(parser, parser.begin_call(), keys=Keys(id="id")))
         return (yield from super().read_block(parser))
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:

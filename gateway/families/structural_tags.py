@@ -75,6 +75,7 @@ class CallFormat:
         once: whether an answer has one call at most, as its models were taught.
         arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
             of another as free as can be; None where it cannot.
+        also: other forms of the same calls that are read too, so that none of them passes unguided.
     """
 
     before: str
@@ -85,6 +86,7 @@ class CallFormat:
     separator: str = ""
     once: bool = False
     arguments: Callable[[Tool], Format | None] = arguments_format
+    also: tuple[CallFormat, ...] = ()
 
     def among_text(self, plan: ToolPlan) -> Format | None:
         """The format of an answer of free text, with or without calls.
@@ -99,20 +101,22 @@ class CallFormat:
         calls = {name: content for name, content in held.items() if content is not None}
         if len(calls) < len(held):
             return None
-        trigger = self.trigger or self.before
-        if self.before.startswith(trigger):
-            tags = self._single(calls)
-        elif self._many(plan) and self.section[1]:
-            tags = [self._several(calls)]
-        else:
-            tags = self._single(calls, *self.section)
+        forms = (self, *self.also)
         return {
             "type": "triggered_tags",
-            "triggers": [trigger],
-            "tags": tags,
+            "triggers": [form.trigger or form.before for form in forms],
+            "tags": [tagged for form in forms for tagged in form.tags_among(plan, calls)],
             "at_least_one": False,
             "stop_after_first": not self._many(plan),
         }
+
+    def tags_among(self, plan: ToolPlan, calls: Mapping[str, Format]) -> list[Format]:
+        """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
+        if self.before.startswith(self.trigger or self.before):
+            return self._single(calls)
+        if self._many(plan) and self.section[1]:
+            return [self._several(calls)]
+        return self._single(calls, *self.section)
 
     def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
         """The format of an answer that is calls, one at least.

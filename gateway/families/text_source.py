@@ -75,6 +75,11 @@ class TextSource:
         raw, self._raw = self._raw, None
         return "".join(raw or ())
 
+    def unread(self, text: str) -> None:
+        """Give back text that was read last."""
+        self.push("")
+        self._text = text + self._text
+
     def more(self) -> Steps[bool]:
         """Wait for an unread character; False when there is none before the end."""
         while self._at == len(self._text):

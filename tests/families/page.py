@@ -15,6 +15,7 @@ from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
 from gateway.families.bare_calls import BareCalls
 from gateway.families.family_table import CLAIMING, PLAIN, THINK
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
@@ -36,11 +37,9 @@ _HARD = Tool(
 _FORMS = {
     "ChannelCalls": "elements of tokens",
     "GemmaCalls": "Gemma's",
-    "HarmonyParser": "name, JSON",
-    "HermesParser": "JSON",
-    "GraniteParser": "JSON",
-    "Phi4Parser": "JSON",
+    "HarmonyCalls": "name, JSON",
     "JsonCalls": "JSON",
+    "MessageCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
     "NestedTags": "tags",
@@ -62,8 +61,9 @@ and strings have no limits besides `enum`; otherwise parsed.
 Those that are always parsed, and why:
 
 """
-_PARSED: dict[str, str] = {
-    "minimax_m3": "objects and lists are tags that nest, and a structural tag holds no schema as tags",
+_PARSED = {
+    "minimax_m3": "objects and lists are tags that nest, and a structural tag holds no schema as tags.",
+    "pythonic": "a call begins with a bracket, which stands in any text.",
 }
 """Why a family's own form is not guided."""
 
@@ -77,7 +77,8 @@ def render(page: str) -> str:
     before, rest = page.split(BEGIN)
     calling = sorted(CLAIMING, key=lambda family: family.name)
     rows = (f"| {' | '.join(_row(family))} |\n" for family in (*calling, THINK, PLAIN))
-    reasons = (f"- `{family.name}`: {_PARSED[family.name]}\n" for family in calling if _strict(family) == "parsed")
+    parsed = [family.name for family in calling if family.grammar is not None and _strict(family) == "parsed"]
+    reasons = (f"- `{name}`: {_PARSED[name]}\n" for name in parsed)
     entries = "\n".join(map(_entry, calling))
     return "".join([before, BEGIN, _HEAD, *rows, _NOTES, *reasons, "\n", entries, END, rest.split(END)[1]])
 
@@ -98,6 +99,8 @@ def _form(family: ModelFamily) -> str:
         return "-"
     if isinstance(family.grammar, BareCalls):
         return "Python" if family.grammar.written in ("list", "lines") else "JSON"
+    if isinstance(family.grammar, NamedCalls) and family.grammar.array == "written":
+        return "JSON"
     kind = family.grammar if isinstance(family.grammar, type) else type(family.grammar)
     return _FORMS[kind.__name__]
 
@@ -132,7 +135,9 @@ def _listed(texts: Iterator[str] | list[str] | tuple[str, ...]) -> str:
 
 
 def _call(family: ModelFamily) -> str:
-    """A call in the family's form: as its guide has it, else the shortest recorded one."""
+    """A call in the family's form: as its guide has it, else the shortest recorded one. Without calls, an answer."""
+    if family.grammar is None and family.tags is not None:
+        return f"{family.tags.open}Thoughts.{family.tags.close}Answer."
     form = native(family, [_EXACT], prompts(family)[-1])
     if form is not None:
         return next(texts_of(form))

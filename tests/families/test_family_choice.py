@@ -6,9 +6,10 @@ import pytest
 
 from gateway.families import family_choice
 from gateway.families.example_call import WrittenCall
-from gateway.families.family_choice import Evidence, UnknownFamilyError, choose
+from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 
@@ -41,6 +42,7 @@ MODELS = [
     ("functiongemma", "{{ tools }}<start_of_turn><start_function_call>call:", "Gemma3ForCausalLM", "gemma3_text"),
     ("gemma4", "{{ tools }}<|turn><|tool_call>call:<|channel>", "Gemma4ForConditionalGeneration", "gemma4"),
     ("gemma4", "<|turn>model", "Gemma4ForCausalLM", "gemma4_text"),
+    ("kimi_vl", "<|im_system|>{{ content }}", "KimiVLForConditionalGeneration", "kimi_vl"),
     ("olmo3", "{{ tools }}<functions></functions><function_calls>", "Olmo3ForCausalLM", "olmo3"),
     ("olmo3", "{{ content }}<think>", "Olmo3ForCausalLM", "olmo3"),
     ("olmo3", "{{ tools }}<functions></functions><function_calls>", "OlmoHybridForCausalLM", "olmo_hybrid"),
@@ -232,8 +234,13 @@ def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None
         assert family.grammar is None or family.sources, family.name
 
 
-VISITOR = ModelFamily(name="visitor", signs=(("<visitor>",),))
+VISITOR = ModelFamily(
+    name="visitor",
+    grammar=NamedCalls(call="<visit:", separator=">", end="</visit>"),
+    signs=(("<visit:",),),
+)
 """A family of another package."""
+VISIT = WrittenCall("", '<visit:get_weather>{"city": "Rome"}</visit>')
 
 
 def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +248,10 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     family_choice.installed.cache_clear()
     try:
-        assert choose(Evidence(template="<tool_call><visitor>")).family is VISITOR
-        assert choose(Evidence(), "visitor").family is VISITOR
+        evidence = Evidence(template="tools<tool_call><visit:", written=VISIT)
+        assert choose(evidence) == Choice(VISITOR, "the package that brings it")
+        assert choose(evidence, "visitor") == Choice(VISITOR, "the setting `family`")
+        assert [*choose(evidence, "hermes").doubts.values()] == ["Set `family` to visitor, which reads them."]
         assert choose(Evidence(template="<tool_call>")).family.name == "hermes"
     finally:
         family_choice.installed.cache_clear()

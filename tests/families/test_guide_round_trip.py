@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gateway.families import Content, Event, Family, Reasoning, ToolPlan
+from gateway.families import Content, Event, Family, Reasoning, Tool, ToolPlan
 from gateway.families.family_table import FAMILIES
 from gateway.generation.sampling_params import Guide
-from tests.families.harness import GUIDES, parse, tool
-from tests.families.written import calls_in, content_in, prompts, texts_of
+from tests.families.harness import GUIDES, cut_at, parse, tool
+from tests.families.written import (
+    BEFORE,
+    arguments_of,
+    around,
+    calls_in,
+    calls_text,
+    content_in,
+    each_formed,
+    exact_tool,
+    is_harmony,
+    is_single,
+    native,
+    prompts,
+    quotes_strings,
+    texts_of,
+    texts_with,
+)
+from tests.tokens.build import FIXED
 
 ARGUMENTS = {"query": 'größer "1" < 2, ]}'}
 ANSWER = {"answer": 'größer "1" < 2, ]}'}
@@ -97,3 +118,66 @@ def test_structured_answers_or_calls(family: Family, guides: frozenset[str]) -> 
             assert calls or json.loads(content_in(events)) == ANSWER
             kinds.add(bool(calls))
         assert kinds == {True, False}
+
+
+@st.composite
+def answers(draw: st.DrawFn, family: Family) -> tuple[list[tuple[str, Any]], tuple[Tool, ...]]:
+    """Calls of any arguments, and the tools that take no others."""
+    # A value without quotes ends at its tag, and whitespace at its ends may belong to the format.
+    quoted = quotes_strings(family)
+    strings = texts_with(*family.markers.texts) if quoted else texts_with().map(str.strip)  # type: ignore[attr-defined]
+    drawn = draw(st.lists(arguments_of(strings), min_size=1, max_size=3))
+    calls = [(f"f{index}", holdable(family, arguments)) for index, arguments in enumerate(drawn)]
+    return calls, tuple(exact_tool(*call) for call in calls)
+
+
+def holdable(family: Family, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that the family's form can be held to."""
+
+    def holds(some: dict[str, Any]) -> bool:
+        return native(family, (exact_tool("f", some),), prompts(family)[-1]) is not None
+
+    return arguments if holds(arguments) else {key: value for key, value in arguments.items() if holds({key: value})}
+
+
+def said_in(events: list[Event], family: Family) -> None:
+    """Nothing of the format is shown, nor the beginning of it at the end."""
+    markers = family.markers.texts  # type: ignore[attr-defined]
+    begun = {marker[:end] for marker in markers for end in range(2, len(marker) + 1) if not marker[0].isalpha()}
+    for event in events:
+        if isinstance(event, Content | Reasoning):
+            assert not [marker for marker in markers if marker in event.text]
+    if events and isinstance(events[-1], Content | Reasoning):
+        assert not [beginning for beginning in begun if events[-1].text.endswith(beginning)]
+
+
+@each_formed
+def test_any_calls_are_read_back(family: Family) -> None:
+    """In any chunks, behind reasoning and text; and cut anywhere they are never others."""
+
+    @settings(FIXED, max_examples=12)
+    @given(answers(family), st.lists(st.integers(0, 10_000), min_size=4, max_size=8), st.booleans())
+    def check(drawn: tuple[list[tuple[str, Any]], tuple[Tool, ...]], cuts: list[int], eager: bool) -> None:
+        calls, tools = drawn
+        written = calls_text(family, tools)
+        turn = ToolPlan(tools=tools, choice="auto")
+        text, prompt = around(family, written)
+        preparation = family.prepare(turn, prompt)
+
+        def read(chunks: Iterable[str], *, cut: bool = False) -> list[Event]:
+            return parse(family.parser(turn, preparation, prompt, eager=eager), chunks, cut=cut)
+
+        whole = read([text])
+        found = calls_in(whole)
+        assert found == calls[: len(found)]
+        assert len(found) == (1 if is_single(family) else len(calls))
+        assert whole == read(text) == read(cut_at(text, cuts))
+        if not is_harmony(family):
+            assert content_in(whole).strip() == BEFORE
+        for end in {cut % (len(text) + 1) for cut in cuts}:
+            begun = read([text[:end]], cut=True)
+            said_in(begun, family)
+            if not eager:
+                assert calls_in(begun) == calls[: len(calls_in(begun))]
+
+    check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import json
 import subprocess
 import sys
@@ -47,7 +48,8 @@ def xgrammar() -> Any:
             pytest.skip(f"XGrammar cannot be fetched: {done.stderr.decode().strip()[-200:]}")
     (library,) = FOLDER.glob("xgrammar/xgrammar_bindings*.so")
     spec = importlib.util.spec_from_file_location("xgrammar_bindings", library)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -131,14 +133,14 @@ def test_strict_calls_among_text(family: Family, keeps: Keeps) -> None:
     for prompt in prompts(family):
         auto = guide(family, prompt)
         for text, calls in answers(family, prompt):
-            if len(calls) == 1 or not FORM_ONCE(family):
+            if len(calls) == 1 or not _once(family):
                 assert keeps(auto, text), text
             if calls[0][0] == "search":
                 assert not keeps(auto, text.replace("3", '"3"'))
                 assert not keeps(auto, text.replace("search", "sear"))
 
 
-def FORM_ONCE(family: Family) -> bool:
+def _once(family: Family) -> bool:
     """Whether the family was taught one call an answer."""
     return bool(family._call_format.once)  # type: ignore[attr-defined]
 
@@ -158,16 +160,22 @@ def test_a_structure_beside_calls(family: Family, keeps: Keeps) -> None:
 
 def recorded_guides(case: Case) -> Iterator[Guide]:
     """The guides under which a recorded answer could have been written: of its tools, made strict."""
-    closed = [replace(each, strict=True, parameters=_closed(each)) for each in case.turn.tools]
-    turn = replace(case.turn, tools=tuple(closed), guide_types=GUIDES)
-    for choice in ("auto", "required"):
-        made = case.family.prepare(replace(turn, choice=choice, response=None), case.prompt)  # type: ignore[arg-type]
+    for choice, demands in itertools.product(("auto", "required"), (True, False)):
+        closed = tuple(_closed(each, demands=demands) for each in case.turn.tools)
+        turn = replace(case.turn, tools=closed, guide_types=GUIDES, choice=choice, response=None)  # type: ignore[arg-type]
+        made = case.family.prepare(turn, case.prompt)
         if made.guided and made.guide is not None and made.guide.kind == "structural_tag":
             yield made.guide
 
 
-def _closed(tool: Tool) -> dict[str, Any] | None:
-    return {**tool.parameters, "additionalProperties": False} if tool.parameters else None
+def _closed(tool: Tool, *, demands: bool) -> Tool:
+    """The tool as a strict one, which may demand all of its arguments."""
+    if not tool.parameters:
+        return replace(tool, strict=True)
+    required = [*tool.parameters["properties"]] if demands else tool.parameters.get("required", [])
+    return replace(
+        tool, strict=True, parameters={**tool.parameters, "additionalProperties": False, "required": required}
+    )
 
 
 @each_family

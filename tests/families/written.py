@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import strategies as st
 
 from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, Tool, ToolPlan
+from gateway.families.family_table import FAMILIES
 from tests.families.harness import GUIDES, tool
 
-HARMONY = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+_HARMONY = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 FREE = "Hm, 1 < 2."
 """What stands where a guide leaves the text free."""
+
+BEFORE = "Well, 1 < 2:"
+"""Text before calls."""
 
 
 def prompts(family: Family) -> list[str]:
     """Ends of prompts: with nothing open and, for families with think tags, inside and behind the reasoning."""
     tags = getattr(family, "tags", None)
-    fresh = HARMONY if family.name == "harmony" else ""
+    fresh = _HARMONY if family.name == "harmony" else ""
     return [fresh, *([f"{tags.open}\n", f"{tags.open}{tags.close}"] if tags else [])]
 
 
@@ -87,8 +95,9 @@ def native(family: Family, tools: Sequence[Tool], prompt: str) -> Mapping[str, A
     turn = ToolPlan(tools=tuple(tools), choice="required", guide_types=GUIDES)
     guide = family.prepare(turn, prompt).guide
     assert guide is not None
-    form: dict[str, Any] = json.loads(guide.text)["format"]
-    return None if '"minItems"' in guide.text else form
+    array = '"minItems"' in guide.text  # of calls, in place of the family's own form
+    form: dict[str, Any] = json.loads(guide.text)
+    return None if array else form["format"]
 
 
 def calls_in(events: Sequence[Event]) -> list[tuple[str, Any]]:
@@ -116,11 +125,6 @@ def reasoning_in(events: Sequence[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, Reasoning))
 
 
-def bare(form: Any) -> bool:
-    """Whether a format writes strings as they are, so that it cannot carry its own tags in them."""
-    return "json_schema" not in json.dumps(form)
-
-
 def arguments_of(texts: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments of a call: nested values, with these texts among them."""
     numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -137,3 +141,52 @@ def texts_with(*pieces: str) -> st.SearchStrategy[str]:
     """Strings that are hard for a format: quotes, ends of lines, brackets, and ``pieces`` in any order."""
     hard = [*"\"'\\\n\t{}[]<>|,:;=()é😀\u2028\x7f", "x ", "null", "1", "```"]
     return st.lists(st.sampled_from([*hard, *pieces]), max_size=8).map("".join)
+
+
+@functools.cache
+def formed() -> tuple[str, ...]:
+    """The names of the families that can be made to write in their own form."""
+    probe = (exact_tool("f", {"a": "x"}), tool("g", strict=True))
+    return tuple(name for name, family in FAMILIES.items() if native(family, probe, prompts(family)[0]))
+
+
+def each_formed(test: _Test) -> _Test:
+    """Run a test for each of these families."""
+    marked: _Test = pytest.mark.parametrize("family", [FAMILIES[name] for name in formed()], ids=formed())(test)
+    return marked
+
+
+def quotes_strings(family: Family) -> bool:
+    """Whether strings stand in quotes, so that they can hold any text."""
+    return '"x"' in calls_text(family, (exact_tool("f", {"a": "x"}),))
+
+
+def calls_text(family: Family, tools: Sequence[Tool]) -> str:
+    """A call of each tool, with its only arguments, as the whole of an answer behind its reasoning, if there is any.
+
+    Where an answer has one call at most, it is that of the first tool.
+    """
+    prompt = prompts(family)[-1]
+    form = native(family, tools, prompt)
+    assert form is not None
+    texts = list(texts_of(form))
+    return texts[len(tools)] if len(texts) > len(tools) > 1 and not is_harmony(family) else texts[0]
+
+
+def is_harmony(family: Family) -> bool:
+    """Whether answers are messages, with one call at most and no text around it."""
+    return family.name == "harmony"
+
+
+def is_single(family: Family) -> bool:
+    """Whether an answer has one call at most, as its models were taught."""
+    return bool(family._call_format.once)  # type: ignore[attr-defined]
+
+
+def around(family: Family, calls: str) -> tuple[str, str]:
+    """An answer that reasons, says ``BEFORE`` and then calls, and the end of its prompt."""
+    tags = getattr(family, "tags", None)
+    text = calls if is_harmony(family) else f"{BEFORE}\n{calls}"
+    if tags is None:
+        return text, prompts(family)[0]
+    return f"{FREE}{tags.close}{tags.between}{text}", f"{tags.open}\n"

@@ -27,7 +27,7 @@ _JSON = '{"name": "' + _NAME + '", "arguments": {{ call.function.arguments | toj
 _ARGUMENTS = "{% for key, value in call.function.arguments.items() %}"
 
 FOREIGN = {
-    "a list in other tags, as of Apriel": f"<tool_calls>[{_JSON}]</tool_calls>",
+    "a list in other tags": f"<tool_uses>[{_JSON}]</tool_uses>",
     "tags behind a word of their own, as of MiniMax-M3": (
         f']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="{_NAME}">{_ARGUMENTS}'
         "]<]minimax[>[<{{ key }}>{{ value }}]<]minimax[>[</{{ key }}>{% endfor %}]<]minimax[>[</invoke>\n"
@@ -118,5 +118,5 @@ async def test_the_operator_and_the_client_are_told(tmp_path: Path, caplog: pyte
     caplog.clear()
     async with gateway(folder, features=UNGUIDED, max_seq_len=4096, family="hermes") as running:
         assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "hermes"
-    assert "by the setting `family`, but its chat template writes calls as <tool_calls>" in caplog.text
+    assert "by the setting `family`, but its chat template writes calls as <tool_uses>" in caplog.text
     assert "which hermes does not read: Set `template`" in caplog.text
