@@ -32,6 +32,16 @@ LISTED = {
     "granite": ("<|tool_call|>[", ", ", "]"),
     "mistral": ("[TOOL_CALLS][", ", ", "]"),
     "phi4": ("<|tool_call|>[", ", ", "]<|/tool_call|>"),
+    "granite_20b": ("<function_call> ", "\n", ""),
+    "hunyuan": ("<tool_calls>[", ", ", "]</tool_calls>"),
+    "minimax_m1": ("<tool_calls>\n", "\n", "\n</tool_calls>"),
+    "jamba": ("<tool_calls>[\n", ",\n", "\n]</tool_calls>"),
+    "apriel": ("<tool_calls>[", ", ", "]</tool_calls>"),
+    "nemotron": ("<TOOLCALL>[", ", ", "]</TOOLCALL>"),
+    "internlm": ("<|action_start|><|plugin|>\n", "\n", "<|action_end|>"),
+    "intern_s1": ("<|action_start|> <|plugin|>\n", "\n", "<|action_end|>"),
+    "longcat": ("<longcat_tool_call>\n", "\n", "\n</longcat_tool_call>"),
+    "ernie": ("<tool_call>\n", "\n", "\n</tool_call>"),
     "llama3_json": ("<|python_tag|>", "; ", "<|eom_id|>"),
 }
 # What stands before and behind a call's JSON arguments, with its name.
