@@ -158,10 +158,10 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return {"string" if isinstance(value, str) else "other" for value in values} if isinstance(values, list) else set()
 
 
-def resolve(reference: str, root: Mapping[str, Any]) -> Any:
+def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
     """The schema behind a reference into the same document; None when there is none."""
     found: Any = root
-    if not reference.startswith("#/"):
+    if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     for part in reference[2:].split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
@@ -259,12 +259,12 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
     limits = set(value) - _NOTES.union(_DEFINITIONS)
     for key in limits & {"anyOf", "oneOf", "$ref"}:
         inner = [resolve(value[key], root)] if key == "$ref" else value[key]
-        parts = [_text_formats(part, root, depth - 1) for part in inner]
+        parts = [_text_formats(part, root, depth - 1) for part in inner] if isinstance(inner, list) else [None]
         if len(limits) > 1 or None in parts:
             return None
         return [text for part in parts for text in part or ()]
     words = value.get("enum", [value["const"]] if "const" in value else None)
-    if words:
+    if words and isinstance(words, list):
         return [constant(word) for word in words if isinstance(word, str)]
     if value.get("type") == "null":
         return []

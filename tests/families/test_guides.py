@@ -286,8 +286,9 @@ def test_arguments_in_tags_may_be_missing_or_null(family: str) -> None:
             "properties": {"path": {"type": "string", "anyOf": [{"$ref": "#/$defs/loop"}]}},
             "$defs": {"loop": {"$ref": "#/$defs/loop"}},
         },
+        {"properties": {"path": {"type": "string", "anyOf": 5, "enum": 5}}},
     ],
-    ids=["any", "limited", "union", "limited or null", "reference", "loop"],
+    ids=["any", "limited", "union", "limited or null", "reference", "loop", "no schema"],
 )
 def test_xml_calls_are_not_guided_where_bare_text_cannot_be(change: dict[str, Any]) -> None:
     _, _, preparation = prepared("qwen3_coder", tools=(tool("edit", {**EDIT, **change}, strict=True),), choice="auto")
