@@ -159,10 +159,10 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return {"string" if isinstance(value, str) else "other" for value in values} if isinstance(values, list) else set()
 
 
-def resolve(reference: str, root: Mapping[str, Any]) -> Any:
+def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
     """The schema behind a reference into the same document; None when there is none."""
     found: Any = root
-    if not reference.startswith("#/"):
+    if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     for part in reference[2:].split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
@@ -247,28 +247,35 @@ def bare_forms(types: set[str], value: Mapping[str, Any]) -> list[tuple[bool, Fo
     """What an argument may be: whether that is a string, and its format. Empty where bare text cannot be held to it."""
     if "string" not in types:
         return [(False, json_format(value))] if types else []
-    texts = _text_formats(value) if types <= {"string", "null"} else None
+    texts = _text_formats(value, value, _DEEPEST) if types <= {"string", "null"} else None
     if not texts:
         return []
     return [(True, either(*texts)), *([(False, constant("null"))] if "null" in types else [])]
 
 
-def _text_formats(value: Any) -> list[Format] | None:
-    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
-    if not isinstance(value, Mapping):
+def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Format] | None:
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them.
+
+    Args:
+        value: the schema.
+        root: the schema that references are into.
+        depth: references and alternatives that are followed inside each other.
+    """
+    if not isinstance(value, Mapping) or depth == 0:
         return None
     limits = set(value) - _NOTES.union(_DEFINITIONS)
-    for key in limits & {"anyOf", "oneOf"}:
-        parts = [_text_formats(part) for part in value[key]]
+    for key in limits & {"anyOf", "oneOf", "$ref"}:
+        inner = [resolve(value[key], root)] if key == "$ref" else value[key]
+        parts = [_text_formats(part, root, depth - 1) for part in inner] if isinstance(inner, list) else [None]
         if len(limits) > 1 or None in parts:
             return None
         return [text for part in parts for text in part or ()]
     words = value.get("enum", [value["const"]] if "const" in value else None)
-    if words:
+    if words and isinstance(words, list):
         return [constant(word) for word in words if isinstance(word, str)]
     if value.get("type") == "null":
         return []
-    return None if limits else [free_text()]
+    return None if limits or "string" not in value.get("type", "string") else [free_text()]
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:

@@ -163,7 +163,7 @@ def _inner(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The schema of what is inside of an argument; empty where there is none."""
     properties = schema.get("properties")
     part = properties.get(name) if isinstance(properties, Mapping) else None
-    if isinstance(part, Mapping) and isinstance(part.get("$ref"), str):
+    if isinstance(part, Mapping) and "$ref" in part:
         part = resolve(part["$ref"], schema)
     if not isinstance(part, Mapping):
         return {}

@@ -236,12 +236,13 @@ OPTIONAL = {
     "type": "object",
     "properties": {
         "path": {"type": "string"},
-        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "note": {"anyOf": [{"$ref": "#/$defs/text"}, {"type": "null"}]},
         "mode": {"anyOf": [{"enum": ["add", "drop"], "type": "string"}, {"type": "null"}]},
         "lines": {"type": ["integer", "null"]},
     },
     "required": ["mode"],
     "additionalProperties": False,
+    "$defs": {"text": {"type": "string"}},
 }
 TAGGED = {
     "qwen3_coder": (
@@ -281,8 +282,13 @@ def test_arguments_in_tags_may_be_missing_or_null(family: str) -> None:
             "required": ["path"],
         },
         {"properties": {"path": {"type": "object", "$ref": "#/properties/x"}}, "required": ["path"]},
+        {
+            "properties": {"path": {"type": "string", "anyOf": [{"$ref": "#/$defs/loop"}]}},
+            "$defs": {"loop": {"$ref": "#/$defs/loop"}},
+        },
+        {"properties": {"path": {"type": "string", "anyOf": 5, "enum": 5}}},
     ],
-    ids=["any", "limited", "union", "limited or null", "reference"],
+    ids=["any", "limited", "union", "limited or null", "reference", "loop", "no schema"],
 )
 def test_xml_calls_are_not_guided_where_bare_text_cannot_be(change: dict[str, Any]) -> None:
     _, _, preparation = prepared("qwen3_coder", tools=(tool("edit", {**EDIT, **change}, strict=True),), choice="auto")
