@@ -47,11 +47,12 @@ def of_messages(body: dict[str, Any]) -> Turn:
     return Turn([(block["name"], block["id"]) for block in made], results)
 
 
-def opencode(desk: Desk, prompt: str, package: str, **options: Any) -> Outcome:
-    """Run it on a prompt, with an SDK's package in place of the page's, and options of the model."""
-    (settings,) = (json.loads(block) for block in blocks("opencode", "json", desk.recorder.url))
+def opencode(desk: Desk, prompt: str, package: str, *, sealed: bool = False) -> Outcome:
+    """Run it on a prompt, with an SDK's package in place of the page's, and the page's options for sealed reasoning."""
+    settings, options = (json.loads(block) for block in blocks("opencode", "json", desk.recorder.url))
     settings["provider"]["gateway"]["npm"] = package
-    settings["provider"]["gateway"]["models"][MODEL]["options"] = options
+    if sealed:
+        settings["provider"]["gateway"]["models"][MODEL] |= options["models"][MODEL]
     (desk.work / "opencode.json").write_text(json.dumps(settings), encoding="utf-8")
     (shell,) = blocks("opencode", "sh", desk.recorder.url)
     # With a title it asks for none, a request beside the first turn.
@@ -102,7 +103,7 @@ def test_sealed_reasoning_by_responses(sealing_desk: Desk, scripted_triton: Scri
     looks = [call("bash", command="ls", description="Lists files"), call("read", filePath=notes)]
     edit = call("edit", filePath=notes, oldString=BEFORE.strip(), newString=AFTER.strip())
     play_looks_and_an_edit(scripted_triton, looks, edit, "Edit applied")
-    ended = opencode(sealing_desk, "Make it Rome.", "@ai-sdk/openai", include=["reasoning.encrypted_content"])
+    ended = opencode(sealing_desk, "Make it Rome.", "@ai-sdk/openai", sealed=True)
     assert ended.code == 0, ended.err
     assert sealing_desk.notes == AFTER
     posts = sealing_desk.recorder.exchanges
