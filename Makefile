@@ -56,6 +56,7 @@ docs: $(VENV)/.dev ## write the pages that are made from tables of the code
 	$(BIN)/python -m tools.coverage.document
 	$(BIN)/python -m tools.coverage.settings_document
 	$(BIN)/python -m tests.dialects.page
+	$(BIN)/python -m tests.families.page
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
@@ -18,6 +19,7 @@ _DEEPEST = 16  # references and alternatives that are followed inside each other
 _SPACE = " \t\r\n"
 _NOTES = frozenset({"type", "title", "description", "default", "examples"})
 _DEFINITIONS = ("$defs", "definitions")
+_Held = TypeVar("_Held")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -39,10 +41,15 @@ class BareArguments:
         self._name = ""
         self._pieces: list[str] | None = None
         self._held = ""
+        self._told = False
         call.arguments("{")
 
-    def begin(self, name: str) -> bool:
+    def begin(self, name: str, *, text: bool | None = None) -> bool:
         """Begin an argument.
+
+        Args:
+            name: of the argument.
+            text: whether its value is a string, where the format tells; None: the schema does.
 
         Returns:
             Whether it can be one: a second value of a name contradicts the first, and a name with space in it, which
@@ -54,8 +61,8 @@ class BareArguments:
             return False
         self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
-        self._name, self._held = name, ""
-        self._pieces = None if is_text(self._parameters, name) else []
+        self._name, self._held, self._told = name, "", text is not None
+        self._pieces = None if text or (text is None and is_text(self._parameters, name)) else []
         if self._pieces is None:
             self._call.arguments('"')
         return True
@@ -77,7 +84,9 @@ class BareArguments:
             self._call.arguments('"')
             return 0
         text = "".join(self._pieces)
-        self._call.arguments(typed_json(self._parameters, self._name, text.removesuffix(self._line_end)))
+        value = text.removesuffix(self._line_end)
+        told = value_json(value) if self._told else typed_json(self._parameters, self._name, value)
+        self._call.arguments(told)
         return len(text)
 
     def end(self) -> None:
@@ -160,42 +169,99 @@ def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
     return found
 
 
-def bare_formats(tool: Tool) -> dict[str, Format] | None:
+@dataclass(frozen=True)
+class BareFormat:
+    """An argument as a piece of a structural tag.
+
+    Attributes:
+        forms: what its value may be: whether that is a string, and its format. One of them applies.
+        optional: whether it may be missing.
+    """
+
+    forms: tuple[tuple[bool, Format], ...]
+    optional: bool
+
+
+def bare_formats(tool: Tool) -> dict[str, BareFormat] | None:
     """The arguments of a tool as pieces of a structural tag, in order; strings stand bare, other values are JSON.
 
     Returns:
-        The formats by name; None where bare text cannot be held to the schema: arguments may be missing or may have
-        other names, strings have limits, or may be something else as well.
+        The formats by name; None where bare text cannot be held to the schema: arguments may have other names, strings
+        have limits, or may be something else than null as well.
     """
+    held = _held(tool, lambda name, value: bare_forms(argument_types(tool.parameters, name), value) or None)
+    return (
+        None if held is None else {name: BareFormat(tuple(forms), optional) for name, (forms, optional) in held.items()}
+    )
+
+
+def closed_formats(tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None]) -> dict[str, Format] | None:
+    """The arguments of a tool as pieces of a structural tag, in order.
+
+    Args:
+        tool: the tool.
+        hold: makes the format of an argument of its name and its schema, which stands for itself; None: it cannot.
+
+    Returns:
+        The formats by name; None where one cannot be held, or where arguments may be missing or may have other names.
+    """
+    held = _held(tool, hold)
+    if held is None or any(optional for _, optional in held.values()):
+        return None
+    return {name: form for name, (form, _) in held.items()}
+
+
+def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) -> dict[str, tuple[_Held, bool]] | None:
+    """What ``hold`` makes of each argument, and whether it may be missing; None where one cannot be held."""
     schema = arguments_schema(tool)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
         return None
-    if set(schema.get("required", ())) != set(properties):
-        return None
-    formats: dict[str, Format] = {}
+    required = schema.get("required", ())
+    definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
+    held: dict[str, tuple[_Held, bool]] = {}
     for name, value in properties.items():
-        form = _bare_format(name, value, schema)
+        if not isinstance(value, Mapping) or any(part not in definitions for part in _references(value)):
+            return None
+        form = hold(name, {**value, **definitions})
         if form is None:
             return None
-        formats[name] = form
-    return formats
+        held[name] = (form, name not in required)
+    return held
 
 
-def _bare_format(name: str, value: Any, schema: Mapping[str, Any]) -> Format | None:
-    types = argument_types(schema, name)
-    if not isinstance(value, Mapping) or not types:
-        return None
+def bare_format(types: set[str], value: Mapping[str, Any]) -> Format | None:
+    """The format of an argument of these types and this schema; None where bare text cannot be held to it."""
+    forms = bare_forms(types, value)
+    return forms[0][1] if len(forms) == 1 else None
+
+
+def bare_forms(types: set[str], value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
+    """What an argument may be: whether that is a string, and its format. Empty where bare text cannot be held to it."""
     if "string" not in types:
-        definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
-        outside = any(reference not in definitions for reference in _references(value))
-        return None if outside else json_format({**value, **definitions})
-    if types != {"string"}:
+        return [(False, json_format(value))] if types else []
+    texts = _text_formats(value) if types <= {"string", "null"} else None
+    if not texts:
+        return []
+    return [(True, either(*texts)), *([(False, constant("null"))] if "null" in types else [])]
+
+
+def _text_formats(value: Any) -> list[Format] | None:
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
+    if not isinstance(value, Mapping):
         return None
+    limits = set(value) - _NOTES.union(_DEFINITIONS)
+    for key in limits & {"anyOf", "oneOf"}:
+        parts = [_text_formats(part) for part in value[key]]
+        if len(limits) > 1 or None in parts:
+            return None
+        return [text for part in parts for text in part or ()]
     words = value.get("enum", [value["const"]] if "const" in value else None)
     if words:
-        return either(*(constant(word) for word in words))
-    return free_text() if _NOTES.issuperset(value) else None
+        return [constant(word) for word in words if isinstance(word, str)]
+    if value.get("type") == "null":
+        return []
+    return None if limits else [free_text()]
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:

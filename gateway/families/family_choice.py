@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from gateway.families.example_call import WrittenCall, control_tokens, reads
 from gateway.families.family import Family
 from gateway.families.family_table import CLAIMING, FAMILIES, PLAIN, THINK
-from gateway.families.parser_events import CallArguments, CallStart
-from gateway.families.tool_plan import Tool, ToolPlan
+from gateway.families.model_family import ModelFamily, writes_calls
 
 ENTRY_POINTS = "gateway.families"
 """The group in which other packages name families: instances of ``Family``, which may have ``claims``."""
+
+_REASONS = {
+    4: "its config.json and its chat template",
+    3: "its config.json",
+    2: "its chat template",
+    1: "its config.json, whose architecture many families build on",
+    0: "the call that its chat template writes",
+}
 
 
 @runtime_checkable
@@ -23,25 +30,42 @@ class Claiming(Protocol):
     """A family that recognizes its models."""
 
     def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
-        """Whether a model is of this family; arguments as of ``choose``."""
+        """Whether a model is of this family; arguments as of ``Evidence``."""
         ...
 
 
-class WrittenCall(NamedTuple):
-    """A call to ``EXAMPLE`` with ``ARGUMENTS``, as a chat template writes it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a model before it answers.
 
     Attributes:
-        prompt: the template's text before it.
-        text: the template's text for the call alone.
+        architectures: of its ``config.json``.
+        model_type: of ``config.json``.
+        template: the source of its chat template, empty when it has none.
+        written: the example call as the template writes it; None: it shows no calls, or that is not known.
+        has_token: tells whether a text is one token of its tokenizer; None: that is not known.
     """
 
-    prompt: str
-    text: str
+    architectures: Sequence[str] = ()
+    model_type: str | None = None
+    template: str = ""
+    written: WrittenCall | None = None
+    has_token: Callable[[str], bool] | None = None
 
 
-EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
-ARGUMENTS = {"city": "Rome"}
-_BARE = re.compile(r"\s*(\{|\[\s*\{|\[?" + EXAMPLE.name + r"\()")
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The family of a model, as far as it can be told.
+
+    Attributes:
+        family: the one that was chosen.
+        reason: what it was chosen by.
+        doubts: reasons why it may be another, each with what to set.
+    """
+
+    family: Family
+    reason: str
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 class UnknownFamilyError(LookupError):
@@ -54,60 +78,118 @@ def installed() -> Mapping[str, Family]:
     return {point.name: point.load() for point in entry_points(group=ENTRY_POINTS)}
 
 
-def choose(
-    architectures: Sequence[str],
-    model_type: str | None,
-    template_source: str,
-    override: str | None = None,
-    written: WrittenCall | None = None,
-) -> Family:
-    """The family of a model.
+def named(name: str) -> Family:
+    """The family of a name.
+
+    Raises:
+        UnknownFamilyError: when there is none.
+    """
+    others = installed()
+    family = others.get(name) or FAMILIES.get(name)
+    if family is None:
+        known = ", ".join(sorted({*FAMILIES, *others}))
+        raise UnknownFamilyError(f"There is no model family {name!r}; there are: {known}.")
+    return family
+
+
+def choose(evidence: Evidence, name: str | None = None) -> Choice:
+    """Choose the family of a model.
 
     Its architecture says it best, where only one family has it; else its template, and then an architecture that many
     build on. The family must read a call as the template writes it: a sign in the template, such as ``<tool_call>``,
-    stands in unknown formats as well. A family that another package brings goes before ours.
+    stands in unknown formats as well. Where no sign is known, a family that reads it is the one; where no family
+    reads it, only an architecture that one family has still counts. A family of another package goes before ours.
 
     Args:
-        architectures: of the model's ``config.json``.
-        model_type: of ``config.json``.
-        template_source: its chat template, empty when it has none.
-        override: the name of the family to take, from the settings.
-        written: a call to ``EXAMPLE`` as the template writes it; None: it shows none, or that is not known.
+        evidence: of the model.
+        name: of the family to take, from the settings.
 
     Raises:
-        UnknownFamilyError: when there is no family of the name ``override``.
+        UnknownFamilyError: when there is no family of that name.
     """
-    others = installed()
-    if override is not None:
-        family = others.get(override) or FAMILIES.get(override)
-        if family is None:
-            known = ", ".join(sorted({*FAMILIES, *others}))
-            raise UnknownFamilyError(f"There is no model family {override!r}; there are: {known}.")
-        return family
-    for evidence in (((), None), (architectures, model_type)):
-        for family in others.values():
-            if isinstance(family, Claiming) and family.claims(*evidence, template_source):
-                return family
-    ranks = [(family.rank(architectures, model_type, template_source), family) for family in CLAIMING]
-    ranked = sorted((pair for pair in ranks if pair[0]), key=lambda pair: -pair[0])  # stable: of two the first
-    reasoning = THINK.claims((), None, template_source)
-    for rank, family in ranked:
-        if (family.reasons or not reasoning or rank > 1) and (written is None or reads(family, written)):
-            return family
-    return THINK if reasoning else PLAIN
+    if name is not None:
+        family = named(name)
+        return Choice(family, "the setting `family`", _doubts(family, evidence))
+    for architectures, model_type in (((), None), (evidence.architectures, evidence.model_type)):
+        for family in installed().values():
+            if isinstance(family, Claiming) and family.claims(architectures, model_type, evidence.template):
+                return Choice(family, "the package that brings it", _doubts(family, evidence))
+    fitting = _fitting(evidence)
+    if not fitting:
+        family = THINK if _reasons(evidence) else PLAIN
+        return Choice(family, "no other family claims it", _doubts(family, evidence))
+    rank, chosen = fitting[0]
+    rivals = [other for other_rank, other in fitting[1:] if other_rank == rank and _rivals(chosen, other, evidence)]
+    return Choice(chosen, _REASONS[rank], _doubts(chosen, evidence, rank, rivals))
 
 
-def reads(family: Family, written: WrittenCall) -> bool:
-    """Whether a family reads a written call as the call that it is.
+def _reasons(evidence: Evidence) -> bool:
+    return THINK.claims((), None, evidence.template)
 
-    True also for bare JSON or Python, which tells nothing: some templates leave out the marker that they ask the model
-    to write.
-    """
-    if _BARE.match(written.text):
-        return True
-    plan = ToolPlan(tools=(EXAMPLE,), choice="auto")
-    parser = family.parser(plan, family.prepare(plan, written.prompt), written.prompt)
-    events = [*parser.feed(written.text), *parser.finish(cut=False)]
-    names = [event.name for event in events if isinstance(event, CallStart)]
-    text = "".join(event.text for event in events if isinstance(event, CallArguments) and event.index == 0)
-    return names == [EXAMPLE.name] and json.loads(text) == ARGUMENTS
+
+def _fitting(evidence: Evidence) -> list[tuple[int, ModelFamily]]:
+    """The families that a model may be of, with their ranks, the best first."""
+    reasoning, written = _reasons(evidence), evidence.written
+    ranked = [(each.rank(evidence.architectures, evidence.model_type, evidence.template), each) for each in CLAIMING]
+    if written is None or written.bare:
+        found = [(rank, family) for rank, family in ranked if rank > 1 or (rank and family.reasons >= reasoning)]
+    else:
+        found = [(rank, family) for rank, family in ranked if reads(family, written)]
+        found = found or [(rank, family) for rank, family in ranked if rank > 2]
+    # Stable: of those that fit equally the first of the table; by the call alone, first those that reason alike.
+    return sorted(found, key=lambda each: (-each[0], each[0] < 2 and each[1].reasons != reasoning))
+
+
+def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: Evidence) -> bool:
+    """Whether another family of the same rank fits as well: its signs are no part of the chosen one's."""
+    if (chosen.grammar, chosen.tags) == (other.grammar, other.tags):
+        return False
+    if evidence.written is not None and chosen.reasons != other.reasons:
+        return False
+    own, others = ([set(group) for group in each.signs_in(evidence.template)] for each in (chosen, other))
+    return not any(group <= particular for group in others for particular in own)
+
+
+def _doubts(
+    family: Family, evidence: Evidence, rank: int | None = None, rivals: Sequence[ModelFamily] = ()
+) -> Mapping[str, str]:
+    """What speaks against a choice, with what to set; ``rank`` and ``rivals`` as of a choice among ours."""
+    other = "Set `family` to the one that its models write, if it is another."
+    doubts = {}
+    if (unread := _unread(family, evidence)) is not None:
+        doubts[unread[0]] = unread[1]
+    if rivals:
+        names = " and ".join(rival.name for rival in rivals)
+        doubts[f"the signs of {names} are in its chat template as well"] = other
+    types = {*evidence.architectures, evidence.model_type}
+    for claimant in CLAIMING:
+        if claimant is not family and rank is not None and rank < 3 and not claimant.model_types.isdisjoint(types):
+            doubts[f"its config.json is that of {claimant.name}, but its chat template is not"] = other
+    if rank == 1 and (evidence.written is None or evidence.written.bare):
+        doubts["only its architecture tells, on which many families build: its chat template has no sign of it"] = other
+    lacking = control_tokens(family, evidence.written)
+    if evidence.has_token is not None and lacking and not any(map(evidence.has_token, lacking)):
+        doubts[f"its tokenizer has no token {', '.join(lacking)}, which calls of {family.name} need"] = other
+    return doubts
+
+
+def _unread(family: Family, evidence: Evidence) -> tuple[str, str] | None:
+    """The doubt where a family does not read the calls that a chat template writes or asks for, and what to set."""
+    written = evidence.written
+    if not writes_calls(family):
+        shown = (
+            f"writes calls as {written.short}, which no model family here reads"
+            if written
+            else "takes tools, and no model family is known for it"
+        )
+        cure = (
+            "Set `family` if its models write one of the known forms; until then calls are made by demand only"
+            " (tool_choice), with guided decoding."
+        )
+        known = written or "tools" in evidence.template
+        return (f"its chat template {shown}", cure) if known else None
+    if written is None or written.bare or reads(family, written):
+        return None
+    readers = " or ".join(each.name for each in (*installed().values(), *CLAIMING) if reads(each, written))
+    cure = f"Set `family` to {readers}, which reads them." if readers else "Set `template` to one that writes calls so."
+    return f"its chat template writes calls as {written.short}, which {family.name} does not read", cure

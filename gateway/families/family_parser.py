@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gateway.families.grammar import Grammar
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.parser_events import Emitter, Event, FormingCall, without
@@ -24,12 +22,10 @@ class FamilyParser:
         thinking: whether the text that comes next is reasoning, as far as can be told.
         guided: whether a guide holds the calls.
         source: the text to read.
+        marker: the opening marker that was read last.
         emitter: takes the parts of the answer.
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
-
-    call_markers: tuple[str, ...] = ()
-    opening: Sequence[str] = ()
 
     def __init__(
         self,
@@ -54,16 +50,16 @@ class FamilyParser:
             guided: as of the attribute.
         """
         self._grammar = grammar or Grammar()
-        if grammar:
-            self.opening = grammar.opening
+        self.opening = self._grammar.opening
         self.plan = plan
         self.prompt = prompt
         self.markers = markers
         self.tags = tags
         self.opened = tags is not None and tags.opened_by(prompt)
-        self.thinking = self.opened
+        self.thinking = self.opened or self._grammar.begins_thinking(prompt)
         self.guided = guided
         self.source = TextSource()
+        self.marker = ""
         self.emitter = Emitter(plan, eager=eager or guided)
         self.say_prose = self.emitter.content
         self._header: int | None = 0
@@ -122,30 +118,63 @@ class FamilyParser:
         tags = self.tags
         if tags is None:
             return None
-        if not opened:
-            space = yield from self.source.space()
-            if not (yield from self.source.literal(tags.open)):
-                if not self.source.cut_in(tags.open):
-                    self.emitter.content(space)
-                return None
+        begun = tags.open if opened else (yield from self._begin_thinking(tags))
+        if begun is None:
+            return None
+        ends = {tags.close} if begun == tags.open else set(tags.phrases[1])
         self.thinking = True
-        while (marker := (yield from self.source.until(self.markers, self.emitter.reasoning))) is not None:
-            if marker == tags.close or (marker in tags.instead and marker not in self.opening):
-                break
+        if tags.label and not (yield from self.source.literal(tags.label)):
+            self.source.cut_in(tags.label)
+        marker = yield from self._thoughts(tags, ends)
+        self.thinking = False
+        self.emitter.end_reasoning()
+        if marker not in ends:
+            return marker
+        yield from self._begin_answer(tags)
+        return None
+
+    def _begin_thinking(self, tags: ThinkTags) -> Steps[str | None]:
+        """Read what begins the reasoning; returns it, or None where there is none."""
+        space = yield from self.source.space()
+        begun = yield from self.source.choice(tags.beginnings)
+        if begun is None and tags.answer_end and tags.closed_by(self.prompt):
+            self.emitter.end_reasoning()
+            yield from self._begin_answer(tags)
+        elif begun is None and not self.source.cut_in(tags.open):
+            self.emitter.content(space)
+        return begun
+
+    def _thoughts(self, tags: ThinkTags, ends: set[str]) -> Steps[str | None]:
+        """Read the reasoning up to one of its ends, or up to a call; returns the marker that ended it, if any."""
+        markers = self.markers.also(*ends)
+        while (marker := (yield from self.source.until(markers, self.emitter.reasoning))) is not None:
+            if marker in ends or (marker in tags.instead and marker not in self.opening):
+                return marker
             if marker in tags.instead:
+                self.marker = marker
                 self.say_prose = self.emitter.reasoning
                 called = yield from self.read_block()
                 self.say_prose = self.emitter.content
                 if called:
-                    marker = None
-                    break
-        self.thinking = False
-        self.emitter.end_reasoning()
-        return None if marker == tags.close else marker
+                    return None
+        return None
 
-    def begin_call(self) -> FormingCall:
-        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``."""
-        self.source.record()
+    def _begin_answer(self, tags: ThinkTags) -> Steps[None]:
+        """Read the texts that may stand before the answer."""
+        for text in tags.answer:
+            yield from self.source.space()
+            if not (yield from self.source.literal(text)):
+                self.source.cut_in(text)
+        if tags.answer_end:
+            self.markers = self.markers.also(tags.answer_end)
+
+    def begin_call(self, begun: str = "") -> FormingCall:
+        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
+
+        Args:
+            begun: text of the call that has been read already.
+        """
+        self.source.record(begun)
         self._header = 0
         return FormingCall(self.emitter)
 
@@ -164,9 +193,14 @@ class FamilyParser:
         has been said already stays as it is; nothing is said twice.
         """
         raw = self.source.recorded()
-        if not call.started:
-            self.source.examined += len(raw)
-            self.say_prose(self.without_format(raw))
+        if call.started:
+            return
+        self.source.examined += len(raw)
+        if not self.source.cut:  # the beginning of a marker that the call's punctuation looked like: read it again
+            begun = self.markers.begun(raw)
+            self.source.unread(begun)
+            raw = raw.removesuffix(begun)
+        self.say_prose(self.without_format(raw))
 
     def without_format(self, raw: str) -> str:
         """The text of a broken call without the parts that only belong to the format."""

@@ -5,151 +5,779 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from gateway.families import deepseek, glm, granite, harmony, hermes, kimi, llama, mistral, phi4, qwen3_coder
+from gateway.families import harmony
+from gateway.families.bare_calls import BareCalls
+from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
+from gateway.families.gemma_calls import GemmaCalls
+from gateway.families.json_calls import JsonCalls, Keys
 from gateway.families.markers import ThinkTags
+from gateway.families.message_calls import MessageCalls
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
+from gateway.families.tagged_calls import TaggedCalls
 
-_HERMES_THINK = ThinkTags(between="\n\n", instead=(hermes.OPEN,))
-_DEEPSEEK_THINK = ThinkTags(instead=(deepseek.CALLS,))
+_HERMES_CALLS = JsonCalls(opens=("<tool_call>",), close="</tool_call>", each=True, around=("\n", "\n"), separator="\n")
+_HERMES_THINK = ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens)
+_TOOL_CALLS = JsonCalls(opens=("<tool_calls>",), close="</tool_calls>")
+_GRANITE_CALLS = JsonCalls(opens=("<|tool_call|>", "<tool_call>"), extra=("</tool_call>",))
+_PHI_CALLS = JsonCalls(opens=("<|tool_call|>",), close="<|/tool_call|>", word="functools[")
+_APERTUS_CALLS = JsonCalls(opens=("<|tools_prefix|>",), close="<|tools_suffix|>", keys=Keys(name=""))
+_NEMOTRON_CALLS = JsonCalls(opens=("<TOOLCALL>",), close="</TOOLCALL>")
+_INTERN_CALLS = JsonCalls(
+    opens=("<|action_start|>",),
+    close="<|action_end|>",
+    extra=("<|plugin|>", "<|interpreter|>"),
+    keys=Keys(arguments=("parameters", "arguments")),
+    each=True,
+    around=("<|plugin|>\n", ""),
+    separator="",
+)
+_LONGCAT_CALLS = replace(_HERMES_CALLS, opens=("<longcat_tool_call>",), close="</longcat_tool_call>")
+_DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
+    call="<｜tool▁call▁begin｜>",
+    separator="<｜tool▁sep｜>",
+    end="<｜tool▁call▁end｜>",
+    section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    typed="read",
+    fenced="read",
+)
+_DEEPSEEK_SECTION = _DEEPSEEK_CALLS.section[0]
+_DEEPSEEK_THINK = ThinkTags(instead=(_DEEPSEEK_SECTION,))
+_COHERE_CALLS = JsonCalls(
+    opens=("<|START_ACTION|>",),
+    close="<|END_ACTION|>",
+    extra=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    keys=Keys("tool_name", ("parameters", "arguments")),
+    whole=True,
+)
+_KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
+_KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
+# Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
+_MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
+_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=(_MISTRAL_CALLS.call,), anywhere=True)
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
 
-PLAIN = ModelFamily(name="plain")
+_ARGUMENT_TAGS = TaggedCalls(
+    call="<tool_call>",
+    named="\n",
+    key="<arg_key>",
+    keyed="</arg_key>\n<arg_value>",
+    value_end="</arg_value>\n",
+    end="</tool_call>",
+    own=True,
+)
+_FUNCTION_TAGS = TaggedCalls(
+    section=("<tool_call>\n", "\n</tool_call>"),
+    wrapped=True,
+    call="<function=",
+    named=">\n",
+    key="<parameter=",
+    keyed=">\n",
+    value_end="\n</parameter>\n",
+    end="</function>",
+)
+_INVOKE_TAGS = TaggedCalls(
+    call='<invoke name="',
+    named='">\n',
+    key='<parameter name="',
+    keyed='">',
+    value_end="</parameter>\n",
+    end="</invoke>",
+)
+_TOOL_CALL_THINK = ThinkTags(instead=("<tool_call>",))
+
+
+def _attributed_tags(word: str, section: str) -> TaggedCalls:
+    """The tags of DeepSeek's markup language and its kin, each with a word that marks it as the format's own."""
+    return TaggedCalls(
+        section=(f"<{word}{section}>\n", f"\n</{word}{section}>"),
+        call=f'<{word}invoke name="',
+        named='">\n',
+        key=f'<{word}parameter name="',
+        keyed='">',
+        attribute="string",
+        value_end=f"</{word}parameter>\n",
+        end=f"</{word}invoke>",
+        own=True,
+        or_json=True,
+    )
+
+
+def _hunyuan_tags(suffix: str) -> TaggedCalls:
+    """The tags of Hunyuan, whose tokens may have a suffix."""
+    return TaggedCalls(
+        section=(f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>"),
+        call=f"<tool_call{suffix}>",
+        named=f"<tool_sep{suffix}>\n",
+        key=f"<arg_key{suffix}>",
+        keyed=f"</arg_key{suffix}>\n<arg_value{suffix}>",
+        value_end=f"</arg_value{suffix}>\n",
+        end=f"</tool_call{suffix}>",
+        own=True,
+    )
+
+
+def _hunyuan_think(suffix: str) -> ThinkTags:
+    return ThinkTags(f"<think{suffix}>", f"</think{suffix}>", instead=(f"<tool_calls{suffix}>",))
+
+
+_FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
+_HUNYUAN_SOURCES = (
+    "https://huggingface.co/tencent/Hy3-preview",
+    "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/hunyuan_detector.py",
+)
+
+PLAIN = ModelFamily(name="plain", models="all others")
 """Chat models that were not taught to call tools, and all that no other family claims."""
 
-THINK = ModelFamily(name="think", tags=ThinkTags(), signs=(("<think>",), ("</think>",)))
+THINK = ModelFamily(
+    name="think",
+    models="models that reason and have no call format known here",
+    tags=ThinkTags(),
+    signs=(("<think>",), ("</think>",)),
+)
 """Models that reason between ``<think>`` tags and have no call format that is known here."""
 
 CLAIMING: tuple[ModelFamily, ...] = (
-    ModelFamily(  # Small 3.2, Devstral, Magistral, Ministral 3
+    ModelFamily(
         name="mistral_v11",
-        grammar=mistral.MistralParser,
-        call_format=mistral.MISTRAL_CALLS,
-        tags=mistral.TAGS,
-        signs=((mistral.CALLS, mistral.ARGUMENTS),),
+        models="Mistral Small 3.2, Devstral, Magistral, Ministral 3",
+        sources=("https://github.com/mistralai/mistral-common",),
+        grammar=_MISTRAL_CALLS,
+        tags=_MISTRAL_THINK,
+        signs=(
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),
+            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
+        ),
         shared_types=_MISTRAL_TYPES,
     ),
-    ModelFamily(  # Mistral 7B v0.3, Nemo, Large, Small up to 3.1
+    ModelFamily(
         name="mistral",
-        grammar=mistral.MistralParser,
-        tags=mistral.TAGS,
-        signs=((mistral.CALLS,), ("[AVAILABLE_TOOLS]",)),
+        models="Mistral 7B v0.3, Nemo, Large, Small up to 3.1",
+        sources=(
+            "https://github.com/mistralai/mistral-common",
+            "https://huggingface.co/mistralai/Mistral-Nemo-Instruct-2407",
+        ),
+        grammar=replace(_MISTRAL_CALLS, array="written"),
+        tags=_MISTRAL_THINK,
+        signs=((_MISTRAL_CALLS.call,), ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
     ),
-    ModelFamily(  # Kimi K2, which needs its own ids back in the history
+    ModelFamily(
+        name="xlam",
+        models="Salesforce xLAM-2",
+        sources=(
+            "https://huggingface.co/Salesforce/Llama-xLAM-2-8b-fc-r",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_llama.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_qwen.jinja",
+        ),
+        grammar=BareCalls(
+            before="[TOOL_CALLS]", after=("</tool_call>",), aliases=("<tool_call>",), fenced=True, written="array"
+        ),
+        tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
+        signs=(('[{"name": "tool_call_name", "arguments": {',),),
+    ),
+    ModelFamily(
         name="kimi",
-        grammar=kimi.KimiGrammar(),
-        call_format=kimi.KIMI_CALLS,
-        tags=ThinkTags(instead=(kimi.SECTION,)),
-        signs=((kimi.SECTION,), ("<|im_system|>tool_declare<|im_middle|>",)),
+        models="Kimi K2",
+        sources=(
+            "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md",
+            "https://huggingface.co/moonshotai/Kimi-K2-Thinking",
+        ),
+        grammar=NamedCalls(
+            call="<|tool_call_begin|>",
+            separator="<|tool_call_argument_begin|>",
+            end="<|tool_call_end|>",
+            section=_KIMI_SECTION,
+            extra=_KIMI_SLIPS,
+            namespace="functions.",
+            numbered=True,
+        ),
+        tags=ThinkTags(instead=(_KIMI_SECTION[0], _KIMI_SLIPS[0])),
+        signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
     ),
     ModelFamily(
-        name="deepseek_v31",
-        grammar=deepseek.DeepseekGrammar(),
-        call_format=deepseek.UNFENCED_CALLS,
-        tags=_DEEPSEEK_THINK,
-        signs=((deepseek.CALLS, "<｜Assistant｜></think>"), (deepseek.CALLS, "thinking is defined")),
+        name="kimi_k3",
+        models="Kimi K3",
+        sources=(
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Kimi-K3.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_kimi_k3_tool_parser.py",
+        ),
+        grammar=ChannelCalls(),
+        tags=ThinkTags("<|open|>think<|sep|>", "<|close|>think<|sep|>", between="<|open|>response<|sep|>"),
+        signs=(("<|open|>", "<|close|>", "<|sep|>"),),
+        model_types=frozenset({"kimi_k3", "KimiK3ForConditionalGeneration"}),
     ),
-    ModelFamily(  # V3 and R1
-        name="deepseek_v3",
-        grammar=deepseek.DeepseekGrammar(),
-        call_format=deepseek.FENCED_CALLS,
+    ModelFamily(
+        name="deepseek_v31",
+        models="DeepSeek V3.1",
+        sources=("https://huggingface.co/deepseek-ai/DeepSeek-V3.1",),
+        grammar=_DEEPSEEK_CALLS,
         tags=_DEEPSEEK_THINK,
-        signs=((deepseek.CALLS,),),
+        signs=((_DEEPSEEK_SECTION, "<｜Assistant｜></think>"), (_DEEPSEEK_SECTION, "thinking is defined")),
+        older_types=frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),  # V3.2-Exp writes as V3.1 does
+    ),
+    ModelFamily(
+        name="deepseek_v3",
+        models="DeepSeek V3, R1 and its distilled models",
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-V3-0324",
+            "https://huggingface.co/deepseek-ai/DeepSeek-R1",
+        ),
+        grammar=replace(_DEEPSEEK_CALLS, typed="written", fenced="written"),
+        tags=_DEEPSEEK_THINK,
+        signs=((_DEEPSEEK_SECTION,),),
         shared_types=frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"}),
     ),
     harmony.HarmonyFamily(
         name="harmony",
-        grammar=harmony.HarmonyParser,
-        call_format=harmony.HARMONY_CALLS,
+        models="gpt-oss",
+        sources=("https://github.com/openai/harmony/blob/main/docs/format.md",),
+        grammar=harmony.HarmonyCalls(),
         stop=harmony.STOP,
         signs=((harmony.CHANNEL, harmony.MESSAGE),),
         model_types=frozenset({"gpt_oss", "GptOssForCausalLM"}),
     ),
-    ModelFamily(  # Granite 4, which does not reason
+    ModelFamily(
         name="granite4",
-        grammar=granite.GraniteParser,
-        call_format=hermes.HERMES_CALLS,
-        signs=(("<|start_of_role|>", granite.OPEN),),
+        models="Granite 4",
+        sources=("https://huggingface.co/ibm-granite/granite-4.0-h-small",),
+        grammar=replace(_HERMES_CALLS, opens=(*_HERMES_CALLS.opens, "<|tool_call|>")),
+        signs=(("<|start_of_role|>", "<tool_call>"),),
         model_types=frozenset({"granitemoehybrid", "GraniteMoeHybridForCausalLM"}),
         older_types=_GRANITE_TYPES,
     ),
-    granite.GraniteFamily(  # 3.0 to 3.3
+    ModelFamily(  # tags in 3.3, phrases in 3.2; 3.1 writes <tool_call> before the list, as noted in vLLM's parser
         name="granite",
-        grammar=granite.GraniteParser,
-        tags=granite.TAGS,
+        models="Granite 3.0 to 3.3",
+        sources=(
+            "https://huggingface.co/ibm-granite/granite-3.3-8b-instruct",
+            "https://huggingface.co/ibm-granite/granite-3.2-8b-instruct",
+        ),
+        grammar=_GRANITE_CALLS,
+        tags=ThinkTags(
+            instead=_GRANITE_CALLS.opens,
+            phrases=(
+                ("Here is my thought process:", "Here's my thought process:"),
+                ("Here is my response:", "Here's my response:"),
+            ),
+            answer=("<response>",),
+            answer_end="</response>",
+        ),
         signs=(("<|start_of_role|>",),),
         model_types=_GRANITE_TYPES,
     ),
-    ModelFamily(  # Phi-4-mini and Phi-4-multimodal
+    ModelFamily(
+        name="granite_20b",
+        models="Granite 20B Function Calling",
+        sources=(
+            "https://huggingface.co/ibm-granite/granite-20b-functioncalling",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_granite_20b_fc.jinja",
+        ),
+        grammar=JsonCalls(opens=("<function_call>",), each=True, around=(" ", ""), separator=""),
+        signs=(("<function_call>", "<|function_call_library|>"),),
+    ),
+    ModelFamily(  # results follow in the same turn of the template, so that a call must end the answer
+        name="apertus",
+        models="Apertus",
+        sources=(
+            "https://huggingface.co/swiss-ai/Apertus-8B-Instruct-2509",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Apertus-8B-Instruct.jinja",
+        ),
+        grammar=_APERTUS_CALLS,
+        tags=ThinkTags("<|inner_prefix|>", "<|inner_suffix|>", instead=_APERTUS_CALLS.opens, anywhere=True),
+        stop=(_APERTUS_CALLS.close,),
+        signs=(_APERTUS_CALLS.opens,),
+        model_types=frozenset({"apertus", "ApertusForCausalLM"}),
+    ),
+    ModelFamily(  # a list of calls in its reasoning is none, nor is one in that of MiniMax M1
+        name="hunyuan",
+        models="Hunyuan A13B",
+        sources=(
+            "https://huggingface.co/tencent/Hunyuan-A13B-Instruct",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_hunyuan_a13b.jinja",
+        ),
+        grammar=_TOOL_CALLS,
+        tags=ThinkTags(between="\n<answer>\n", answer=("<answer>", "助手："), answer_end="</answer>"),
+        signs=(("<tool_calls>[", "<|extra_0|>"),),
+        model_types=frozenset({"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="minimax_m1",
+        models="MiniMax M1",
+        sources=(
+            "https://github.com/MiniMax-AI/MiniMax-M1/blob/main/docs/function_call_guide.md",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_minimax_m1.jinja",
+        ),
+        grammar=replace(_TOOL_CALLS, around=("\n", "\n"), separator="\n"),
+        tags=ThinkTags(),
+        signs=(("<tool_calls>", "<end_of_sentence>"),),
+        model_types=frozenset({"minimax_m1", "MiniMaxM1ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="jamba",
+        models="Jamba 1.5, 1.6, 1.7",
+        sources=(
+            "https://huggingface.co/ai21labs/AI21-Jamba-1.5-Mini",
+            "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/chat_templates/templates/jamba.jinja",
+        ),
+        grammar=replace(_TOOL_CALLS, around=("[\n", "\n]"), separator=",\n"),
+        signs=(("<tool_calls>", "<|bom|>"),),
+        shared_types=frozenset({"jamba", "JambaForCausalLM"}),
+    ),
+    ModelFamily(
+        name="apriel",
+        models="Apriel 1.5 and 1.6 Thinker",
+        sources=(
+            "https://huggingface.co/ServiceNow-AI/Apriel-1.6-15b-Thinker",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Apriel-1.6-15b-Thinker-fixed.jinja",
+        ),
+        grammar=_TOOL_CALLS,
+        tags=ThinkTags(
+            "Here are my reasoning steps:",
+            "[BEGIN FINAL RESPONSE]",
+            between="\n",
+            instead=_TOOL_CALLS.opens,
+            answer_end="[END FINAL RESPONSE]",
+        ),
+        signs=(("<tool_calls>", "[BEGIN FINAL RESPONSE]"),),
+    ),
+    ModelFamily(
+        name="nemotron",
+        models="Nemotron Nano v2, Llama-Nemotron",
+        sources=(
+            "https://huggingface.co/nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+            "https://huggingface.co/nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja",
+        ),
+        grammar=_NEMOTRON_CALLS,
+        tags=ThinkTags(instead=_NEMOTRON_CALLS.opens),
+        signs=(_NEMOTRON_CALLS.opens,),
+        shared_types=frozenset({"nemotron-nas", "DeciLMForCausalLM"}),
+    ),
+    ModelFamily(
+        name="intern_s1",
+        models="Intern-S1",
+        sources=(
+            "https://huggingface.co/internlm/Intern-S1",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/internlm_detector.py",
+        ),
+        grammar=_INTERN_CALLS,
+        tags=ThinkTags(between="\n", instead=_INTERN_CALLS.opens),
+        signs=((*_INTERN_CALLS.opens, "<|plugin|>", "<think>"),),
+        model_types=frozenset({"interns1", "InternS1ForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="internlm",
+        models="InternLM2, 2.5 and 3",
+        sources=(
+            "https://github.com/InternLM/InternLM/blob/main/chat/chat_format.md",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_internlm2_tool.jinja",
+        ),
+        grammar=_INTERN_CALLS,
+        signs=((*_INTERN_CALLS.opens, "<|plugin|>"),),
+        shared_types=frozenset({"internlm2", "internlm3", "InternLM2ForCausalLM", "InternLM3ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="longcat",
+        models="LongCat-Flash",
+        sources=("https://huggingface.co/meituan-longcat/LongCat-Flash-Chat",),
+        grammar=_LONGCAT_CALLS,
+        tags=ThinkTags("<longcat_think>", "</longcat_think>", between="\n", instead=_LONGCAT_CALLS.opens),
+        signs=(_LONGCAT_CALLS.opens,),
+        shared_types=frozenset({"longcat_flash", "LongcatFlashForCausalLM"}),
+    ),
+    ModelFamily(
+        name="ernie",
+        models="Ernie 4.5 Thinking",
+        sources=(
+            "https://huggingface.co/baidu/ERNIE-4.5-21B-A3B-Thinking",
+            "https://github.com/PaddlePaddle/FastDeploy/blob/develop/docs/features/tool_calling.md",
+        ),
+        grammar=_HERMES_CALLS,
+        tags=ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens, answer=("<response>",), answer_end="</response>"),
+        signs=(("<tool_call>", "<response>"),),
+        shared_types=frozenset({"ernie4_5_moe", "Ernie4_5_MoeForCausalLM"}),
+    ),
+    ModelFamily(
         name="phi4",
-        grammar=phi4.Phi4Parser,
-        tags=ThinkTags(instead=(phi4.CALL,)),
-        signs=(("<|tool|>", "<|/tool|>"), (phi4.WORD,)),
+        models="Phi-4-mini, Phi-4-multimodal",
+        sources=("https://huggingface.co/microsoft/Phi-4-mini-instruct",),
+        grammar=_PHI_CALLS,
+        tags=ThinkTags(instead=_PHI_CALLS.opens),
+        signs=(("<|tool|>", "<|/tool|>"), (_PHI_CALLS.word,)),
         model_types=frozenset({"phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"}),
     ),
-    ModelFamily(  # GLM 4.5, 4.6, 4.7 and 5
+    ModelFamily(
+        name="deepseek_v32",
+        models="DeepSeek V3.2",
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-V3.2",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/DeepSeek-V3.2.jinja",
+        ),
+        grammar=_attributed_tags("｜DSML｜", "function_calls"),
+        tags=ThinkTags(instead=("<｜DSML｜function_calls>",)),
+        visible=("｜DSML｜",),
+        signs=(("｜DSML｜", "function_calls"),),
+        model_types=frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="deepseek_v4",
+        models="DeepSeek V4",
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-V4-Pro/blob/main/encoding/encoding_dsv4.py",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv4_tool_parser.py",
+        ),
+        grammar=_attributed_tags("｜DSML｜", "tool_calls"),
+        tags=ThinkTags(instead=("<｜DSML｜tool_calls>",)),
+        visible=("｜DSML｜",),
+        signs=(("｜DSML｜", "tool_calls"),),
+        model_types=frozenset({"deepseek_v4", "DeepseekV4ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="gigachat35",
+        models="GigaChat 3.5",
+        sources=(
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3.5.jinja",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/gigachat35_tool_parser.py",
+        ),
+        grammar=_attributed_tags("｜GCML｜", "tool_calls"),
+        tags=ThinkTags(instead=("<｜GCML｜tool_calls>",)),
+        visible=("｜GCML｜",),
+        signs=(("｜GCML｜",),),
+    ),
+    ModelFamily(
+        name="minimax_m2",
+        models="MiniMax M2, M2.1, M2.5",
+        sources=(
+            "https://huggingface.co/MiniMaxAI/MiniMax-M2/blob/main/docs/tool_calling_guide.md",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/unsloth-MiniMax-M2.jinja",
+        ),
+        grammar=replace(_INVOKE_TAGS, section=("<minimax:tool_call>\n", "\n</minimax:tool_call>")),
+        tags=ThinkTags(between="\n\n", instead=("<minimax:tool_call>",)),
+        signs=(("<minimax:tool_call>",),),
+        model_types=frozenset({"minimax_m2", "MiniMaxM2ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="dots",
+        models="dots, as SGLang serves them",
+        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/dots_detector.py",),
+        grammar=replace(_INVOKE_TAGS, section=("<dots_function_call>\n", "\n</dots_function_call>")),
+        tags=ThinkTags(instead=("<dots_function_call>",)),
+        signs=(("<dots_function_call>",),),
+    ),
+    ModelFamily(
+        name="seed_oss",
+        models="Seed-OSS",
+        sources=(
+            "https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/ByteDance-Seed-OSS.jinja",
+        ),
+        grammar=replace(
+            _FUNCTION_TAGS,
+            section=("<seed:tool_call>\n", "\n</seed:tool_call>"),
+            keyed=">",
+            value_end="</parameter>\n",
+        ),
+        tags=ThinkTags("<seed:think>", "</seed:think>", between="\n", instead=("<seed:tool_call>",)),
+        signs=(("<seed:tool_call>",),),
+        model_types=frozenset({"seed_oss", "SeedOssForCausalLM"}),
+    ),
+    ModelFamily(
+        name="step3",
+        models="Step3",
+        sources=(
+            "https://huggingface.co/stepfun-ai/step3/blob/main/chat_template.json",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/step3_detector.py",
+        ),
+        grammar=TaggedCalls(
+            section=("<｜tool_calls_begin｜>\n", "\n<｜tool_calls_end｜>"),
+            call='<｜tool_call_begin｜>\nfunction<｜tool_sep｜><steptml:invoke name="',
+            named='">',
+            key='<steptml:parameter name="',
+            keyed='">',
+            value_end="</steptml:parameter>",
+            end="</steptml:invoke><｜tool_call_end｜>",
+            own=True,
+        ),
+        tags=ThinkTags(instead=("<｜tool_calls_begin｜>",)),
+        signs=(("steptml:invoke",),),
+        model_types=frozenset({"step3_vl", "step3_text", "Step3VLForConditionalGeneration", "Step3TextForCausalLM"}),
+    ),
+    ModelFamily(
+        name="minicpm5",
+        models="MiniCPM5",
+        sources=(
+            "https://github.com/OpenBMB/MiniCPM#with-tool-calling",
+            "https://huggingface.co/openbmb/MiniCPM5-1B/blob/main/chat_template.jinja",
+        ),
+        grammar=TaggedCalls(
+            call='<function name="',
+            named='">',
+            key='<param name="',
+            keyed='">',
+            value_end="</param>",
+            end="</function>",
+            cdata=True,
+        ),
+        tags=ThinkTags(),
+        signs=(('<function name="', '<param name="'), ("<function name=", "<param name=")),
+    ),
+    ModelFamily(
+        name="hunyuan3_open",
+        models="Hunyuan 3 (Hy3) with the tokens of its open release",
+        sources=_HUNYUAN_SOURCES,
+        grammar=_hunyuan_tags(":opensource"),
+        tags=_hunyuan_think(":opensource"),
+        signs=((":opensource", "tool_sep", "arg_key"),),
+        older_types=_HUNYUAN_TYPES,
+    ),
+    ModelFamily(
+        name="hunyuan3",
+        models="Hunyuan 3 (Hy3) preview",
+        sources=_HUNYUAN_SOURCES,
+        grammar=_hunyuan_tags(""),
+        tags=_hunyuan_think(""),
+        signs=(("<tool_sep>", "<arg_key>"),),
+        model_types=_HUNYUAN_TYPES,
+    ),
+    ModelFamily(
+        name="solar_open2",
+        models="Solar Open 2",
+        sources=("https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/solar_open2_tool_parser.py",),
+        grammar=TaggedCalls(
+            call="<|tool_call:start|>",
+            named="\n",
+            key="<|tool_arg:start|>",
+            keyed="<|tool_arg:value|>",
+            value_end="<|tool_arg:end|>\n",
+            end="<|tool_call:end|>",
+            own=True,
+        ),
+        signs=(("<|tool_call:start|>", "<|tool_arg:start|>"),),
+    ),
+    ModelFamily(
         name="glm",
-        grammar=glm.GlmGrammar(),
-        tags=ThinkTags(instead=(glm.OPEN,)),
+        models="GLM 4.5, 4.6, 4.7, 5; Ling 3 and Laguna",
+        sources=(
+            "https://huggingface.co/zai-org/GLM-4.5",
+            "https://huggingface.co/zai-org/GLM-4.6",
+            "https://huggingface.co/zai-org/GLM-4.7",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/ling3_tool_parser.py",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/poolside_v1_tool_parser.py",
+        ),
+        grammar=_ARGUMENT_TAGS,
+        tags=_TOOL_CALL_THINK,
         stop=("<|observation|>", "<|user|>"),
-        signs=((glm.KEY, glm.VALUE),),
+        signs=(("<arg_key>", "<arg_value>"),),
         model_types=frozenset(
             {"glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "Glm4MoeForCausalLM", "GlmMoeDsaForCausalLM"}
         ),
     ),
     ModelFamily(  # Qwen3.5 and its successors: the calls of Qwen3-Coder, with reasoning
         name="qwen3_5",
-        grammar=qwen3_coder.Qwen3CoderParser,
-        call_format=qwen3_coder.QWEN3_CODER_CALLS,
+        models="Qwen3.5 and later",
+        sources=("https://huggingface.co/Qwen/Qwen3.5-35B-A3B",),
+        grammar=_FUNCTION_TAGS,
         tags=_HERMES_THINK,
-        signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION, "<think>"),),
+        signs=_FUNCTION_THINK_SIGNS,
         model_types=frozenset({"qwen3_5", "qwen3_5_moe"}),
     ),
     ModelFamily(
+        name="nemotron3",
+        models="Nemotron 3",
+        sources=(
+            "https://huggingface.co/nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/parser/nemotron_v3.py",
+        ),
+        grammar=_FUNCTION_TAGS,
+        tags=_TOOL_CALL_THINK,
+        signs=_FUNCTION_THINK_SIGNS,
+        older_types=frozenset({"nemotron_h", "NemotronHForCausalLM"}),
+    ),
+    ModelFamily(
+        name="step3p5",
+        models="Step 3.5 and 3.7",
+        sources=("https://github.com/ggml-org/llama.cpp/blob/master/models/templates/StepFun3.7-Flash.jinja",),
+        grammar=_FUNCTION_TAGS,
+        tags=replace(_TOOL_CALL_THINK, between="\n"),
+        signs=_FUNCTION_THINK_SIGNS,
+        model_types=frozenset({"step3p5", "step3p7", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="mimo",
+        models="MiMo V2",
+        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/mimo_detector.py",),
+        grammar=replace(_FUNCTION_TAGS, keyed=">", value_end="</parameter>\n"),
+        tags=_TOOL_CALL_THINK,
+        signs=_FUNCTION_THINK_SIGNS,
+        model_types=frozenset({"mimo_v2_flash", "MiMoV2FlashForCausalLM"}),
+    ),
+    ModelFamily(
         name="qwen3_coder",
-        grammar=qwen3_coder.Qwen3CoderParser,
-        call_format=qwen3_coder.QWEN3_CODER_CALLS,
-        signs=((qwen3_coder.OPEN, qwen3_coder.FUNCTION),),
+        models="Qwen3-Coder",
+        sources=("https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct",),
+        grammar=_FUNCTION_TAGS,
+        signs=(("<tool_call>", "<function="),),
     ),
     ModelFamily(  # Qwen3 and QwQ: the calls of Hermes, with reasoning, which a template's switch may turn off
         name="qwen3",
-        grammar=hermes.HermesParser,
-        call_format=hermes.HERMES_CALLS,
+        models="Qwen3, QwQ, SmolLM3",
+        sources=("https://github.com/QwenLM/Qwen3/blob/main/docs/source/inference/transformers.md",),
+        grammar=_HERMES_CALLS,
         tags=_HERMES_THINK,
-        signs=((hermes.OPEN, "<think>"),),
+        signs=(("<tool_call>", "<think>"),),
         shared_types=frozenset({"qwen3", "qwen3_moe", "qwen3_next", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"}),
     ),
-    ModelFamily(  # models that were taught Hermes' format and do not reason
+    ModelFamily(
         name="hermes",
-        grammar=hermes.HermesParser,
-        call_format=hermes.HERMES_CALLS,
-        signs=((hermes.OPEN,),),
+        models="Hermes 2 and 3, Qwen2.5",
+        sources=(
+            "https://github.com/NousResearch/Hermes-Function-Calling",
+            "https://github.com/QwenLM/Qwen2.5/blob/main/docs/source/framework/function_call.md",
+        ),
+        grammar=_HERMES_CALLS,
+        signs=(("<tool_call>",),),
         shared_types=frozenset({"qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"}),
     ),
-    ModelFamily(  # Llama 4, and Llama 3.2 with a pythonic template
+    ModelFamily(
         name="pythonic",
-        grammar=llama.PythonicParser,
+        models="Llama 4; Llama 3.2, ToolACE and Gemma 3 with such a template",
+        sources=(
+            "https://github.com/meta-llama/llama-models/blob/main/models/llama4/prompt_format.md",
+            "https://github.com/meta-llama/llama-models/blob/main/models/llama3_2/text_prompt_format.md",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_toolace.jinja",
+            "https://ai.google.dev/gemma/docs/capabilities/function-calling",
+        ),
+        grammar=BareCalls(before="<|python_start|>", after=("<|python_end|>", "<|eom|>")),
         stop=("<|eom|>",),
-        signs=((llama.PythonicParser.before,), ("[func_name1(",)),
+        signs=(("<|python_start|>",), ("[func_name1(",)),
         model_types=frozenset({"llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"}),
     ),
-    ModelFamily(  # LFM2 and LFM2.5, some of which reason
+    ModelFamily(
         name="lfm2",
-        grammar=llama.Lfm2Parser,
-        tags=ThinkTags(instead=(llama.Lfm2Parser.before,)),
-        signs=((llama.Lfm2Parser.before,),),
+        models="LFM2, LFM2.5",
+        sources=(
+            "https://huggingface.co/LiquidAI/LFM2-1.2B",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/LFM2.5-8B-A1B.jinja",
+        ),
+        grammar=BareCalls(before="<|tool_call_start|>", after=("<|tool_call_end|>",), marked=True),
+        tags=ThinkTags(instead=("<|tool_call_start|>",)),
+        signs=(("<|tool_call_start|>",),),
         model_types=frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}),
     ),
-    ModelFamily(  # Llama 3.1, 3.2 and 3.3 with JSON calls
-        name="llama3_json",
-        grammar=llama.LlamaJsonParser,
-        call_format=llama.LLAMA_JSON_CALLS,
+    ModelFamily(
+        name="olmo3",
+        models="Olmo 3",
+        sources=(
+            "https://huggingface.co/allenai/Olmo-3-7B-Instruct-SFT/blob/main/chat_template.jinja",
+            "https://huggingface.co/allenai/Olmo-3-7B-Think",
+            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_olmo3.jinja",
+        ),
+        grammar=BareCalls(before="<function_calls>", after=("</function_calls>",), marked=True, written="lines"),
+        tags=ThinkTags(instead=("<function_calls>",)),
+        signs=(("<functions>", "<function_calls>"),),
+        model_types=frozenset({"olmo3", "Olmo3ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="gemma4",
+        models="Gemma 4",
+        sources=(
+            "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
+        ),
+        grammar=GemmaCalls(before="<|tool_call>", after=("<tool_call|>", "<|tool_response>"), quote='<|"|>'),
+        tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
+        stop=("<|tool_response>",),
+        signs=(("<|tool_call>call:",),),
+        model_types=frozenset({"gemma4", "gemma4_text", "Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="functiongemma",
+        models="FunctionGemma",
+        sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
+        grammar=GemmaCalls(
+            before="<start_function_call>",
+            after=("<end_function_call>", "<start_function_response>"),
+            quote="<escape>",
+            typed=True,
+        ),
+        stop=("<start_function_response>",),
+        signs=(("<start_function_call>",),),
+    ),
+    ModelFamily(
+        name="kimi_vl",
+        models="Kimi-VL Thinking",
+        sources=(
+            "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/parser/reasoning_parser.py",
+        ),
+        tags=ThinkTags("◁think▷", "◁/think▷"),
+        signs=(("◁think▷",), ("◁/think▷",)),
+        model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="cohere",
+        models="Command R7B, Command A, Command A Reasoning, Command A+",
+        sources=(
+            "https://docs.cohere.com/docs/command-a-hf",
+            "https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024",
+            "https://huggingface.co/CohereLabs/command-a-reasoning-08-2025",
+        ),
+        grammar=_COHERE_CALLS,
+        tags=ThinkTags(
+            "<|START_THINKING|>",
+            "<|END_THINKING|>",
+            instead=(*_COHERE_CALLS.opens, "<|START_RESPONSE|>", "<|START_TEXT|>"),
+        ),
+        signs=(("<|START_ACTION|>", "<|END_ACTION|>"),),
+        model_types=frozenset(
+            {"cohere2", "cohere2_vision", "Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"}
+        ),
+    ),
+    ModelFamily(
+        name="gigachat3",
+        models="GigaChat 3, 3.1",
+        sources=(
+            "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
+        ),
+        grammar=MessageCalls(
+            opens=("<|function_call|>",),
+            message_end="<|message_sep|>\n\n",
+            role="function call",
+            role_end="<|role_sep|>\n",
+        ),
+        visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
+        signs=(("<|role_sep|>", "<|message_sep|>"),),
+    ),
+    ModelFamily(
+        name="functionary_v31",
+        models="Functionary 3.1",
+        sources=(
+            "https://huggingface.co/meetkai/functionary-small-v3.1",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/meetkai-functionary-medium-v3.1.jinja",
+        ),
+        grammar=NamedCalls(call="<function=", separator=">", end="</function>"),
         stop=("<|eom_id|>",),
-        signs=((llama.LlamaJsonParser.before,), ("<|start_header_id|>", '"parameters": ')),
+        signs=(("<function=", "</function>", "<|python_tag|>"),),
+    ),
+    ModelFamily(
+        name="llama3_json",
+        models="Llama 3.1, 3.2, 3.3",
+        sources=(
+            "https://github.com/meta-llama/llama-models/blob/main/models/llama3_3/prompt_format.md",
+            "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
+        ),
+        grammar=BareCalls(before="<|python_tag|>", after=("<|eom_id|>",), written="json"),
+        stop=("<|eom_id|>",),
+        signs=(("<|python_tag|>",), ("<|start_header_id|>", '"parameters": ')),
         shared_types=frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"}),
     ),
 )

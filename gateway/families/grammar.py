@@ -22,7 +22,12 @@ class Grammar:
     state: that of an answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements
     ``read_call``; ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is
     content.
+
+    Attributes:
+        whole: whether it is the format of whole answers, so that it reads those without calls too.
     """
+
+    whole: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
@@ -39,11 +44,20 @@ class Grammar:
         """The format as a structural tag; None where it cannot be written as one."""
         return None
 
+    def begins_thinking(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether an answer to the prompt begins with reasoning that no think tag tells."""
+        return False
+
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
+        tags = parser.tags
+        thoughts = (tags.open,) if tags and tags.anywhere else ()
         yield from parser.think(opened=parser.opened)
-        while (yield from parser.content_until(*parser.opening)):
-            yield from parser.read_block()
+        while (marker := (yield from parser.content_until(*parser.opening, *thoughts))) is not None:
+            if marker in thoughts:
+                yield from parser.think(opened=True)
+            else:
+                yield from parser.read_block()
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the text behind an opening marker; returns whether there was a call."""

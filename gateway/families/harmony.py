@@ -11,11 +11,13 @@ channel. Source: https://github.com/openai/harmony (docs/format.md; tests/test_h
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from gateway.families.family import Parser, Preparation, ThoughtEnd
+from gateway.families.family import ThoughtEnd
 from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
 from gateway.families.json_calls import read_arguments
 from gateway.families.markers import Markers
 from gateway.families.model_family import ModelFamily
@@ -44,7 +46,7 @@ _CALL = "<|call|>"
 _RETURN = "<|return|>"
 STOP = (_CALL, _RETURN)
 _FUNCTIONS = "functions."
-HARMONY_CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}", f" {_CONSTRAIN}json{MESSAGE}", _CALL, once=True)
+_CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}", f" {_CONSTRAIN}json{MESSAGE}", _CALL, once=True)
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="
 _BEGINNINGS = Markers(_START, CHANNEL, _RECIPIENT_FOLLOWS)
@@ -81,88 +83,109 @@ def _reasons(header: str) -> bool:
     return channel is not None and channel[1] == "analysis"
 
 
-class HarmonyParser(FamilyParser):
-    """Parses messages. Text outside of messages is content."""
+@dataclass(frozen=True, kw_only=True)
+class HarmonyCalls(Grammar):
+    """Reads messages. Text outside of messages is content."""
 
-    call_markers = (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
+    whole: bool = True
 
-    def __init__(self, plan: ToolPlan, **options: Any) -> None:
-        """Parse one answer; options as of all parsers."""
-        super().__init__(plan, **options)
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
+
+    @property
+    def call_format(self) -> CallFormat:
+        """The format as a structural tag."""
+        return _CALLS
+
+    def begins_thinking(self, prompt: str) -> bool:
+        """Whether the prompt ends inside of an analysis."""
+        place = _Place.of(prompt)
+        return place.inside and _reasons(place.header)
+
+    def run(self, parser: FamilyParser) -> Steps[None]:
+        """Read message after message."""
+        yield from _Messages(parser).run()
+
+
+class _Messages:
+    """The messages of one answer."""
+
+    def __init__(self, parser: FamilyParser) -> None:
+        self._parser = parser
+        self._source = parser.source
         self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
-        self._place = _Place.of(self.prompt)
-        self.thinking = self._place.inside and _reasons(self._place.header)
 
     def run(self) -> Steps[None]:
-        """Read message after message."""
-        place = self._place
-        call = self.begin_call()
+        place = _Place.of(self._parser.prompt)
+        call = self._parser.begin_call()
         marker: str | None
         if place.inside:
             marker = yield from self._body(place.header, call)
         elif place.fresh:
-            space = yield from self.source.space()
-            marker = yield from self.source.choice(_BEGINNINGS)
+            space = yield from self._source.space()
+            marker = yield from self._source.choice(_BEGINNINGS)
             if marker is None:
-                if not self.source.cut_in(_RECIPIENT_FOLLOWS):
-                    self.emitter.content(space)
+                if not self._source.cut_in(_RECIPIENT_FOLLOWS):
+                    self._parser.emitter.content(space)
             else:
                 marker = yield from self._message("" if marker == _START else marker, call)
         else:
             marker = yield from self._message(place.header, call)
         while True:
             if marker not in {_START, CHANNEL}:
-                marker = yield from self.content_until(_START, CHANNEL)
+                marker = yield from self._parser.content_until(_START, CHANNEL)
             if marker is None:
                 return
-            marker = yield from self._message("" if marker == _START else marker, self.begin_call())
+            marker = yield from self._message("" if marker == _START else marker, self._parser.begin_call())
 
     def _message(self, beginning: str, call: FormingCall) -> Steps[str | None]:
         """Read the rest of a header, and its message; returns the marker that ended it."""
         pieces = [beginning]
-        marker = yield from self.source.until(self.markers, pieces.append)
+        marker = yield from self._source.until(self._parser.markers, pieces.append)
         while marker == _CONSTRAIN or (marker == CHANNEL and CHANNEL not in pieces):
             pieces.append(marker)
-            marker = yield from self.source.until(self.markers, pieces.append)
+            marker = yield from self._source.until(self._parser.markers, pieces.append)
         header = "".join(pieces)
-        self.source.examined += len(header)
+        self._source.examined += len(header)
         if marker == MESSAGE:
             return (yield from self._body(header, call))
         # A header that was cut off is no text; anything else that a model writes here may be all there is.
         words = header.replace(CHANNEL, " ").split()
-        if not ((self.source.cut and marker is None) or all(map(_of_header, words))):
-            self.broken(call)
+        if not ((self._source.cut and marker is None) or all(map(_of_header, words))):
+            self._parser.broken(call)
         return marker
 
     def _body(self, header: str, call: FormingCall) -> Steps[str | None]:
         """Read a message to its end; returns the marker there. Of a call that is none, the arguments are content."""
-        self.source.record()
+        self._source.record()
         recipient = _RECIPIENT.search(header)
         if recipient and recipient[1] not in {"assistant", "user"}:
             if not (yield from self._call(call, recipient[1].removeprefix(_FUNCTIONS))):
-                self.broken(call)
+                self._parser.broken(call)
             return (yield from self._text(reasoning=False, apart=False))
-        self.source.recorded()
+        self._source.recorded()
         return (yield from self._text(reasoning=_reasons(header), apart=True))
 
     def _call(self, call: FormingCall, name: str) -> Steps[bool]:
         if not call.named(name):
             return False
-        yield from self.source.space()
-        return (yield from read_arguments(self.source, call)) and call.complete()
+        yield from self._source.space()
+        return (yield from read_arguments(self._source, call)) and call.complete()
 
     def _text(self, *, reasoning: bool, apart: bool) -> Steps[str | None]:
         """Read text of one kind; ``apart``: as a message, between which there is an empty line."""
-        emit = self.emitter.reasoning if reasoning else self.emitter.content
+        emit = self._parser.emitter.reasoning if reasoning else self._parser.emitter.content
         if apart and reasoning in self._said:
             emit("\n\n")
         if apart:
             self._said.add(reasoning)
-        self.thinking = reasoning
+        self._parser.thinking = reasoning
         while True:
-            marker = yield from self.source.until(self.markers, emit)
+            marker = yield from self._source.until(self._parser.markers, emit)
             if marker not in {_CONSTRAIN, MESSAGE}:
-                self.thinking = False
+                self._parser.thinking = False
                 return marker
 
 
@@ -183,10 +206,6 @@ class HarmonyFamily(ModelFamily):
         """True: in the analysis channel."""
         return True
 
-    def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
-        """Prepare the generation of an answer; see ``Family.prepare``."""
-        return replace(super().prepare(plan, prompt), special=frozenset(self.markers.texts))
-
     def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
         """The way to end the analysis; where calls may be made, the model is free to begin another one."""
         text = f"{_END}{_START}assistant"
@@ -197,12 +216,6 @@ class HarmonyFamily(ModelFamily):
         if answer is None:
             return ThoughtEnd(f"{text}{CHANNEL}final{MESSAGE}")
         return ThoughtEnd(text, tag_guide(answer))
-
-    def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
-        """Make a parser of messages, unless a guide leaves no room for them; see ``Family.parser``."""
-        if preparation.guide is not None and preparation.guide.kind != "structural_tag":
-            return super().parser(plan, preparation, prompt, eager=eager)
-        return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
         if not self._by_messages(plan, prompt):
@@ -224,7 +237,8 @@ class HarmonyFamily(ModelFamily):
 
 def _answer(plan: ToolPlan) -> Format | None:
     """The format of the message that is the answer; None where it is free."""
-    answers = HARMONY_CALLS.tags(plan.tools, demanded=True) if plan.calls else []
+    calls = _CALLS.alone(plan) if plan.calls else None
+    answers = [] if calls is None else [calls]
     if plan.response is not None and plan.choice != "required":
         answers.append(sequence(constant(f"{CHANNEL}final{MESSAGE}"), guide_format(plan.response)))
     return either(*answers) if answers else None

@@ -1,14 +1,20 @@
-"""Calls written as JSON: ``{"name": ..., "arguments": {...}}`` in its variants, and arrays of it, guided ones too."""
+"""Calls written as JSON: ``{"name": ..., "arguments": {...}}`` in its variants, and lists of it, guided ones too."""
 
 from __future__ import annotations
 
 import json
 import string
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
 from gateway.families.json_scanner import JsonScanner
+from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import Steps, TextSource
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "_-."
@@ -17,24 +23,123 @@ NAME_CHARACTERS = string.ascii_letters + string.digits + "_-."
 LONGEST_NAME = 256
 """Characters that a name has at most."""
 
-_ARGUMENTS = ("arguments", "parameters")
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a call's object.
+
+    Attributes:
+        name: of the function's name; empty: the name is itself the key of the arguments.
+        arguments: of the arguments; models write the first.
+        id: of the model's own id of the call; empty: there is none.
+    """
+
+    name: str = "name"
+    arguments: tuple[str, ...] = ("arguments", "parameters")
+    id: str = ""
+
+    def part(self, key: str) -> str:
+        """The part of a call under a key: ``name``, ``arguments``, ``id``, ``call`` for all of it; empty: none."""
+        if not self.name:
+            return "call"
+        if key in self.arguments:
+            return "arguments"
+        return {self.name: "name", self.id: "id"}.get(key, "") if key else ""
 
 
-class GuidedParser(FamilyParser):
-    """Parses the array that ``call_schema.calls_schema`` describes, in all families; also content in its place.
+KEYS = Keys()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonCalls(Grammar):
+    """Reads a list of calls, one call or several behind a marker; the marker at the end may be missing.
+
+    Attributes:
+        opens: the markers before calls, any of which may follow another; models write the first.
+        close: the marker behind calls; empty: there is none.
+        extra: other markers that only belong to the format; they too may follow one of ``opens``.
+        keys: of a call.
+        each: whether models write the markers around each call, instead of around all of them.
+        around: the text that they write between the markers and the calls.
+        separator: the text that they write between two calls.
+        word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
+    """
+
+    opens: tuple[str, ...]
+    close: str = ""
+    extra: tuple[str, ...] = ()
+    keys: Keys = KEYS
+    each: bool = False
+    around: tuple[str, str] = ("[", "]")
+    separator: str = ", "
+    word: str = ""
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return [text for text in (*self.opens, self.close, *self.extra) if text]
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """Those before calls."""
+        return self.opens
+
+    @cached_property
+    def _leading(self) -> Markers:
+        return Markers(*self.opens, *self.extra)
+
+    @property
+    def call_format(self) -> CallFormat:
+        """The format as a structural tag, in every form that begins a call."""
+        begin, end = self.around
+        forms = [self._form(text, text + begin, end + self.close) for text in self.opens]
+        words = [self._form(self.word, self.word, end)] if self.word else []
+        return replace(forms[0], also=(*forms[1:], *words))
+
+    def _form(self, trigger: str, begin: str, end: str) -> CallFormat:
+        keys = self.keys
+        before = f'{{"{keys.name}": "' if keys.name else '{"'
+        between = f'", "{keys.arguments[0]}": ' if keys.name else '": '
+        if self.each:
+            return CallFormat(begin + before, between, "}" + end, trigger, separator=self.separator)
+        return CallFormat(before, between, "}", trigger, (begin, end), self.separator)
+
+    def run(self, parser: FamilyParser) -> Steps[None]:
+        """Read an answer; see ``Grammar``."""
+        if not self.word:
+            return (yield from super().run(parser))
+        yield from parser.think(opened=parser.opened)
+        seen = Markers(*parser.markers.texts, self.word)
+        while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
+            if marker == self.word:
+                yield from read_call_list(parser, parser.begin_call(), word=self.word, keys=self.keys)
+            elif marker in self.opens:
+                yield from self.read_block(parser)
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read the calls behind an opening marker; returns whether there was one."""
+        call = parser.begin_call()
+        yield from parser.source.space()
+        while (yield from parser.source.choice(self._leading)):
+            yield from parser.source.space()
+        return (yield from read_call_list(parser, call, keys=self.keys))
+
+
+class GuidedCalls(Grammar):
+    """Reads the array that ``call_schema.calls_schema`` describes, in all families; also content in its place.
 
     An answer that does not keep to the guide is content from the first wrong character on.
     """
 
-    def run(self) -> Steps[None]:
+    def run(self, parser: FamilyParser) -> Steps[None]:
         """Read reasoning, then the array or content."""
-        yield from self.think(opened=self.opened)
-        call = self.begin_call()
-        yield from self.source.space()
-        if (yield from self.source.literal("[")):
-            yield from read_call_list(self, call, listed=True)
+        yield from parser.think(opened=parser.opened)
+        call = parser.begin_call()
+        yield from parser.source.space()
+        if (yield from parser.source.literal("[")):
+            yield from read_call_list(parser, call, listed=True)
         else:
-            self.broken(call)
+            parser.broken(call)
 
 
 def read_name(source: TextSource) -> Steps[str]:
@@ -43,9 +148,9 @@ def read_name(source: TextSource) -> Steps[str]:
 
 
 def read_call_list(
-    parser: FamilyParser, call: FormingCall, *, word: str = "", listed: bool = False, ids: bool = False
+    parser: FamilyParser, call: FormingCall, *, word: str = "", listed: bool = False, keys: Keys = KEYS
 ) -> Steps[bool]:
-    """Read a JSON array of calls, or one call without an array; reports each call as it is complete.
+    """Read a JSON array of calls, or calls without an array; reports each call as it is complete.
 
     The first that is broken ends the list: it is content, and so is the text behind it.
 
@@ -54,7 +159,7 @@ def read_call_list(
         call: begun, for the first of them.
         word: an ordinary word with the array's bracket, where it has been read; shown when no call follows.
         listed: whether the array's bracket has been read.
-        ids: whether the calls may have ids of the model's own.
+        keys: of a call.
 
     Returns:
         Whether there was a call.
@@ -64,14 +169,15 @@ def read_call_list(
     listed = listed or bool(word) or (yield from source.literal("["))
     called = False
     while True:
-        if not (yield from read_json_call(source, call, ids=ids)) or not call.complete():
+        if not (yield from read_json_call(source, call, keys=keys)) or not call.complete():
             if not called and not call.started:
                 parser.emitter.content(word)
             parser.broken(call)
             return called or call.started
         called = True
         yield from source.space()
-        if not listed or not (yield from source.literal(",")):
+        more = (yield from source.literal(",")) if listed else (yield from source.peek()) == "{"
+        if not more:
             break
         call = parser.begin_call()
     if listed:
@@ -79,7 +185,7 @@ def read_call_list(
     return True
 
 
-def read_json_call(source: TextSource, call: FormingCall, *, ids: bool = False, opened: bool = False) -> Steps[bool]:
+def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, opened: bool = False) -> Steps[bool]:
     """Read one object with a call's name and arguments, in any order; other keys are skipped.
 
     Arguments that are missing or null are ``{}``; a string that holds a JSON object is that object.
@@ -87,7 +193,7 @@ def read_json_call(source: TextSource, call: FormingCall, *, ids: bool = False, 
     Args:
         source: at the object, or at whitespace before it.
         call: takes name and arguments as they are known. It is not completed: the text around the object may matter.
-        ids: whether the string under ``id`` is the model's own id of the call.
+        keys: of the object.
         opened: whether the object's brace has been read.
 
     Returns:
@@ -104,7 +210,7 @@ def read_json_call(source: TextSource, call: FormingCall, *, ids: bool = False, 
         key = yield from read_json_string(source)
         if key is None or not (yield from _punctuation(source, ":")):
             return False
-        if not (yield from _read_field(source, call, key, seen, ids=ids)):
+        if not (yield from _read_field(source, call, key, seen, keys)):
             return False
         more = yield from _punctuation(source, ",")
     if not (yield from source.literal("}")):
@@ -114,24 +220,21 @@ def read_json_call(source: TextSource, call: FormingCall, *, ids: bool = False, 
     return "name" in seen
 
 
-def _read_field(source: TextSource, call: FormingCall, key: str, seen: set[str], *, ids: bool) -> Steps[bool]:
-    """Read the value of a key; returns whether it is one that a call may have. Notes name and arguments as seen."""
-    if key == "name":
-        name = yield from read_json_string(source)
-        if name is None or "name" in seen or not call.named(name):
-            return False
-        seen.add("name")
-        return True
-    if key in _ARGUMENTS:
-        if "arguments" in seen:
-            return False
-        seen.add("arguments")
+def _read_field(source: TextSource, call: FormingCall, key: str, seen: set[str], keys: Keys) -> Steps[bool]:
+    """Read the value of a key; returns whether it is one that a call may have. Notes the parts of a call as seen."""
+    part = keys.part(key)
+    if not part:
+        return (yield from source.json(JsonScanner()))
+    if part in seen or (part == "call" and not call.named(key)):
+        return False
+    seen.update(("call", "name", "arguments") if part == "call" else (part,))
+    if part in {"call", "arguments"}:
         return (yield from read_arguments(source, call))
-    if ids and key == "id":
-        call_id = yield from read_json_string(source)
-        call.identified(call_id or "")
-        return call_id is not None
-    return (yield from source.json(JsonScanner()))
+    text = yield from read_json_string(source)
+    if part == "name":
+        return text is not None and call.named(text)
+    call.identified(text or "")
+    return text is not None
 
 
 def read_json_string(source: TextSource) -> Steps[str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 _TAIL = 64  # characters of whitespace at the prompt's end at most
 
@@ -80,6 +80,10 @@ class Markers:
             node = node.fallback
         return self.root
 
+    def also(self, *texts: str) -> Markers:
+        """These markers and more."""
+        return _joined((*self.texts, *texts))
+
     def cut_off(self, text: str) -> str:
         """A text that the token limit has cut, without the beginning of a marker at its end.
 
@@ -91,9 +95,21 @@ class Markers:
         longest = max((len(beginning) for beginning in begun if text.endswith(beginning)), default=0)
         return text[: len(text) - longest]
 
+    def begun(self, text: str) -> str:
+        """The end of a text that begins a marker; empty where there is none."""
+        node = self.root
+        for character in text[-max(map(len, self.texts), default=1) :]:
+            node = self.step(self.root if node.marker else node, character)
+        return "" if node.marker else node.path
+
     def step(self, node: MarkerState, character: str) -> MarkerState:
         """The state after one more character."""
         return node.follow.get(character) or self._longest_suffix(node.fallback, character)
+
+
+@lru_cache(maxsize=64)
+def _joined(texts: tuple[str, ...]) -> Markers:
+    return Markers(*texts)
 
 
 @dataclass(frozen=True)
@@ -107,12 +123,22 @@ class ThinkTags:
         close: after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
         instead: markers that end the reasoning where the model forgot to close it, such as a call's.
+        label: text that the model writes behind the opening tag and that is no reasoning.
+        anywhere: whether reasoning may begin again behind text or a call.
+        phrases: ordinary texts that begin reasoning in place of the tag, and those that end it then.
+        answer: texts that the model may write, one after the other, between the reasoning and the answer.
+        answer_end: text that the model may write behind an answer with reasoning.
     """
 
     open: str = "<think>"
     close: str = "</think>"
     between: str = ""
     instead: tuple[str, ...] = ()
+    label: str = ""
+    anywhere: bool = False
+    phrases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    answer: tuple[str, ...] = ()
+    answer_end: str = ""
 
     @cached_property
     def markers(self) -> Markers:
@@ -120,9 +146,15 @@ class ThinkTags:
         return Markers(self.open, self.close)
 
     def opened_by(self, prompt: str) -> bool:
-        """Whether the prompt ends inside the reasoning: with the opening tag, whitespace aside."""
-        return prompt[-len(self.open) - _TAIL :].rstrip().endswith(self.open)
+        """Whether the prompt ends inside the reasoning: with the opening tag, perhaps its label, whitespace aside."""
+        labelled = self.open + self.label
+        return prompt[-len(labelled) - _TAIL :].rstrip().endswith((self.open, labelled.rstrip()))
 
     def closed_by(self, prompt: str) -> bool:
         """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
         return prompt[-len(self.close) - _TAIL :].rstrip().endswith(self.close)
+
+    @cached_property
+    def beginnings(self) -> Markers:
+        """All that begin reasoning."""
+        return Markers(self.open, *self.phrases[0])

@@ -10,7 +10,7 @@ from gateway.families.call_schema import calls_schema, object_schema, schema_gui
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import GuidedParser
+from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
 from gateway.families.tool_plan import ToolPlan
@@ -23,10 +23,12 @@ class ModelFamily:
 
     Attributes:
         name: for settings and logs.
+        models: those that write as it does, in short text for people, such as "Granite 3.0 to 3.3".
+        sources: where their format is described: addresses of model cards, templates, documentation.
         grammar: of its calls; None where it has none.
-        call_format: the format as a structural tag, where the grammar does not make it of its own markers.
         tags: around its reasoning; None: it does not reason.
         stop: texts of special tokens that end the turn besides the model's end ids.
+        visible: texts of special tokens that its markers are made of, where those are no tokens themselves.
         signs: a template of this family holds all texts of one of these groups.
         model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
         older_types: those of the family that this one follows; they say it together with a sign.
@@ -34,10 +36,12 @@ class ModelFamily:
     """
 
     name: str
-    grammar: Grammar | type[FamilyParser] | None = None
-    call_format: CallFormat | None = None
+    models: str = ""
+    sources: tuple[str, ...] = ()
+    grammar: Grammar | None = None
     tags: ThinkTags | None = None
     stop: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()
     signs: tuple[tuple[str, ...], ...] = ()
     model_types: frozenset[str] = frozenset()
     older_types: frozenset[str] = frozenset()
@@ -46,19 +50,17 @@ class ModelFamily:
     @cached_property
     def markers(self) -> Markers:
         """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
-        return Markers(*self._call_markers, *(self.tags.markers.texts if self.tags else ()))
-
-    @property
-    def _call_markers(self) -> Sequence[str]:
-        if self.grammar is None:
-            return ()
-        return self.grammar.call_markers if isinstance(self.grammar, type) else self.grammar.markers
+        texts = (*(self.grammar.markers if self.grammar else ()), *(self.tags.markers.texts if self.tags else ()))
+        # A tag that is made of markers is found by them.
+        return Markers(*(text for text in texts if not any(other in text and other != text for other in texts)))
 
     @cached_property
     def _call_format(self) -> CallFormat | None:
-        return (
-            self.grammar.call_format if isinstance(self.grammar, Grammar) and not self.call_format else self.call_format
-        )
+        return self.grammar.call_format if self.grammar else None
+
+    @property
+    def _whole(self) -> bool:
+        return self.grammar is not None and self.grammar.whole
 
     @property
     def reasons(self) -> bool:
@@ -77,18 +79,21 @@ class ModelFamily:
             model_type: of ``config.json``.
             template_source: its chat template, empty when it has none.
         """
-        signed = any(all(text in template_source for text in group) for group in self.signs)
         types = {*architectures, model_type}
-        if signed:
+        if self.signs_in(template_source):
             return 2 if (self.model_types | self.older_types).isdisjoint(types) else 4
         if not self.model_types.isdisjoint(types):
             return 3
         return int("tools" in template_source and not self.shared_types.isdisjoint(types))
 
+    def signs_in(self, template_source: str) -> Sequence[Sequence[str]]:
+        """Those groups of its signs whose texts are all in a chat template."""
+        return [group for group in self.signs if all(text in template_source for text in group)]
+
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
         """Prepare the generation of an answer; see ``Family.prepare``."""
         guide, guided = self._guide(plan, prompt)
-        special = set(self.markers.texts) if plan.calls else set()
+        special = {*self.markers.texts, *self.visible} if plan.calls or self._whole else set()
         if self.tags:
             special.update(self.tags.markers.texts)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
@@ -114,50 +119,48 @@ class ModelFamily:
         tags = self.tags if tagged else None
         if guide is not None and guide == plan.response:
             prompt = ""
+        grammar, markers = self.grammar, self.markers
         if plan.calls and preparation.guided and self._native_calls(plan) is None:
-            return GuidedParser(plan, markers=self.markers, tags=tags, prompt=prompt, guided=True)
-        if not plan.calls or not tagged:
-            return FamilyParser(plan, markers=tags.markers if tags else Markers(), tags=tags, prompt=prompt)
-        return self.native_parser(plan, prompt, eager=eager, guided=preparation.guided)
-
-    def native_parser(self, plan: ToolPlan, prompt: str, *, eager: bool = False, guided: bool = False) -> FamilyParser:
-        """Make a parser of the family's own format; arguments as of ``FamilyParser``."""
-        if isinstance(self.grammar, type):
-            return self.grammar(plan, markers=self.markers, tags=self.tags, prompt=prompt, eager=eager, guided=guided)
+            grammar = GuidedCalls()
+        elif not (plan.calls or self._whole) or not tagged:
+            grammar, markers = None, tags.markers if tags else Markers()
         return FamilyParser(
             plan,
-            grammar=self.grammar,
-            markers=self.markers,
-            tags=self.tags,
+            grammar=grammar,
+            markers=markers,
+            tags=tags,
             prompt=prompt,
             eager=eager,
-            guided=guided,
+            guided=preparation.guided,
         )
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
         """The guide, and whether it guarantees every call."""
         native = self._native_calls(plan)
         if native is not None:
-            content = native if plan.response is None else either(native, guide_format(plan.response))
+            beside = plan.response if plan.choice == "auto" else None
+            content = native if beside is None else either(native, guide_format(beside))
             return tag_guide(after_reasoning(self.tags, prompt, content) if self.tags else content), True
         demanded = plan.calls and plan.choice == "required"
-        beside = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
+        structured = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
         by_schema = not {"json_schema", "structural_tag"}.isdisjoint(plan.guide_types)
-        if by_schema and (demanded or beside is not None):
-            calls = calls_schema(plan.tools, parallel=plan.parallel, response=beside)
+        if by_schema and (demanded or structured is not None):
+            calls = calls_schema(plan.tools, parallel=plan.parallel, response=structured)
             return self._content_guide(schema_guide(calls), plan, prompt), True
         if demanded or plan.response is None:
             return None, False
         return self._content_guide(plan.response, plan, prompt), False
 
     def _native_calls(self, plan: ToolPlan) -> Format | None:
-        """Strict calls guided in the family's own format; beside a structure of the content one, and no free text."""
-        own_tag = plan.response is not None and plan.response.kind == "structural_tag"
-        if self._call_format is None or own_tag or plan.choice != "auto" or "structural_tag" not in plan.guide_types:
+        """Calls guided in the family's own format; None: they are not guided, or as an array of JSON."""
+        form, response = self._call_format, plan.response
+        if form is None or not plan.calls or "structural_tag" not in plan.guide_types:
             return None
-        if not any(tool.strict for tool in plan.tools):
-            return None
-        return self._call_format.answer(plan, demanded=plan.response is not None)
+        if plan.choice == "required":
+            return form.alone(plan)
+        if response is None:
+            return form.among_text(plan) if any(tool.strict for tool in plan.tools) else None
+        return None if response.kind == "structural_tag" else form.alone(plan, beside=True)
 
     def _content_guide(self, guide: Guide, plan: ToolPlan, prompt: str) -> Guide:
         """A guide of the answer proper, behind the reasoning where the engine can."""

@@ -55,21 +55,23 @@ def read_python_value(source: TextSource, emit: Emit, depth: int = 0) -> Steps[b
         read = {"[": _list, "(": _parenthesis, "{": _braces}[first]
         yield from source.take()
         return depth < MAX_DEPTH and (yield from read(source, emit, depth + 1))
-    if first and first in _LETTERS:
-        return (yield from _word(source, emit))
-    number = _number((yield from source.run(_HEX + "+-._xXoO", _LONGEST_NUMBER)))
-    emit(number)
-    return bool(number)
+    return (yield from read_python_scalar(source, emit, prefixes="rRuU"))
 
 
-def _word(source: TextSource, emit: Emit) -> Steps[bool]:
-    """Read a word, or a string behind ``r`` or ``u``; other prefixes make something that JSON cannot say."""
-    text = yield from source.run(_LETTERS, 6)
-    if text in {"r", "R", "u", "U"} and (yield from source.peek()) in _QUOTES:
-        return (yield from read_python_string(source, emit, raw=text in {"r", "R"}))
-    word = _WORDS.get(text)
-    emit(word or "")
-    return word is not None
+def read_python_scalar(source: TextSource, emit: Emit, *, prefixes: str = "") -> Steps[bool]:
+    """Read a number or a word; other prefixes of strings make something that JSON cannot say.
+
+    Args:
+        source: at the literal.
+        emit: takes it as JSON text.
+        prefixes: letters that may stand before a string, which is read then.
+    """
+    word = yield from source.run(_LETTERS, 6)
+    if word and word in prefixes and (yield from source.peek()) in _QUOTES:
+        return (yield from read_python_string(source, emit, raw=word in "rR"))
+    text = _WORDS.get(word, "") if word else _number((yield from source.run(_HEX + "+-._xXoO", _LONGEST_NUMBER)))
+    emit(text)
+    return bool(text)
 
 
 def read_python_string(source: TextSource, emit: Emit, *, raw: bool = False) -> Steps[bool]:

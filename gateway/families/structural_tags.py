@@ -7,8 +7,8 @@ Format: xgrammar's structural tags, in the parts that version 0.1.25 has, which 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gateway.families.call_schema import arguments_schema
@@ -33,6 +33,11 @@ def constant(text: str) -> Format:
 def free_text() -> Format:
     """A format: any text, up to the end of the tag around it."""
     return {"type": "any_text"}
+
+
+def nothing() -> Format:
+    """A format: no text at all. xgrammar 0.1.25 refuses an empty ``const_string``."""
+    return {"type": "grammar", "grammar": 'root ::= ""'}
 
 
 def tag(begin: str, content: Format, end: str) -> Format:
@@ -63,10 +68,14 @@ class CallFormat:
         before: text before the name.
         between: text between name and arguments.
         after: text after the arguments.
-        trigger: beginning of ``before`` that stands nowhere in free text; empty: all of it.
-        section: texts before and after a demanded call.
+        trigger: beginning of ``before`` that stands nowhere in free text; empty: all of it. A beginning of the section
+            instead: there are no calls but inside of one.
+        section: texts before the first and after the last of calls that follow each other.
+        separator: text between two of them.
         once: whether an answer has one call at most, as its models were taught.
-        arguments: the format of a tool's arguments; None where they cannot be held to its schema.
+        arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
+            of another as free as can be; None where it cannot.
+        also: other forms of the same calls that are read too, so that none of them passes unguided.
     """
 
     before: str
@@ -74,41 +83,86 @@ class CallFormat:
     after: str
     trigger: str = ""
     section: tuple[str, str] = ("", "")
+    separator: str = ""
     once: bool = False
     arguments: Callable[[Tool], Format | None] = arguments_format
+    also: tuple[CallFormat, ...] = ()
 
-    def answer(self, plan: ToolPlan, *, demanded: bool) -> Format | None:
-        """The format of an answer with calls among free text.
+    def among_text(self, plan: ToolPlan) -> Format | None:
+        """The format of an answer of free text, with or without calls.
 
         Args:
             plan: names the tools; only strict ones are held to their schema.
-            demanded: whether the answer is one call instead.
 
         Returns:
-            The format; None where the arguments of a tool cannot be held to its schema.
+            The format; None where the arguments of a strict tool cannot be held to its schema, or others not at all.
         """
-        tags = self.tags(plan.tools, demanded=demanded)
-        if len(tags) < len(plan.tools):
+        held = {tool.name: self.arguments(tool) for tool in plan.tools}
+        calls = {name: content for name, content in held.items() if content is not None}
+        if len(calls) < len(held):
             return None
-        if demanded:  # xgrammar 0.1.25 takes no row of tags as one alternative beside a format that ends by itself
-            return either(*tags)
+        forms = (self, *self.also)
         return {
             "type": "triggered_tags",
-            "triggers": [self.trigger or self.before],
-            "tags": tags,
+            "triggers": [form.trigger or form.before for form in forms],
+            "tags": [tagged for form in forms for tagged in form.tags_among(plan, calls)],
             "at_least_one": False,
-            "stop_after_first": self.once or not plan.parallel,
+            "stop_after_first": not self._many(plan),
         }
 
-    def tags(self, tools: Sequence[Tool], *, demanded: bool) -> list[Format]:
-        """The formats of one call of each tool, without tools whose arguments cannot be held to their schema."""
-        begin, end = self.section if demanded else ("", "")
-        formats = [(tool.name, self.arguments(tool)) for tool in tools]
+    def tags_among(self, plan: ToolPlan, calls: Mapping[str, Format]) -> list[Format]:
+        """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
+        if self.before.startswith(self.trigger or self.before):
+            return self._single(calls)
+        if self._many(plan) and self.section[1]:
+            return [self._several(calls)]
+        return self._single(calls, *self.section)
+
+    def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
+        """The format of an answer that is calls, one at least.
+
+        Args:
+            plan: names the tools. All are held to their schemas, those that are not strict as far as can be.
+            beside: whether it is one alternative of an answer. Then it ends by itself: as one call, or by the
+                section's end, for version 0.1.25 takes no endless row beside a format that ends.
+
+        Returns:
+            The format; None where the arguments of a tool cannot be held.
+        """
+        held = {tool.name: self._held(tool) for tool in plan.tools}
+        calls = {name: content for name, content in held.items() if content is not None}
+        if len(calls) < len(held):
+            return None
+        if not self._many(plan) or (beside and not self.section[1]):
+            return either(*self._single(calls, *self.section))
+        return self._several(calls)
+
+    def _held(self, tool: Tool) -> Format | None:
+        """Arguments that follow the tool's schema, as far as can be where it is not strict."""
+        exact = self.arguments(replace(tool, strict=True))
+        return exact if exact is not None or tool.strict else self.arguments(tool)
+
+    def _many(self, plan: ToolPlan) -> bool:
+        return plan.parallel and not self.once
+
+    def _single(self, calls: Mapping[str, Format], begin: str = "", end: str = "") -> list[Format]:
+        """A call of each tool, each between two texts."""
         return [
             tag(f"{begin}{self.before}{name}{self.between}", content, self.after + end)
-            for name, content in formats
-            if content is not None
+            for name, content in calls.items()
         ]
+
+    def _several(self, calls: Mapping[str, Format]) -> Format:
+        """Calls in a row, in a section. What begins each is told by the separator, which must not be empty."""
+        begin, end = self.section
+        row: Format = {
+            "type": "tags_with_separator",
+            "tags": [tag(name + self.between, content, self.after) for name, content in calls.items()],
+            "separator": self.separator + self.before,
+            "at_least_one": True,
+            "stop_after_first": False,
+        }
+        return tag(begin + self.before, row, end) if end else sequence(constant(begin + self.before), row)
 
 
 def tag_guide(content: Format) -> Guide:

@@ -55,9 +55,13 @@ class TextSource:
         self.ended = True
         self.cut = cut
 
-    def record(self) -> None:
-        """Keep the text that is read from here on, for ``recorded``. A new record replaces an older one."""
-        self._raw = []
+    def record(self, begun: str = "") -> None:
+        """Keep the text that is read from here on, for ``recorded``. A new record replaces an older one.
+
+        Args:
+            begun: text that has been read already and belongs to the record.
+        """
+        self._raw = [begun]
 
     @property
     def recorded_length(self) -> int:
@@ -70,6 +74,11 @@ class TextSource:
             self._consume(len(self._text))
         raw, self._raw = self._raw, None
         return "".join(raw or ())
+
+    def unread(self, text: str) -> None:
+        """Give back text that was read last."""
+        self.push("")
+        self._text = text + self._text
 
     def more(self) -> Steps[bool]:
         """Wait for an unread character; False when there is none before the end."""

@@ -8,19 +8,18 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from gateway.config import ConfigError, ModelSettings
 from gateway.config.model_settings import SamplingDefaults
 from gateway.families import Family
-from gateway.families.family_choice import ARGUMENTS, EXAMPLE, UnknownFamilyError, WrittenCall, choose
-from gateway.families.model_family import writes_calls
+from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
 from gateway.generation import EngineFeatures
 from gateway.generation.request import LoraAdapter, PromptTable
-from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
+from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
 from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table, read_size
+from gateway.serving.written_call import written_call
 from gateway.tokens import Tokenizer, TokenizerError
 
 _log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class ModelParts:
         end_texts: their texts.
         tokenizer_source: folder that the tokenizer came from.
         defaults: for what requests leave out.
-        family: how the model writes calls and reasoning.
+        choice: of the family that the model writes calls and reasoning as.
         tool_template: the template for conversations with tools where it is another one; None elsewhere.
         lora: the adapter that every request carries.
         prompt_tables: virtual tokens that requests may put before their prompts, by name.
@@ -52,10 +51,15 @@ class ModelParts:
     end_texts: tuple[str, ...]
     tokenizer_source: Path
     defaults: SamplingDefaults
-    family: Family
+    choice: Choice
     tool_template: ChatTemplate | None = None
     lora: LoraAdapter | None = None
     prompt_tables: Mapping[str, PromptTable] = field(default_factory=dict)
+
+    @property
+    def family(self) -> Family:
+        """The way in which the model writes calls and reasoning."""
+        return self.choice.family
 
     def template(self, *, tools: bool) -> ChatTemplate:
         """The template of a conversation, by whether it shows tools."""
@@ -108,7 +112,7 @@ def load_parts(
         end_texts=tuple(tokenizer.token_text(index) for index in tokenizer.eos_ids),
         tokenizer_source=folder,
         defaults=sampling_defaults(settings.defaults, folder, key),
-        family=_family(tokenizer, tool_template or template, settings, key),
+        choice=_choice(tokenizer, tool_template or template, settings, key),
         tool_template=tool_template,
         lora=_lora(settings, folder, key),
         prompt_tables=_prompt_tables(settings, folder, key),
@@ -125,22 +129,18 @@ def _templates(tokenizer: Tokenizer, settings: ModelSettings, key: str) -> tuple
         raise ConfigError(f"{key}.template (GATEWAY_TEMPLATE): {error.message}") from None
 
 
-def _family(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSettings, key: str) -> Family:
-    written = None if settings.family else written_call(template)
+def _choice(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSettings, key: str) -> Choice:
+    evidence = Evidence(
+        architectures=tokenizer.architectures,
+        model_type=tokenizer.model_type,
+        template=template.source,
+        written=written_call(template),
+        has_token=lambda text: tokenizer.token_id(text) is not None,
+    )
     try:
-        family = choose(
-            tokenizer.architectures, tokenizer.model_type, template.source, settings.family, written=written
-        )
+        return choose(evidence, settings.family)
     except UnknownFamilyError as error:
         raise ConfigError(f"{key}.family: {error}") from None
-    if written and not writes_calls(family):
-        _log.warning(
-            "%s: its chat template writes calls in a form that no model family here reads, so they are made by demand"
-            " only (tool_choice), with guided decoding; set %s.family if its models write one of the known forms",
-            settings.name,
-            key,
-        )
-    return family
 
 
 def _lora(settings: ModelSettings, model: Path, key: str) -> LoraAdapter | None:
@@ -208,39 +208,3 @@ def sampling_defaults(own: SamplingDefaults, folder: Path, key: str) -> Sampling
     except (OSError, ValueError) as error:
         detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise ConfigError(f"{key}.defaults.generation_config: {path} cannot be used: {detail}.") from None
-
-
-_USER = {"role": "user", "content": "How is the weather?"}
-_TEXT = {"role": "assistant", "content": "Let me see."}
-_FUNCTION = {"name": EXAMPLE.name, "arguments": json.dumps(ARGUMENTS)}
-_CALL = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"id": "call_a", "type": "function", "function": _FUNCTION}],
-}
-
-
-def written_call(template: ChatTemplate) -> WrittenCall | None:
-    """The example, without what the template writes for a text as well; None where it shows no calls."""
-    if not template.abilities(tools=True).calls:
-        return None
-    try:
-        spoken, called = (_render(template, message) for message in (_TEXT, _CALL))
-    except TemplateError:
-        return None
-    before = _common(spoken, called)
-    after = _common(spoken[before:][::-1], called[before:][::-1])
-    text = called[before : len(called) - after]
-    return WrittenCall(called[:before], text) if EXAMPLE.name in text else None
-
-
-def _render(template: ChatTemplate, message: dict[str, Any]) -> str:
-    function = {"name": EXAMPLE.name, "description": EXAMPLE.description, "parameters": EXAMPLE.parameters}
-    messages = history([_USER, message], template.abilities(tools=True))
-    return template.render(messages, tools=[{"type": "function", "function": function}], add_generation_prompt=False)
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with together."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -19,6 +19,7 @@ import anyio.to_thread
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
 from gateway.config.model_settings import AdapterSettings
 from gateway.families import ToolPlan
+from gateway.families.family_choice import Choice
 from gateway.generation import (
     Engine,
     EngineError,
@@ -116,9 +117,9 @@ class ServedModel:
         return self._parts.tokenizer_source if self._parts else None
 
     @property
-    def family(self) -> str | None:
-        """Name of the family that it writes calls and reasoning as; None before it is known."""
-        return self._parts.family.name if self._parts else None
+    def family_choice(self) -> Choice | None:
+        """The family that it writes calls and reasoning as, and how sure that is; None before it is known."""
+        return self._parts.choice if self._parts else None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -330,10 +331,15 @@ class ServedModel:
         if self._losses:
             told = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
             _log.warning("model %s loses something of its answers: %s", self.name, "; ".join(told))
+        for doubt, cure in self._parts.choice.doubts.items():
+            _log.warning(
+                "model %s is taken for one of the family %s, by %s, but %s: %s",
+                self.name, self._parts.family.name, self._parts.choice.reason, doubt, cure,
+            )  # fmt: skip
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
-                   "family": self._parts.family.name},
+                   "family": self._parts.family.name, "family_reason": self._parts.choice.reason},
         )  # fmt: skip
 
 

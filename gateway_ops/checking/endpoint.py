@@ -16,7 +16,7 @@ import anyio.to_thread
 from gateway.generation import EngineError
 from gateway.generation.engine import Capability, EngineFeatures
 from gateway.triton.inspection import DiscoveryError, EngineOptions, inspect_model
-from gateway_ops.checking.findings import Finding, Severity, loss_findings, sentence
+from gateway_ops.checking.findings import Finding, Severity, doubt_findings, loss_findings, sentence
 
 _TIMEOUT_S = 10.0
 
@@ -100,6 +100,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         if not gateway.get("ready", True):
             reason = reasons.get(name) or gateway.get("reason") or "Not ready"
             findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
+        findings += doubt_findings(f"{base} {name}", gateway.get("family"), gateway.get("family_doubts") or {})
         losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
         findings += loss_findings(f"{base} {name}", losses)
         models[name] = Described(

@@ -43,6 +43,18 @@ def loss_findings(where: str, losses: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(Severity.WARNING if cure else Severity.INFO, where, sentence(loss), cure)
 
 
+def doubt_findings(where: str, family: str | None, doubts: Mapping[str, str]) -> Iterator[Finding]:
+    """Findings on a family that may be the wrong one.
+
+    Args:
+        where: of the findings.
+        family: the name of the one that was chosen.
+        doubts: as of ``Choice.doubts``.
+    """
+    for doubt, cure in doubts.items():
+        yield Finding(Severity.WARNING, where, f"It is taken for a model of the family {family}, but {doubt}.", cure)
+
+
 def sentence(words: str) -> str:
     """End the words of a log line with a full stop; a name at their beginning keeps its letters."""
     return words if words.endswith(".") else f"{words}."

@@ -26,7 +26,7 @@ from gateway.tokens import unreadable
 from gateway.triton.abilities import engine_options
 from gateway.triton.inspection import DiscoveryError, inspect_model
 from gateway_ops.checking.endpoint import Described, Outcome
-from gateway_ops.checking.findings import Finding, Severity, loss_findings, sentence
+from gateway_ops.checking.findings import Finding, Severity, doubt_findings, loss_findings, sentence
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions
 
 
@@ -223,6 +223,8 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
         key, _, what = str(error).removeprefix(".").partition(": ")
         yield tuple(key.partition(" ")[0].split(".")), Finding(Severity.ERROR, "", what)
         return
+    for finding in doubt_findings("", parts.family.name, parts.choice.doubts):
+        yield ("family",), finding
     if not parts.end_ids:
         what = f"{parts.tokenizer_source} names no eos_token: answers end at max_tokens or a stop string only."
         fix = "Add eos_token_id to its generation_config.json."

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from gateway.config.model_settings import template_path
-from gateway.families.family_choice import UnknownFamilyError, choose
+from gateway.families.family_choice import UnknownFamilyError, named
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
@@ -142,7 +142,8 @@ def _find_template(template: Path | None) -> Path | None:
 
 def _check_family(family: str | None) -> None:
     try:
-        choose((), None, "", family)
+        if family is not None:
+            named(family)
     except UnknownFamilyError as error:
         raise LocalStackError(f"--family: {error}") from None
 

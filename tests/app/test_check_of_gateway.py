@@ -10,7 +10,7 @@ import pytest
 from gateway_ops.checking.endpoint import describe_gateway
 from gateway_ops.checking.findings import Finding, Severity
 from tests.app.harness import gateway
-from tests.app.scripted import MODEL, TOKENS
+from tests.app.scripted import MODEL, TOKENS, write_tokenizer
 
 LOSS = "a streamed answer comes as one event at its end: 'tensorrt_llm' is not decoupled"
 
@@ -28,3 +28,19 @@ async def test_losses_of_a_model_are_findings(folder: Path, caplog: pytest.LogCa
         ]
     said = [record.getMessage() for record in caplog.records if LOSS in record.getMessage()]
     assert said == [f"model {MODEL} loses something of its answers: {LOSS} (Set it); log-probs are refused"]
+
+
+async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
+    folder = write_tokenizer(
+        tmp_path / "model", "{{ tools }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    )
+    async with gateway(folder, served=True, features=TOKENS, max_seq_len=4096) as running:
+        url = str(running.client.base_url)
+        findings, _ = await describe_gateway(url, None)
+        said = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]
+    assert [(found.severity, found.where) for found in findings] == [(Severity.WARNING, f"{url.rstrip('/')} {MODEL}")]
+    said_of_it = "but its chat template takes tools, and no model family is known for it."
+    assert findings[0].what == f"It is taken for a model of the family plain, {said_of_it}"
+    assert findings[0].fix.startswith("Set `family` if its models write one of the known forms")
+    assert (said["family"], said["family_reason"]) == ("plain", "no other family claims it")
+    assert list(said["family_doubts"].values()) == [findings[0].fix]

@@ -5,9 +5,11 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from gateway.families import family_choice
-from gateway.families.family_choice import UnknownFamilyError, choose
+from gateway.families.example_call import WrittenCall
+from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.model_family import ModelFamily
+from gateway.families.named_calls import NamedCalls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 
@@ -34,6 +36,17 @@ MODELS = [
     # LFM2.5 cuts reasoning out of earlier messages, and shows calls nowhere
     ("lfm2", "{% if tools %}{{ content.split('</think>')[-1] }}<think>", "Lfm2ForCausalLM", "lfm2"),
     ("lfm2", "{% if tools %}<|tool_list_start|>", "Lfm2MoeForCausalLM", "lfm2_moe"),
+    ("pythonic", "{% if tools %}<|start_header_id|>[func_name1(params_name1=", "LlamaForCausalLM", "llama"),  # ToolACE
+    ("pythonic", "{{ tools }}<start_of_turn>[func_name1(params_name1=", "Gemma3ForConditionalGeneration", "gemma3"),
+    ("plain", "<start_of_turn>{{ content }}", "Gemma3ForCausalLM", "gemma3_text"),
+    ("functiongemma", "{{ tools }}<start_of_turn><start_function_call>call:", "Gemma3ForCausalLM", "gemma3_text"),
+    ("gemma4", "{{ tools }}<|turn><|tool_call>call:<|channel>", "Gemma4ForConditionalGeneration", "gemma4"),
+    ("gemma4", "<|turn>model", "Gemma4ForCausalLM", "gemma4_text"),
+    ("kimi_vl", "<|im_system|>{{ content }}", "KimiVLForConditionalGeneration", "kimi_vl"),
+    ("olmo3", "{{ tools }}<functions></functions><function_calls>", "Olmo3ForCausalLM", "olmo3"),
+    ("olmo3", "{{ content }}<think>", "Olmo3ForCausalLM", "olmo3"),
+    ("olmo3", "{{ tools }}<functions></functions><function_calls>", "OlmoHybridForCausalLM", "olmo_hybrid"),
+    ("plain", "{{ content }}", "Olmo2ForCausalLM", "olmo2"),
     ("phi4", "{% if tools %}functools[{{ tools }}", "Phi3ForCausalLM", "phi3"),
     ("think", "{{ content.split('</think>')[-1] }}", "Phi3ForCausalLM", "phi3"),
     ("plain", "<|im_start|>{{ content }}", "LlamaForCausalLM", "llama"),
@@ -60,6 +73,34 @@ MODELS = [
     ),
     ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
     ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("deepseek_v32", "{% set dsml = '｜DSML｜' %}<{{ dsml }}function_calls>", "DeepseekV32ForCausalLM", "deepseek_v32"),
+    ("deepseek_v32", "", "DeepseekV32ForCausalLM", "deepseek_v32"),  # no template: it is a program
+    # V3.2-Exp still writes as V3.1 does
+    ("deepseek_v31", "<｜Assistant｜></think><｜tool▁calls▁begin｜>", "DeepseekV32ForCausalLM", "deepseek_v32"),
+    ("deepseek_v4", "{% set dsml = '｜DSML｜' %}<{{ dsml }}tool_calls>", "DeepseekV4ForCausalLM", "deepseek_v4"),
+    ("deepseek_v4", "", "DeepseekV4ForCausalLM", "deepseek_v4"),
+    ("gigachat35", "{{ tools }}<｜GCML｜tool_calls><think>", "DeepseekV3ForCausalLM", "deepseek_v3"),
+    ("minimax_m2", "{{ tools }}<minimax:tool_call><invoke name=<think>", "MiniMaxM2ForCausalLM", "minimax_m2"),
+    ("dots", "{{ tools }}<dots_function_call><invoke name=", "Dots1ForCausalLM", "dots1"),
+    ("seed_oss", "{{ tools }}<seed:tool_call>\n<function=<seed:think>", "SeedOssForCausalLM", "seed_oss"),
+    ("step3", "{{ tools }}<｜tool_calls_begin｜><steptml:invoke name=", "Step3VLForConditionalGeneration", "step3_vl"),
+    ("minicpm5", '{{ tools }}<function name="f"><param name="a"><think>', "LlamaForCausalLM", "llama"),
+    ("hunyuan3", "{{ tools }}<tool_calls><tool_sep><arg_key><arg_value><think>", "HYV3ForCausalLM", "hy_v3"),
+    (
+        "hunyuan3_open",
+        "{% set s = ':opensource' %}{{ '<tool_sep' + s + '><arg_key' + s + '><arg_value' + s + '><think' }}",
+        "HYV3ForCausalLM",
+        "hy_v3",
+    ),
+    ("solar_open2", "{{ tools }}<|tool_call:start|><|tool_arg:start|>", "SolarOpen2ForCausalLM", "solar_open2"),
+    ("nemotron3", "{% if tools %}<tool_call>\n<function=<think>", "NemotronHForCausalLM", "nemotron_h"),
+    ("step3p5", "{% if tools %}<tool_call>\n<function=<think>", "Step3p5ForCausalLM", "step3p5"),
+    ("mimo", "{% if tools %}<tool_call>\n<function=<think>", "MiMoV2FlashForCausalLM", "mimo_v2_flash"),
+    ("kimi_k3", "{{ tools }}{{ '<|open|>' + tag + '<|sep|>' }}<|close|>", "KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("kimi_k3", "", "KimiK3ForConditionalGeneration", "kimi_k3"),
+    ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "LlamaForCausalLM", "llama"),
+    ("xlam", '{{ tools }}[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]', "Qwen2ForCausalLM", "qwen2"),
+    ("functionary_v31", "{{ tools }}<function=f>{}</function><|python_tag|>", "LlamaForCausalLM", "llama"),
     ("kimi", "{{ tools }}<|tool_calls_section_begin|><think></think>", "DeepseekV3ForCausalLM", "kimi_k2"),
     ("kimi", "<|im_system|>tool_declare<|im_middle|>{{ tools }}", "DeepseekV3ForCausalLM", "kimi_k2"),
 ]
@@ -67,21 +108,137 @@ MODELS = [
 
 @pytest.mark.parametrize(("family", "template", "architecture", "model_type"), MODELS)
 def test_a_model_has_its_family(family: str, template: str, architecture: str, model_type: str) -> None:
-    assert choose([architecture], model_type, template).name == family
+    evidence = Evidence(architectures=[architecture], model_type=model_type, template=template)
+    assert choose(evidence).family.name == family
 
 
 def test_settings_go_before_everything() -> None:
     for name, family in FAMILIES.items():
-        assert choose(["LlamaForCausalLM"], "llama", "{{ tools }}<tool_call>", name) is family
+        evidence = Evidence(architectures=["LlamaForCausalLM"], model_type="llama", template="{{ tools }}<tool_call>")
+        assert choose(evidence, name).family is family
 
 
 def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None:
     with pytest.raises(UnknownFamilyError, match=r"'lama'; there are: .*hermes.*plain"):
-        choose([], None, "", "lama")
+        choose(Evidence(), "lama")
 
 
-VISITOR = ModelFamily(name="visitor", signs=(("<visitor>",),))
+HERMES = WrittenCall("", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>')
+LFM2 = WrittenCall("", "<|tool_call_start|>[get_weather(city='Rome')]<|tool_call_end|>")
+FOREIGN = WrittenCall("", "<call>get_weather</call>")
+GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Rome"}}]')
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "evidence", "doubt", "cure"),
+    [
+        (
+            "kimi",
+            "kimi",
+            Evidence(written=HERMES),
+            "its chat template writes calls as <tool_call> {",
+            "Set `family` to ",
+        ),
+        (
+            None,
+            "plain",
+            Evidence(template="tools", written=FOREIGN),
+            "its chat template writes calls as <call>get_weather</call>, which no model family here reads",
+            "Set `family` if its models write one of the known forms",
+        ),
+        (None, "plain", Evidence(template="tools"), "its chat template takes tools, and", "Set `family` if"),
+        (
+            None,
+            "glm",
+            Evidence(model_type="glm4_moe", template="tools", written=FOREIGN),
+            "its chat template writes calls as <call>get_weather</call>, which glm does not read",
+            "Set `template` to one that",
+        ),
+        (
+            None,
+            "hermes",
+            Evidence(model_type="glm4_moe", template="tools<tool_call>", written=HERMES),
+            "its config.json is that of glm, but its chat template is not",
+            "Set `family` to the one",
+        ),
+        (
+            None,
+            "hermes",
+            Evidence(model_type="qwen2", template="tools"),
+            "only its architecture tells, on which many families build",
+            "Set `family` to the one",
+        ),
+        (
+            None,
+            "mistral",
+            Evidence(template="[TOOL_CALLS] functools["),
+            "the signs of phi4 are in its chat template as well",
+            "Set `family` to the one",
+        ),
+        (
+            None,
+            "granite",
+            Evidence(model_type="granite", template="tools", written=GRANITE, has_token=lambda text: text == "<s>"),
+            "its tokenizer has no token <|tool_call|>, which calls of granite need",
+            "Set `family` to the one",
+        ),
+        (
+            "harmony",
+            "harmony",
+            Evidence(has_token=lambda text: text == "<s>"),
+            "its tokenizer has no token <|",
+            "Set `family` to the one",
+        ),
+    ],
+)
+def test_a_doubtful_choice_is_doubted(name: str | None, family: str, evidence: Evidence, doubt: str, cure: str) -> None:
+    choice = choose(evidence, name)
+    assert choice.family.name == family
+    assert [(told.startswith(doubt), fix.startswith(cure)) for told, fix in choice.doubts.items()] == [(True, True)], (
+        choice.doubts
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        (None, Evidence()),
+        (None, Evidence(template="<think>")),
+        (None, Evidence(model_type="qwen2", template="tools<tool_call>", written=HERMES)),
+        (None, Evidence(model_type="granite", template="tools", written=GRANITE, has_token="<|tool_call|>".__eq__)),
+        ("hermes", Evidence(template="tools", written=HERMES, has_token=lambda _: False)),
+        ("llama3_json", Evidence(has_token=lambda _: False)),  # it reads calls without a token before them
+    ],
+)
+def test_a_sure_choice_is_not_doubted(name: str | None, evidence: Evidence) -> None:
+    assert choose(evidence, name).doubts == {}
+
+
+def test_the_families_that_read_the_template_are_named() -> None:
+    (cure,) = choose(Evidence(written=HERMES), "kimi").doubts.values()
+    assert "hermes" in cure
+    assert "lfm2" not in cure
+
+
+def test_the_call_that_a_template_writes_tells_without_any_sign() -> None:
+    choice = choose(Evidence(written=LFM2))
+    assert (choice.family.name, choice.reason) == ("lfm2", "the call that its chat template writes")
+
+
+def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None:
+    for family in FAMILIES.values():
+        assert isinstance(family, ModelFamily)
+        assert family.models, family.name
+        assert family.grammar is None or family.sources, family.name
+
+
+VISITOR = ModelFamily(
+    name="visitor",
+    grammar=NamedCalls(call="<visit:", separator=">", end="</visit>"),
+    signs=(("<visit:",),),
+)
 """A family of another package."""
+VISIT = WrittenCall("", '<visit:get_weather>{"city": "Rome"}</visit>')
 
 
 def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +246,10 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     family_choice.installed.cache_clear()
     try:
-        assert choose([], None, "<tool_call><visitor>") is VISITOR
-        assert choose([], None, "", "visitor") is VISITOR
-        assert choose([], None, "<tool_call>").name == "hermes"
+        evidence = Evidence(template="tools<tool_call><visit:", written=VISIT)
+        assert choose(evidence) == Choice(VISITOR, "the package that brings it")
+        assert choose(evidence, "visitor") == Choice(VISITOR, "the setting `family`")
+        assert [*choose(evidence, "hermes").doubts.values()] == ["Set `family` to visitor, which reads them."]
+        assert choose(Evidence(template="<tool_call>")).family.name == "hermes"
     finally:
         family_choice.installed.cache_clear()

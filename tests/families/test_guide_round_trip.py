@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, ToolPlan
+from gateway.families import Content, Event, Family, Reasoning, Tool, ToolPlan
 from gateway.families.family_table import FAMILIES
 from gateway.generation.sampling_params import Guide
-from tests.families.harness import GUIDES, parse, tool
+from tests.families.harness import GUIDES, cut_at, parse, tool
+from tests.families.written import (
+    BEFORE,
+    arguments_of,
+    around,
+    calls_in,
+    calls_text,
+    content_in,
+    each_formed,
+    exact_tool,
+    is_harmony,
+    is_single,
+    native,
+    prompts,
+    quotes_strings,
+    texts_of,
+    texts_with,
+)
+from tests.tokens.build import FIXED
 
 ARGUMENTS = {"query": 'größer "1" < 2, ]}'}
 ANSWER = {"answer": 'größer "1" < 2, ]}'}
@@ -31,51 +50,7 @@ RESPONSE = Guide(
     "json_schema",
     json.dumps({"type": "object", "properties": {"answer": {"const": ANSWER["answer"]}}, "required": ["answer"]}),
 )
-PROMPTS = {"harmony": "<|start|>user<|message|>Hi<|end|><|start|>assistant"}
 FAMILY = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
-
-
-def texts_of(form: dict[str, Any]) -> Iterator[str]:
-    """A text for every way through a structural tag, with one call where there may be several."""
-    kind = form["type"]
-    if kind in _SIMPLE:
-        yield _SIMPLE[kind](form)
-    elif kind == "json_schema":
-        yield from (json.dumps(value, ensure_ascii=False) for value in values_of(form["json_schema"]))
-    elif kind == "tag":
-        yield from (form["begin"] + text + form["end"] for text in texts_of(form["content"]))
-    elif kind == "sequence":
-        yield from map("".join, itertools.product(*(list(texts_of(element)) for element in form["elements"])))
-    elif kind == "or":
-        yield from (text for element in form["elements"] for text in texts_of(element))
-    else:
-        assert kind == "triggered_tags"
-        assert all(element["begin"].startswith(tuple(form["triggers"])) for element in form["tags"])
-        yield from (text for element in form["tags"] for text in texts_of(element))
-
-
-_SIMPLE: dict[str, Callable[[dict[str, Any]], str]] = {
-    "const_string": lambda form: str(form["value"]),
-    "any_text": lambda _: "Hm, 1 < 2.",
-    "regex": lambda form: {"[0-9]{1,4}": "7"}[form["pattern"]],
-}
-
-
-def values_of(schema: dict[str, Any]) -> Iterator[Any]:
-    """A value for every alternative of the small schemas here."""
-    if "const" in schema:
-        yield schema["const"]
-    elif "anyOf" in schema:
-        for part in schema["anyOf"]:
-            yield from values_of(part)
-    elif schema["type"] == "array":
-        for value in values_of(schema["items"]):
-            yield [value]
-    else:
-        names = schema.get("required", [])
-        parts = [list(values_of(schema["properties"][name])) for name in names]
-        for values in itertools.product(*parts):
-            yield dict(zip(names, values, strict=True))
 
 
 def said(family: Family, turn: ToolPlan, prompt: str) -> list[list[Event]]:
@@ -91,27 +66,6 @@ def said(family: Family, turn: ToolPlan, prompt: str) -> list[list[Event]]:
     return [parse(family.parser(turn, preparation, prompt), text) for text in texts]
 
 
-def calls_in(events: list[Event]) -> list[tuple[str, Any]]:
-    """Names and arguments of the calls."""
-    starts = [event for event in events if isinstance(event, CallStart)]
-    arguments = {start.index: "" for start in starts}
-    for event in events:
-        if isinstance(event, CallArguments):
-            arguments[event.index] += event.text
-    return [(start.name, json.loads(arguments[start.index])) for start in starts]
-
-
-def content_in(events: list[Event]) -> str:
-    """The content."""
-    return "".join(event.text for event in events if isinstance(event, Content))
-
-
-def prompts(family: Family) -> list[str]:
-    """Ends of prompts: with nothing open and, for families with think tags, inside and behind the reasoning."""
-    tags = getattr(family, "tags", None)
-    return [PROMPTS.get(family.name, ""), *([f"{tags.open}\n", f"{tags.open}{tags.close}"] if tags else [])]
-
-
 @FAMILY
 @pytest.mark.parametrize("guides", [GUIDES, GUIDES - {"structural_tag"}], ids=["all guides", "no structural tags"])
 @pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "single"])
@@ -120,8 +74,11 @@ def test_required_calls(family: Family, guides: frozenset[str], parallel: bool) 
     for prompt in prompts(family):
         assert family.prepare(turn, prompt).guided
         found = said(family, turn, prompt)
-        assert [call for events in found for call in calls_in(events)][:2] == [("search", ARGUMENTS), ("now", {})]
-        assert all(len(calls_in(events)) == 1 and not content_in(events) for events in found)
+        assert all(not content_in(events) for events in found)
+        calls = [calls_in(events) for events in found]
+        assert [each for each in calls if len(each) == 1][:2] == [[("search", ARGUMENTS)], [("now", {})]]
+        assert all(each == [("search", ARGUMENTS), ("now", {})] for each in calls if len(each) != 1)
+        assert parallel or all(len(each) == 1 for each in calls)
 
 
 @FAMILY
@@ -142,10 +99,10 @@ def test_strict_calls_in_auto(family: Family) -> None:
             assert not family.prepare(turn, prompt).guided
             continue
         found = said(family, turn, prompt)
-        assert {json.dumps(calls_in(events)) for events in found} == {
-            json.dumps([("search", ARGUMENTS)]),
-            json.dumps([("now", {})]),
-        }
+        said_calls = [call for events in found for call in calls_in(events)]
+        assert {name for name, _ in said_calls} == {"search", "now"}
+        assert all(arguments == (ARGUMENTS if name == "search" else {}) for name, arguments in said_calls)
+        assert all(calls_in(events) for events in found)
         assert all(not content_in(events).strip() for events in found)
 
 
@@ -161,3 +118,66 @@ def test_structured_answers_or_calls(family: Family, guides: frozenset[str]) -> 
             assert calls or json.loads(content_in(events)) == ANSWER
             kinds.add(bool(calls))
         assert kinds == {True, False}
+
+
+@st.composite
+def answers(draw: st.DrawFn, family: Family) -> tuple[list[tuple[str, Any]], tuple[Tool, ...]]:
+    """Calls of any arguments, and the tools that take no others."""
+    # A value without quotes ends at its tag, and whitespace at its ends may belong to the format.
+    quoted = quotes_strings(family)
+    strings = texts_with(*family.markers.texts) if quoted else texts_with().map(str.strip)  # type: ignore[attr-defined]
+    drawn = draw(st.lists(arguments_of(strings), min_size=1, max_size=3))
+    calls = [(f"f{index}", holdable(family, arguments)) for index, arguments in enumerate(drawn)]
+    return calls, tuple(exact_tool(*call) for call in calls)
+
+
+def holdable(family: Family, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that the family's form can be held to."""
+
+    def holds(some: dict[str, Any]) -> bool:
+        return native(family, (exact_tool("f", some),), prompts(family)[-1]) is not None
+
+    return arguments if holds(arguments) else {key: value for key, value in arguments.items() if holds({key: value})}
+
+
+def said_in(events: list[Event], family: Family) -> None:
+    """Nothing of the format is shown, nor the beginning of it at the end."""
+    markers = family.markers.texts  # type: ignore[attr-defined]
+    begun = {marker[:end] for marker in markers for end in range(2, len(marker) + 1) if not marker[0].isalpha()}
+    for event in events:
+        if isinstance(event, Content | Reasoning):
+            assert not [marker for marker in markers if marker in event.text]
+    if events and isinstance(events[-1], Content | Reasoning):
+        assert not [beginning for beginning in begun if events[-1].text.endswith(beginning)]
+
+
+@each_formed
+def test_any_calls_are_read_back(family: Family) -> None:
+    """In any chunks, behind reasoning and text; and cut anywhere they are never others."""
+
+    @settings(FIXED, max_examples=12)
+    @given(answers(family), st.lists(st.integers(0, 10_000), min_size=4, max_size=8), st.booleans())
+    def check(drawn: tuple[list[tuple[str, Any]], tuple[Tool, ...]], cuts: list[int], eager: bool) -> None:
+        calls, tools = drawn
+        written = calls_text(family, tools)
+        turn = ToolPlan(tools=tools, choice="auto")
+        text, prompt = around(family, written)
+        preparation = family.prepare(turn, prompt)
+
+        def read(chunks: Iterable[str], *, cut: bool = False) -> list[Event]:
+            return parse(family.parser(turn, preparation, prompt, eager=eager), chunks, cut=cut)
+
+        whole = read([text])
+        found = calls_in(whole)
+        assert found == calls[: len(found)]
+        assert len(found) == (1 if is_single(family) else len(calls))
+        assert whole == read(text) == read(cut_at(text, cuts))
+        if not is_harmony(family):
+            assert content_in(whole).strip() == BEFORE
+        for end in {cut % (len(text) + 1) for cut in cuts}:
+            begun = read([text[:end]], cut=True)
+            said_in(begun, family)
+            if not eager:
+                assert calls_in(begun) == calls[: len(calls_in(begun))]
+
+    check()

@@ -187,7 +187,8 @@ def test_strict_calls_are_held_to_their_schema_in_the_familys_format(family: str
     "fields", [{"response": ANSWER}, {"tools": (NOW,), "choice": "required"}], ids=["content", "call"]
 )
 def test_a_guide_begins_after_the_reasoning(prompt: str, reasoning: str, fields: dict[str, Any]) -> None:
-    good, bad = ('{"n": 3}', '{"n": "x"}') if "response" in fields else ('[{"name": "now", "arguments": {}}]', "[]")
+    call = '<tool_call>\n{"name": "now", "arguments": %s}\n</tool_call>'
+    good, bad = ('{"n": 3}', '{"n": "x"}') if "response" in fields else (call % "{}", call % "[]")
     behind = guide("qwen3", prompt, **fields)
     assert keeps_to(behind, reasoning + good)
     assert not keeps_to(behind, reasoning + bad)
@@ -231,16 +232,57 @@ def test_strict_xml_calls_are_held_to_their_schema() -> None:
         assert not keeps_to(strict, XML % ("a", "add", '["x"]'))
 
 
+OPTIONAL = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "mode": {"anyOf": [{"enum": ["add", "drop"], "type": "string"}, {"type": "null"}]},
+        "lines": {"type": ["integer", "null"]},
+    },
+    "required": ["mode"],
+    "additionalProperties": False,
+}
+TAGGED = {
+    "qwen3_coder": (
+        "<tool_call>\n<function=edit>\n",
+        "<parameter=%s>\n%s\n</parameter>\n",
+        "</function>\n</tool_call>",
+    ),
+    "glm": ("<tool_call>edit\n", "<arg_key>%s</arg_key>\n<arg_value>%s</arg_value>\n", "</tool_call>"),
+}
+
+
+@pytest.mark.parametrize("family", TAGGED)
+def test_arguments_in_tags_may_be_missing_or_null(family: str) -> None:
+    strict = guide(family, tools=(tool("edit", OPTIONAL, strict=True),), choice="auto")
+    before, argument, after = TAGGED[family]
+
+    def keeps(**values: str) -> bool:
+        return keeps_to(strict, before + "".join(argument % pair for pair in values.items()) + after)
+
+    assert keeps(mode="add")
+    assert keeps(path="a", note="null", mode="null", lines="3")
+    assert keeps(note="x < y", mode="drop", lines="null")
+    assert not keeps(path="a")
+    assert not keeps(mode="change")
+    assert not keeps(mode="add", lines="many")
+    assert not keeps(mode="add", other="x")
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        {"required": ["path"]},
         {"additionalProperties": True},
         {"properties": {"path": {"type": "string", "maxLength": 3}}, "required": ["path"]},
-        {"properties": {"path": {"type": ["string", "null"]}}, "required": ["path"]},
+        {"properties": {"path": {"type": ["string", "integer"]}}, "required": ["path"]},
+        {
+            "properties": {"path": {"anyOf": [{"type": "string", "pattern": "a"}, {"type": "null"}]}},
+            "required": ["path"],
+        },
         {"properties": {"path": {"type": "object", "$ref": "#/properties/x"}}, "required": ["path"]},
     ],
-    ids=["optional", "any", "limited", "union", "reference"],
+    ids=["any", "limited", "union", "limited or null", "reference"],
 )
 def test_xml_calls_are_not_guided_where_bare_text_cannot_be(change: dict[str, Any]) -> None:
     _, _, preparation = prepared("qwen3_coder", tools=(tool("edit", {**EDIT, **change}, strict=True),), choice="auto")

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.families import CallArguments, CallStart, ToolPlan
+from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, ToolPlan
 from gateway.families.family_table import FAMILIES
-from tests.families.harness import parse, tool
+from tests.families.harness import cut_at, parse, tool
+from tests.families.written import (
+    around,
+    calls_in,
+    calls_text,
+    content_in,
+    each_formed,
+    exact_tool,
+    prompts,
+    quotes_strings,
+    reasoning_in,
+)
 
 TOOLS = (
     tool("f", {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}),
@@ -123,6 +134,7 @@ def test_bare_values(family: str) -> None:
     [
         ("pythonic", "<|python_start|>", "<|python_end|>"),
         ("lfm2", "<|tool_call_start|>", "<|tool_call_end|>"),
+        ("olmo3", "<function_calls>", "</function_calls>"),
     ],
 )
 def test_python_calls(family: str, before: str, after: str) -> None:
@@ -137,3 +149,103 @@ def test_python_calls(family: str, before: str, after: str) -> None:
     assert calls(family, f"{before}[f(b='x')]{after}") == [("f", '{"b": "x"}')]
     assert calls(family, f"{before}[f(n='many')]{after}") == [("f", '{"n": "many"}')]
     assert calls(family, f"{before}[f(a='x'), h(), f(a='x')]{after}") == []
+
+
+KNOWN = (exact_tool("f", {"a": "x"}), exact_tool("g", {"a": "y"}))
+each_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
+
+
+def read(family: Family, text: str, prompt: str) -> list[Event]:
+    """What is said of a text of any kind: the same whole and in chunks, and nothing of the family's format."""
+    turn = ToolPlan(tools=TOOLS, choice="auto")
+    preparation = family.prepare(turn, prompt)
+    events = parse(family.parser(turn, preparation, prompt), [text])
+    assert parse(family.parser(turn, preparation, prompt), cut_at(text, range(0, len(text), 3))) == events
+    for event in events:
+        if isinstance(event, Content | Reasoning):
+            assert not [marker for marker in family.markers.texts if marker in event.text]  # type: ignore[attr-defined]
+    return events
+
+
+@each_family
+def test_markers_in_ordinary_text_are_no_calls(family: Family) -> None:
+    for prompt in prompts(family)[-1:]:
+        for marker in sorted(family.prepare(ToolPlan(tools=TOOLS, choice="auto"), prompt).special):
+            for text in (f"Say {marker} now.", f"{marker}{marker} so", f"a {marker}\n\n{marker}"):
+                assert not calls_in(read(family, text, prompt))
+
+
+@each_family
+def test_reasoning_that_never_closes_is_reasoning(family: Family) -> None:
+    tags = getattr(family, "tags", None)
+    for prompt in prompts(family)[1:2]:
+        events = read(family, "Hm. And so on, 1 < 2,\n" * 20, prompt)
+        assert reasoning_in(events) == ("Hm. And so on, 1 < 2,\n" * 20).rstrip()
+        assert not content_in(events)
+        assert tags
+
+
+@each_formed
+def test_a_call_inside_reasoning_is_a_call_or_reasoning(family: Family) -> None:
+    tags = getattr(family, "tags", None)
+    if tags is None:
+        return
+    written = calls_text(family, KNOWN[:1])
+    for closed in (f"{tags.close}{tags.between}So.", ""):
+        events = read(family, f"I might say\n{written}\nor not.{closed}", prompts(family)[1])
+        assert calls_in(events) in ([], [("f", {"a": "x"})])
+        assert reasoning_in(events).startswith("I might say")
+        assert content_in(events).endswith("So.") or not closed
+
+
+@each_formed
+def test_a_name_that_was_not_given_is_no_call(family: Family) -> None:
+    text, prompt = around(family, calls_text(family, (exact_tool("rm", {"a": "x"}),)))
+    assert not calls_in(read(family, text, prompt))
+    text, prompt = around(family, calls_text(family, (exact_tool("fg", {"a": "x"}),)))
+    assert not calls_in(read(family, text, prompt))
+
+
+@each_formed
+def test_a_broken_call_is_no_other_call(family: Family) -> None:
+    """One character is left out, doubled or another: the call is the same, another value of text, or none."""
+    written = calls_text(family, KNOWN[:1])
+    text, prompt = around(family, written)
+    for at in range(len(text) - len(written), len(text)):
+        for other in ("", 2 * text[at], "\x00"):
+            for name, arguments in calls_in(read(family, text[:at] + other + text[at + 1 :], prompt)):
+                assert name in {"f", "g"}
+                assert isinstance(arguments, dict)
+
+
+@each_formed
+def test_arguments_that_are_no_json_are_no_call(family: Family) -> None:
+    if not quotes_strings(family):
+        return
+    text, prompt = around(family, calls_text(family, KNOWN[:1]))
+    for bad in ('"x', "x", "NaN", '"x" "y"', '"\\x"', '"x\\', "{", "[" * 200 + "]" * 200):
+        assert not calls_in(read(family, text.replace('"x"', bad), prompt)), bad
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "quote", "after"),
+    [
+        ("gemma4", "<|tool_call>", '<|"|>', "<tool_call|>"),
+        ("functiongemma", "<start_function_call>", "<escape>", "<end_function_call>"),
+    ],
+)
+def test_gemma_calls(family: str, before: str, quote: str, after: str) -> None:
+    good = f"{before}call:f{{a:{quote}x{quote}}}{after}"
+    assert calls(family, good) == [F]
+    assert calls(family, good.removesuffix(after)) == [F]
+    assert calls(family, good.removesuffix("}" + after)) == []
+    assert calls(family, good.replace("}", "")) == []
+    assert calls(family, good.replace(f"x{quote}", "x")) == []
+    assert calls(family, good.replace(f"{quote}x{quote}", "x")) == []
+    assert calls(family, good.replace("call:", "")) == []
+    assert calls(family, good.replace("a:", "")) == []
+    assert calls(family, good.replace("a:", ":")) == []
+    assert calls(family, good.replace("a:", f"a:{quote}y{quote},a:")) == []
+    assert calls(family, good.replace("a:", "b:")) == [("f", '{"b": "x"}')]
+    assert calls(family, good.replace(f"a:{quote}x", f"n:{quote}many")) == [("f", '{"n": "many"}')]
+    assert calls(family, good + good.replace("f{", "h{") + good) == [F, F]

@@ -140,7 +140,7 @@ async def test_numbers_come_back_as_they_were_sent(kept: Gateway) -> None:
     assert (await shown(kept, background["id"])).json()["tools"] == [tool]
 
 
-@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call"])
+@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call", ""])
 async def test_ids_and_states_that_are_none_are_replaced(kept: Gateway, kind: str) -> None:
     odd = [{"role": "user", "content": "Hi", "status": "odd"}, {"type": kind, "id": ["odd"], "summary": []}]
     answer = await whole(kept, input=odd)

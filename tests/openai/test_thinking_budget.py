@@ -24,7 +24,6 @@ from tests.openai.tools_harness import (
     UNGUIDED,
     accumulated,
     call_text,
-    guided_text,
     streamed,
     whole,
 )
@@ -140,7 +139,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "place", "schema": CITY
     ("more", "said"),
     [
         ({"response_format": SCHEMA}, json.dumps(ROME)),
-        ({"tools": TOOLS, "tool_choice": "required"}, guided_text(("weather", ROME))),
+        ({"tools": TOOLS, "tool_choice": "required"}, call_text("weather", json.dumps(ROME))),
         ({"tools": [{**TOOLS[0], "function": {**TOOLS[0]["function"], "strict": True}}]},
          call_text("weather", json.dumps(ROME))),
     ],

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gateway.families import CallArguments, CallStart, Content, Tool, ToolPlan
-from gateway.families.family_choice import choose
+from gateway.families.family_choice import Evidence, choose
 from gateway.prompt import history
-from gateway.serving.loading import written_call
+from gateway.serving.written_call import written_call
 from tests.families.harness import parse
 from tests.prompt.conversations import conversations
 from tests.prompt.traits import template
@@ -85,8 +85,11 @@ def test_the_tools_of_a_request_are_shown_and_called_before_its_conversation() -
 def test_its_family_is_found_and_reads_a_call_as_it_is_written() -> None:
     assert EMBEDDED.shows_tools
     written = written_call(EMBEDDED)
-    family = choose(["LlamaForCausalLM"], "llama", EMBEDDED.source, written=written)
-    assert (written is not None, family.name) == (True, "hermes")
+    choice = choose(
+        Evidence(architectures=["LlamaForCausalLM"], model_type="llama", template=EMBEDDED.source, written=written)
+    )
+    family = choice.family
+    assert (written is not None, family.name, choice.doubts) == (True, "hermes", {})
     tools = [tool("add", "Add two numbers.", ADD)]
     prompt = rendered([ASK], tools)
     turn = rendered([ASK, calling('{"a": 3, "b": 4}', "Let me see.")], tools, opened=False).removeprefix(prompt)

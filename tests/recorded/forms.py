@@ -139,8 +139,8 @@ def with_tools(case: str, say: str, /, **body: Any) -> Case:
 TOOLS = [tool(description="Looks out of the window."), tool("time", {"type": "object", "properties": {}})]
 CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>'
 TIME = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
-NOTE = '<tool_call>\n{"name": "note", "arguments": {"input": "a \\"b\\"\\n\\u00e9"}}\n</tool_call>'
-GUIDED = f'[{{"name": "weather", "arguments": {ROME}}}]'
+TEXT = 'a \\"b\\"\\n\\u00e9'
+NOTE = f'<tool_call>\n{{"name": "note", "arguments": {{"input": "{TEXT}"}}}}\n</tool_call>'
 FUNCTIONS = [each["function"] for each in TOOLS]
 
 CALLS: list[Case] = [
@@ -166,25 +166,25 @@ CALLS: list[Case] = [
     with_tools("auto, strict tools that are loose", CALL, tools=[tool(parameters=LOOSE, strict=True)]),
     with_tools("a custom tool", NOTE, tools=[custom()]),
     with_tools("a custom tool, streamed", NOTE, tools=[*TOOLS, custom()], **S),
-    with_tools("a custom tool with a grammar, by name", '[{"name": "note", "arguments": {"input": "ab"}}]',
+    with_tools("a custom tool with a grammar, by name", NOTE.replace(TEXT, "ab"),
                tools=[custom({"syntax": "regex", "definition": "[ab]+"})],
                tool_choice={"type": "custom", "custom": {"name": "note"}}),
     with_tools("a custom tool with a grammar that is only shown", NOTE,
                tools=[custom({"syntax": "lark", "definition": "start: /.+/"})]),
     with_tools("none", "Hello", tool_choice="none"),
     with_tools("none, streamed", CALL, tool_choice="none", **S),
-    with_tools("required", GUIDED, tool_choice="required"),
-    with_tools("required, streamed", GUIDED, tool_choice="required", **S),
-    with_tools("required, one at a time", GUIDED, tool_choice="required", parallel_tool_calls=False),
-    with_tools("required, cut", GUIDED, tool_choice="required", max_tokens=25),
+    with_tools("required", CALL, tool_choice="required"),
+    with_tools("required, streamed", CALL, tool_choice="required", **S),
+    with_tools("required, one at a time", CALL, tool_choice="required", parallel_tool_calls=False),
+    with_tools("required, cut", CALL, tool_choice="required", max_tokens=25),
     with_tools("required of an engine without guides", CALL, tool_choice="required", model="bare"),
     with_tools("required without tools", "Hello", tool_choice="required", tools=None),
-    with_tools("named", GUIDED, tool_choice=named("weather")),
-    with_tools("named, streamed", GUIDED, tool_choice=named("weather"), **S),
+    with_tools("named", CALL, tool_choice=named("weather")),
+    with_tools("named, streamed", CALL, tool_choice=named("weather"), **S),
     with_tools("named, but there is no such tool", "Hello", tool_choice=named("fly")),
     with_tools("allowed, auto", CALL, tool_choice=allowed("auto", "weather")),
-    with_tools("allowed, required", GUIDED, tool_choice=allowed("required", "weather")),
-    with_tools("allowed, required, streamed", GUIDED, tool_choice=allowed("required", "weather"), **S),
+    with_tools("allowed, required", CALL, tool_choice=allowed("required", "weather")),
+    with_tools("allowed, required, streamed", CALL, tool_choice=allowed("required", "weather"), **S),
     with_tools("allowed, but there is no such tool", "Hello", tool_choice=allowed("auto", "fly")),
     with_tools("an unknown choice", "Hello", tool_choice="perhaps"),
     with_tools("a choice of a wrong type", "Hello", tool_choice=5),
@@ -205,8 +205,8 @@ CALLS: list[Case] = [
     with_tools("of text", CALL, model="text"),
     with_tools("functions", CALL, tools=None, functions=FUNCTIONS),
     with_tools("functions, streamed", CALL, tools=None, functions=FUNCTIONS, **S),
-    with_tools("functions, named", GUIDED, tools=None, functions=FUNCTIONS, function_call={"name": "weather"}),
-    with_tools("functions, named, streamed", GUIDED, tools=None, functions=FUNCTIONS,
+    with_tools("functions, named", CALL, tools=None, functions=FUNCTIONS, function_call={"name": "weather"}),
+    with_tools("functions, named, streamed", CALL, tools=None, functions=FUNCTIONS,
                function_call={"name": "weather"}, **S),
     with_tools("functions, none", "Hello", tools=None, functions=FUNCTIONS, function_call="none"),
     with_tools("functions, no such function", "Hello", tools=None, functions=FUNCTIONS, function_call={"name": "fly"}),

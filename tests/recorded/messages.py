@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.recorded.exchange import Case, post
-from tests.recorded.forms import CALL, CITY, GUIDED, ROME, TIME
+from tests.recorded.forms import CALL, CITY, ROME, TIME
 
 S: dict[str, Any] = {"stream": True}
 TOOLS: list[dict[str, Any]] = [
@@ -41,7 +41,7 @@ MESSAGES: list[Case] = [
     ]),
     said("two calls", f"Look: {CALL}\n{TIME}", tools=[*TOOLS, SEARCH]),
     said("two calls, streamed", f"Look: {CALL}\n{TIME}", tools=TOOLS, **S),
-    said("a demanded call, streamed", GUIDED, tools=TOOLS, tool_choice={"type": "any"}, **S),
+    said("a demanded call, streamed", CALL, tools=TOOLS, tool_choice={"type": "any"}, **S),
     said("thinking, streamed", "<think>\nHm.\n</think>\n\nSo.", model="reasoner", **S),
     said("thinking that is not shown", "<think>\nHm.\n</think>\n\nSo.", model="reasoner",
          thinking={"type": "adaptive", "display": "omitted"}, output_config={"effort": "high"}),

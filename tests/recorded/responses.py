@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.recorded.exchange import Case, post
-from tests.recorded.forms import CALL, CITY, GUIDED, ROME, TIME
+from tests.recorded.forms import CALL, CITY, ROME, TIME
 from tests.recorded.gateways import KEY
 
 S: dict[str, Any] = {"stream": True}
@@ -50,7 +50,7 @@ RESPONSES: list[Case] = [
     ]),
     respond("two calls", f"Look: {CALL}\n{TIME}", tools=TOOLS),
     respond("two calls, streamed", f"Look: {CALL}\n{TIME}", tools=TOOLS, **S),
-    respond("a demanded call, streamed", GUIDED, tools=TOOLS, tool_choice="required", **S),
+    respond("a demanded call, streamed", CALL, tools=TOOLS, tool_choice="required", **S),
     respond("calls of a namespace and a custom tool, streamed",
             called("home__weather", ROME) + called("note", '{"input": "a"}'), tools=MORE, **S),
     respond("reasoning, streamed", "<think>\nHm.\n</think>\n\nSo.", model="reasoner", **S),

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
-from gateway.families.family_choice import choose
+from gateway.families.family_choice import named
 from gateway.serving.answer_reader import AnswerReader
 
 TURN = ToolPlan(tools=(Tool("f"), Tool("g")), choice="auto")
-FAMILY = choose((), None, "", "qwen3")
+FAMILY = named("qwen3")
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "stop here"}}\n</tool_call>'
 ANSWER = f"<think>\nOne stop\n</think>\n\nTwo, {CALL}\nthree, stop and four"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.families.family_choice import choose
+from gateway.families.family_choice import Choice, Evidence, choose
 from gateway.prompt import ChatTemplate
-from gateway.serving.loading import written_call
+from gateway.serving.written_call import written_call
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 from tests.openai.tools_harness import TOOLS, UNGUIDED
@@ -27,7 +27,7 @@ _JSON = '{"name": "' + _NAME + '", "arguments": {{ call.function.arguments | toj
 _ARGUMENTS = "{% for key, value in call.function.arguments.items() %}"
 
 FOREIGN = {
-    "a list in other tags, as of Apriel": f"<tool_calls>[{_JSON}]</tool_calls>",
+    "a list in other tags": f"<tool_uses>[{_JSON}]</tool_uses>",
     "tags behind a word of their own, as of MiniMax-M3": (
         f']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="{_NAME}">{_ARGUMENTS}'
         "]<]minimax[>[<{{ key }}>{{ value }}]<]minimax[>[</{{ key }}>{% endfor %}]<]minimax[>[</invoke>\n"
@@ -57,9 +57,13 @@ OWN = {
 }
 
 
+def chosen(source: str, architecture: str = "", name: str | None = None) -> Choice:
+    written = written_call(ChatTemplate(source, byte_level()))
+    return choose(Evidence(architectures=[architecture], template=source, written=written), name)
+
+
 def family(source: str, architecture: str = "") -> str:
-    template = ChatTemplate(source, byte_level())
-    return choose([architecture], None, source, written=written_call(template)).name
+    return chosen(source, architecture).family.name
 
 
 @pytest.mark.parametrize("call", FOREIGN.values(), ids=list(FOREIGN))
@@ -98,9 +102,8 @@ def test_what_is_written_goes_before_an_architecture() -> None:
 )
 def test_the_templates_of_this_repository(file: str, name: str) -> None:
     source = (TEMPLATES / f"{file}.jinja").read_text(encoding="utf-8")
-    written = written_call(ChatTemplate(source, byte_level()))
-    assert written
-    assert choose([], None, source, written=written).name == name
+    choice = chosen(source)
+    assert (choice.family.name, choice.doubts) == (name, {})
 
 
 async def test_the_operator_and_the_client_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,8 +114,9 @@ async def test_the_operator_and_the_client_are_told(tmp_path: Path, caplog: pyte
             refused = (await running.chat(tools=TOOLS)).json()["error"]
     assert (refused["param"], refused["code"]) == ("tools", "unsupported_parameter")
     assert "how this model writes calls" in refused["message"]
-    assert "writes calls in a form that no model family here reads" in caplog.text
+    assert "which no model family here reads: Set `family`" in caplog.text
     caplog.clear()
     async with gateway(folder, features=UNGUIDED, max_seq_len=4096, family="hermes") as running:
         assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "hermes"
-    assert "writes calls" not in caplog.text
+    assert "by the setting `family`, but its chat template writes calls as <tool_uses>" in caplog.text
+    assert "which hermes does not read: Set `template`" in caplog.text

@@ -38,7 +38,7 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
         item: as the client sent it.
         taken: ids of other items; one of them is not given again.
     """
-    kind = item.get("type") or "message"
+    kind = "message" if item.get("type") is None else item["type"]  # the empty type is one that is not read
     given = item.get("id")
     own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
     kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}

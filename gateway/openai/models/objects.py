@@ -26,6 +26,8 @@ class ModelService(TypedDict):
     guide_types: list[str] | None
     guide_backend: str | None
     family: str | None
+    family_reason: str | None
+    family_doubts: dict[str, str] | None
     escape_special_tokens: bool
     max_stops: int
     streams: StreamForm | None

@@ -205,6 +205,21 @@ async def test_what_is_allowed_but_hardly_meant(model: Path) -> None:
     assert {each.severity for _, each in found} == {Severity.WARNING}
 
 
+async def test_a_doubtful_family_is_told_of_where_it_is_set(model: Path) -> None:
+    call = (
+        "{% for call in message.tool_calls %}<call>{{ call.function.name }} {{ call.function.arguments }}{% endfor %}"
+    )
+    text = "{{ tools }}{% for message in messages %}{{ message.role }}{{ message.content }}" + call + "{% endfor %}"
+    (model / "calls.jinja").write_text(text)
+    says = "It is taken for a model of the family {}, but its chat template writes calls as <call>get_weather "
+    for family, line, fix in (("", "2", "Set `family` if its models"), ("family: kimi", "7", "Set `template` to one")):
+        found = await findings(model, f"{dedent(RIGHT)}    template: calls.jinja\n    {family}\n")
+        assert [(where, each.severity) for where, each in found] == [(line, Severity.WARNING)]
+        (doubt,) = (each for _, each in found)
+        assert doubt.what.startswith(says.format("kimi" if family else "plain"))
+        assert doubt.fix.startswith(fix)
+
+
 async def test_a_triton_that_is_away_is_a_warning(model: Path) -> None:
     text = f"""\
         models:

@@ -1,0 +1,202 @@
+"""Calls in the form of Gemma: keys without quotes, and strings between two equal tokens.
+
+<|tool_call>call:f{a:<|"|>x<|"|>,n:[1,{b:true}]}<tool_call|>
+<start_function_call>call:f{a:<escape>x<escape>,n:1}<end_function_call>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gateway.families.bare_arguments import argument_types, bare_format, closed_formats, is_text, typed_json
+from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
+from gateway.families.json_calls import dumps, read_name
+from gateway.families.markers import Markers
+from gateway.families.parser_events import FormingCall
+from gateway.families.python_literals import MAX_DEPTH, read_python_scalar
+from gateway.families.structural_tags import CallFormat, Format, constant, json_format, sequence, tag
+from gateway.families.text_source import Emit, Steps, TextSource
+from gateway.families.tool_plan import Tool
+
+_CALL = "call:"
+_SPACE = " \t\r\n"
+_NO_KEY = frozenset("{}[],")
+_SCALARS = frozenset({"integer", "number", "boolean", "null"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmaCalls(Grammar):
+    """Reads such calls.
+
+    Attributes:
+        before: the marker before a call.
+        after: the marker after it, which may be missing, and that of its answer, before which models stop.
+        quote: the token on both sides of a string.
+        typed: whether arguments of other types stand between these tokens, too: the tool's schema tells their types.
+    """
+
+    before: str
+    after: tuple[str, ...]
+    quote: str
+    typed: bool = False
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return (self.before, *self.after, self.quote)
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """The one before a call."""
+        return (self.before,)
+
+    @property
+    def call_format(self) -> CallFormat:
+        """The format as a structural tag."""
+        return CallFormat(f"{self.before}{_CALL}", "", f"}}{self.after[0]}", self.before, arguments=self._arguments)
+
+    @cached_property
+    def _quotes(self) -> Markers:
+        return Markers(self.quote)
+
+    @cached_property
+    def _key_ends(self) -> Markers:
+        return Markers(":", self.quote, *_NO_KEY)
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its marker; see ``Grammar``."""
+        source = parser.source
+        yield from source.space()
+        if not (yield from source.literal(_CALL)):
+            return False
+        name = yield from read_name(source)
+        yield from source.space()
+        if not (yield from source.literal("{")) or not call.named(name):
+            return False
+        parser.end_header()
+        typed = parser.plan.parameters(name) or {} if self.typed else None
+        if not (yield from self._object(source, call.arguments, 1, typed)) or not call.complete():
+            return False
+        yield from source.space()
+        yield from source.literal(self.after[0])
+        return True
+
+    def _object(
+        self, source: TextSource, emit: Emit, depth: int, typed: Mapping[str, Any] | None = None
+    ) -> Steps[bool]:
+        """Read keys and values behind a brace, up to and including the one that closes it.
+
+        Args:
+            source: behind the brace.
+            emit: takes the JSON text.
+            depth: objects and lists here, this one among them.
+            typed: the schema that tells the types of values between quotes; None: they are strings.
+        """
+        emit("{")
+        keys: set[str] = set()
+        more = True
+        while True:
+            yield from source.space()
+            if (yield from source.literal("}")):
+                emit("}")
+                return True
+            key = yield from self._key(source)
+            if not more or not key or key in keys:
+                return False
+            emit(f"{', ' if keys else ''}{dumps(key)}: ")
+            keys.add(key)
+            yield from source.space()
+            quoted = yield from source.literal(self.quote)
+            if quoted and typed is not None and not is_text(typed, key):
+                good = yield from self._typed(source, emit, typed, key)
+            else:
+                good = yield from self._string(source, emit) if quoted else self._value(source, emit, depth)
+            if not good:
+                return False
+            yield from source.space()
+            more = (yield from source.literal(",")) or quoted  # models forget the comma behind a closing quote
+
+    def _key(self, source: TextSource) -> Steps[str]:
+        """Read a key, between quotes or not, and the colon; empty when there is none."""
+        pieces: list[str] = []
+        if (yield from source.literal(self.quote)):
+            end = yield from source.until(self._quotes, pieces.append)
+            yield from source.space()
+            whole = end is not None and (yield from source.literal(":"))
+            return "".join(pieces) if whole else ""
+        end = yield from source.until(self._key_ends, pieces.append)
+        return "".join(pieces).strip(_SPACE) if end == ":" else ""
+
+    def _value(self, source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
+        """Read an object, a list, a number or a word."""
+        if depth >= MAX_DEPTH:
+            return False
+        if (yield from source.literal("{")):
+            return (yield from self._object(source, emit, depth + 1))
+        if (yield from source.literal("[")):
+            return (yield from self._list(source, emit, depth + 1))
+        return (yield from read_python_scalar(source, emit))
+
+    def _list(self, source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
+        emit("[")
+        first = more = True
+        while True:
+            yield from source.space()
+            if (yield from source.literal("]")):
+                emit("]")
+                return True
+            if not more:
+                return False
+            emit("" if first else ", ")
+            first = False
+            quoted = yield from source.literal(self.quote)
+            if not (yield from self._string(source, emit) if quoted else self._value(source, emit, depth)):
+                return False
+            yield from source.space()
+            more = yield from source.literal(",")
+
+    def _string(self, source: TextSource, emit: Emit) -> Steps[bool]:
+        """Read a string behind its quote; it ends at the next one, whatever stands in it."""
+
+        def say(text: str) -> None:
+            source.examined += len(text)
+            emit(dumps(text)[1:-1])
+
+        emit('"')
+        closed = (yield from source.until(self._quotes, say)) is not None
+        emit('"' if closed else "")
+        return closed
+
+    def _typed(self, source: TextSource, emit: Emit, schema: Mapping[str, Any], key: str) -> Steps[bool]:
+        """Read a value of any type behind its quote."""
+        pieces: list[str] = []
+        closed = (yield from source.until(self._quotes, pieces.append)) is not None
+        if closed:
+            text = "".join(pieces)
+            source.examined += len(text)
+            emit(typed_json(schema, key, text))
+        return closed
+
+    def _arguments(self, tool: Tool) -> Format | None:
+        """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
+
+        def hold(name: str, value: Mapping[str, Any]) -> Format | None:
+            types = argument_types(tool.parameters, name)
+            if not name.strip(_SPACE) or any(mark in name for mark in self._key_ends.texts):
+                return None
+            if types == {"string"}:
+                form = bare_format(types, value)
+                return form and tag(self.quote, form, self.quote)
+            return json_format(value) if types and types <= _SCALARS else None
+
+        values = closed_formats(tool, hold)
+        if values is None:
+            return None
+        pieces = [constant("{")]
+        for name, value in values.items():
+            pieces += [constant(f"{',' if len(pieces) > 1 else ''}{name}:"), value]
+        return sequence(*pieces)

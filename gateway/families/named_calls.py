@@ -1,0 +1,130 @@
+"""Calls written as a marker, a name and JSON arguments, such as ``<call>f<separator>{"a": 1}<end>``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
+from gateway.families.text_source import Steps, TextSource
+from gateway.families.tool_plan import Tool
+
+Variant: TypeAlias = Literal["no", "read", "written"]
+"""A form of its own: whether it is read all the same, and whether it is the one that the family's models write."""
+
+_TYPE = "function"
+_FENCE = "```"
+_BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
+NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCalls(Grammar):
+    """Reads a name, a separator and JSON arguments behind a marker; whitespace may stand between all of them.
+
+    Attributes:
+        call: the marker before a call.
+        separator: the marker before the arguments; a single character is ordinary text.
+        end: the marker behind a call, which may be missing; empty: there is none.
+        section: the markers around all calls of an answer.
+        extra: other markers that only belong to the format.
+        namespace: the text that models write before the name, and may leave out.
+        numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
+        id_marker: the marker before the model's own id, which may be missing; empty: there is none.
+        bare: whether some models leave the separator out.
+        typed: whether the word ``function`` and a separator stand before the name.
+        fenced: whether the arguments stand in a Markdown fence.
+        array: whether a JSON array of calls stands behind the marker.
+    """
+
+    call: str
+    separator: str
+    end: str = ""
+    section: tuple[str, str] = ("", "")
+    extra: tuple[str, ...] = ()
+    namespace: str = ""
+    numbered: bool = False
+    id_marker: str = ""
+    bare: bool = False
+    typed: Variant = "no"
+    fenced: Variant = "no"
+    array: Variant = "no"
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        texts = (*self.section, *self.extra, self.call, self.end, self.separator, self.id_marker)
+        return [text for text in texts if len(text) > 1]
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """The one before a call."""
+        return (self.call,)
+
+    @property
+    def call_format(self) -> CallFormat:
+        """The format as a structural tag, without an id that may be missing."""
+        if self.array == "written":
+            section = (f"{self.call}[", "]")
+            return CallFormat('{"name": "', '", "arguments": ', "}", self.call, section, ", ")
+        before = self.call + (_TYPE + self.separator) * (self.typed == "written") + self.namespace
+        between, after = ":" if self.numbered else self.separator, self.end
+        if self.fenced == "written":
+            between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.end}"
+        arguments = self._numbered_arguments if self.numbered else arguments_format
+        return CallFormat(before, between, after, trigger=self.call, section=self.section, arguments=arguments)
+
+    def _numbered_arguments(self, tool: Tool) -> Format:
+        """The number of the call, as the model counts them, and its arguments."""
+        return sequence(NUMBER, constant(self.separator), arguments_format(tool))
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read a call, or an array of them; see ``Grammar``."""
+        yield from parser.source.space()
+        if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
+            return (yield from read_call_list(parser, parser.begin_call(), keys=Keys(id="id")))
+        return (yield from super().read_block(parser))
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind its marker; see ``Grammar``."""
+        source = parser.source
+        name, call_id = yield from self._read_head(source)
+        fenced = self.fenced != "no" and (yield from source.literal(_FENCE))
+        if fenced:
+            yield from source.literal("json")
+            yield from source.space()
+        begun = yield from source.peek()
+        if begun in {"{", '"'}:
+            parser.end_header()
+        if not begun or begun not in _BEGINNINGS or not call.named(name, call_id or None):
+            return False
+        if not (yield from read_arguments(source, call)) or not call.complete():
+            return False
+        if fenced:
+            yield from source.space()
+            yield from source.literal(_FENCE)
+        return True
+
+    def _read_head(self, source: TextSource) -> Steps[tuple[str, str]]:
+        """Read the name, the separators and the model's id, both empty where they are missing."""
+        written = yield from source.run(NAME_CHARACTERS + ":" * self.numbered, LONGEST_NAME)
+        yield from source.space()
+        call_id = written if self.numbered else ""
+        if self.id_marker and (yield from source.literal(self.id_marker)):
+            yield from source.space()
+            call_id = yield from read_name(source)
+            yield from source.space()
+        if not (yield from source.literal(self.separator)) and not self.bare:
+            return "", ""
+        yield from source.space()
+        following = yield from source.peek()
+        if self.typed != "no" and following and following in NAME_CHARACTERS:
+            written = yield from read_name(source)
+            yield from source.space()
+        name = written.rpartition(":")[0] if self.numbered else written
+        return name.removeprefix(self.namespace), call_id

@@ -1,0 +1,295 @@
+"""Calls whose arguments stand in tags, one behind the other.
+
+    <function=f><parameter=a>1</parameter></function>
+    <invoke name="f"><parameter name="a">1</parameter></invoke>
+    <tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
+
+Strings stand bare, all other values are JSON: what a value is, the tool's schema says, or an attribute of its tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from gateway.families.bare_arguments import BareArguments, BareFormat, bare_formats
+from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
+from gateway.families.markers import Markers
+from gateway.families.parser_events import FormingCall
+from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
+from gateway.families.text_source import Steps, TextSource
+from gateway.families.tool_plan import Tool
+
+_TRUE, _FALSE = 'true"', 'false"'
+_TRUTH = Markers(_TRUE, _FALSE)
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggedCalls(Grammar):
+    """Reads calls in tags; arguments become JSON.
+
+    The texts are as a template writes them, with its line ends; an answer may have other whitespace between tags.
+
+    Attributes:
+        section: texts around calls; an answer may leave them out. Empty: there are none.
+        wrapped: whether each call has a section of its own, as far as a template tells.
+        call: text before a function's name; an answer may leave out what stands between its first and its last tag.
+        named: text between the name and the arguments.
+        key: text before an argument's name.
+        keyed: text between the name and the value.
+        attribute: that tells whether the value is a string, between the name and ``keyed``, which is then ``">``.
+        value_end: text behind the value; a line end before its tag is no part of the value.
+        end: text behind the arguments.
+        own: whether the tags of a call are no ordinary text either, so that they are shown nowhere.
+        or_json: whether the arguments may be one JSON object instead.
+        cdata: whether a value may stand in a CDATA section.
+    """
+
+    section: tuple[str, str] = ("", "")
+    wrapped: bool = False
+    call: str
+    named: str
+    key: str
+    keyed: str
+    attribute: str = ""
+    value_end: str
+    end: str
+    own: bool = False
+    or_json: bool = False
+    cdata: bool = False
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """The section's, and the tags where they are the format's own."""
+        tags = (self.call, self.key, self.keyed, self.value_end, self.end) if self.own else ()
+        return [piece for text in (*self.section, *tags) for piece in _pieces(text) if piece.startswith("<")]
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """The section's, and a call's."""
+        return (*_pieces(self.section[0]), _pieces(self.call)[0])
+
+    @property
+    def call_format(self) -> CallFormat | None:
+        """The format of a call in its section."""
+        (begin, end), call, after = self.section, self.call, self.end
+        if self.wrapped:
+            begin, end, call, after = "", "", begin + call, after + end
+        trigger = _pieces(self.section[0] or call)[0]
+        return CallFormat(call, "", after, trigger, (begin, end), separator="\n", arguments=self._arguments)
+
+    def run(self, parser: FamilyParser) -> Steps[None]:
+        """Read an answer; a call may come without its section."""
+        opening = self.opening
+        seen = Markers(*parser.markers.texts, *opening)
+        yield from parser.think(opened=parser.opened)
+        while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
+            if marker in opening:
+                parser.marker = marker
+                yield from self.read_block(parser)
+            elif marker.endswith('"'):
+                yield from _rest_of_tag(parser.source)
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read a section, or the call whose first text has been read; returns whether there was a call."""
+        source, first = parser.source, _pieces(self.call)[0]
+        begun, called, space = parser.marker == first, False, ""
+        while True:
+            if not begun:
+                space = yield from source.space()
+                if not (yield from source.literal(first)):
+                    source.cut_in(first)
+                    break
+            call = parser.begin_call(space + first)
+            parser.begin_header()
+            if not (yield from self.read_call(parser, call)):
+                if source.cut and not call.started:
+                    parser.say_prose(space)
+                parser.broken(call)
+                return called or call.started
+            if not self.section[0]:
+                return True
+            begun, called = False, True
+        if not called:
+            parser.say_prose(space)
+        else:
+            yield from source.literal(self.section[1].strip())
+        return called
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind the first of the texts that begin it; see ``Grammar``."""
+        source, marker = parser.source, None
+        *between, last = _pieces(self.call)
+        for piece in between[1:]:
+            yield from _read(source, (piece,))
+        if between and not (yield from _read(source, (last,))):
+            return False
+        yield from source.space()
+        name = yield from read_name(source)
+        if not (yield from _read(source, _pieces(self.named))):
+            if self.named.startswith('"'):
+                yield from _rest_of_tag(source)
+            return False
+        if not _pieces(self.named):
+            yield from source.space()
+            marker = yield from source.choice(self._next)
+            if marker is None:
+                return False
+        if not call.named(name):
+            return False
+        parser.end_header()
+        marker = yield from self._read_arguments(parser, call, name, marker)
+        end, *more = _pieces(self.end)
+        if marker == end:
+            yield from _read(source, more)
+        return marker is not None and call.complete()
+
+    def _read_arguments(
+        self, parser: FamilyParser, call: FormingCall, name: str, marker: str | None
+    ) -> Steps[str | None]:
+        """Read the arguments and the marker behind them, which is returned; None: they are broken.
+
+        Args:
+            parser: at the arguments.
+            call: takes them.
+            name: of the function.
+            marker: the first marker, where it has been read.
+        """
+        source = parser.source
+        if self.or_json:
+            yield from source.space()
+            if (yield from source.peek()) == "{":
+                whole = yield from read_arguments(source, call)
+                yield from source.space()
+                return (yield from source.choice(_markers(*_pieces(self.end)[:1]))) if whole else None
+        arguments = BareArguments(call, parser.plan.parameters(name), line_end=self._line_end)
+        if marker is None:
+            yield from source.space()
+            marker = yield from source.choice(self._next)
+        while marker == self.key:
+            if not (yield from self._read_argument(parser, arguments)):
+                return None
+            yield from source.space()
+            marker = yield from source.choice(self._next)
+        if marker is not None:
+            arguments.end()
+        return marker
+
+    def _read_argument(self, parser: FamilyParser, arguments: BareArguments) -> Steps[bool]:
+        """Read an argument behind ``key``."""
+        source = parser.source
+        pieces: list[str] = []
+        text = None
+        first, *more = _pieces(self.keyed)
+        bare = () if first.startswith("<") else ("<", "\n")
+        ends = _markers(first[0] if self.attribute else first, *(bare or (self.key, *more)))
+        if (yield from source.until(ends, pieces.append)) != ends.texts[0]:
+            return False
+        if self.attribute:
+            more = [first[1:]]
+            if (yield from source.literal(f' {self.attribute}="')):
+                word = yield from source.choice(_TRUTH)
+                if word is None:
+                    yield from _rest_of_tag(source)
+                    return False
+                text = word == _TRUE
+        if not (yield from _read(source, more)) or not arguments.begin("".join(pieces).strip(), text=text):
+            return False
+        yield from source.literal(self._line_end)
+        if not (yield from self._read_value(parser, arguments)):
+            return False
+        source.examined += arguments.close()
+        return True
+
+    def _read_value(self, parser: FamilyParser, arguments: BareArguments) -> Steps[bool]:
+        """Read a value and the text behind it; one that another begins in was never closed."""
+        source, end = parser.source, self.value_end.strip()
+        if self.cdata and (yield from source.literal(_CDATA)):
+            yield from source.until(_markers(_CDATA_END), arguments.more)
+            return (yield from source.literal(end))
+        first, *more = _pieces(self.keyed)
+        again, closed = (more[-1], "") if more else (self.key, first if first.startswith("<") else first[0])
+        while (marker := (yield from source.until(_markers(end, again), arguments.more))) == again:
+            name = (yield from source.run(NAME_CHARACTERS, LONGEST_NAME)) if closed else ""
+            if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
+                if closed == '"':
+                    yield from _rest_of_tag(source)
+                return False
+            arguments.more(again + name)
+        return marker is not None
+
+    def without_format(self, raw: str, *, cut: bool) -> str:
+        """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
+        if cut:
+            raw = self._tags.cut_off(raw)
+        return self._whole_tags.sub("", raw) if cut or self.own else raw
+
+    @property
+    def _next(self) -> Markers:
+        return _markers(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
+
+    @property
+    def _line_end(self) -> str:
+        return "\n" if self.value_end.startswith("\n") else ""
+
+    @property
+    def _tags(self) -> Markers:
+        return _markers(_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
+
+    @property
+    def _whole_tags(self) -> re.Pattern[str]:
+        """Finds the tags of a call, with names and attributes."""
+        texts = (self.call, self.key, self.value_end, self.end)
+        patterns = (r"\s*".join(map(re.escape, _pieces(text))) for text in texts)
+        return re.compile("|".join(each if each.endswith(">") else each + r"[^<>\n]*(?:>|\Z)" for each in patterns))
+
+    def _arguments(self, tool: Tool) -> Format | None:
+        """The arguments of a tool; None where one of them cannot be held to its schema."""
+        values = bare_formats(tool)
+        if values is None:
+            return None
+        return sequence(constant(self.named), *(self._argument(name, value) for name, value in values.items()))
+
+    def _argument(self, name: str, value: BareFormat) -> Format:
+        forms = []
+        end = self.value_end.strip()
+        for text, form in value.forms:
+            attribute = f' {self.attribute}="{str(text).lower()}"' if self.attribute else ""
+            begin = self.key + name + (self.keyed.replace(">", attribute + ">") if attribute else self.keyed)
+            if form == free_text():  # which must not hold the tag, with or without line ends
+                after = self.value_end.partition(end)[2]
+                forms.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
+            else:
+                forms.append(tag(begin, form, self.value_end))
+        return either(*forms, *([nothing()] if value.optional else []))
+
+
+@cache
+def _pieces(text: str) -> tuple[str, ...]:
+    """The tags in a text, and what is between them, without whitespace."""
+    return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
+
+
+@cache
+def _markers(*texts: str) -> Markers:
+    return Markers(*texts)
+
+
+def _read(source: TextSource, pieces: Sequence[str]) -> Steps[bool]:
+    """Read pieces with any whitespace before each; returns whether all were there."""
+    for piece in pieces:
+        yield from source.space()
+        if not (yield from source.literal(piece)):
+            return False
+    return True
+
+
+def _rest_of_tag(source: TextSource) -> Steps[None]:
+    """Read what is left of a tag whose attributes cannot be read."""
+    yield from source.run(NAME_CHARACTERS + ' ="', LONGEST_NAME)
+    yield from source.literal(">")
