@@ -57,6 +57,7 @@ from gateway.serving.registry import Registry
 from gateway.store import StoreHolder
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.triton.abilities import engine_options
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
@@ -113,7 +114,7 @@ def create_app(
     """
     metrics = Metrics()
     registry = Registry(settings, backend_factory or _triton_backend(settings, share), metrics)
-    stores = StoreHolder(settings.state)
+    stores = StoreHolder(settings.state, lambda store: MeteredStore(store, metrics))
     state = State(stores, sealer_of(settings.state))
     runs = Runs(settings.limits.max_background_responses, registry, settings.timeouts)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,17 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
-from tests.stack import TRANSPORT
+from tests.stack import TRANSPORT, GatewayProcess
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
-_TOGETHER = ("tests/clients", "tests/dialects")  # folders whose tests share servers that are slow to start
+# Tests that share servers which are slow to start; the first group that a file is of counts.
+_TOGETHER = (
+    ("tests/clients/",),
+    ("tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py"),
+    ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
+    ("tests/sdks/",),
+)
 
 # An example may take as long as a busy machine makes it take. A module's own settings add to these.
 settings.register_profile("without deadline", deadline=None)
@@ -32,26 +39,47 @@ settings.load_profile("without deadline")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, and some folders as a whole: servers are started once for each worker."""
+    """Give each worker whole files, and some groups of files as a whole: they start their servers once."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there with pytest -n
 
     class ByServers(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return next((folder for folder in _TOGETHER if file.startswith(f"{folder}/")), file)
+            return next((group[0] for group in _TOGETHER if file.startswith(group)), file)
 
     return ByServers(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep modules and tests from the garbage collector: a million objects, which it would look at again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the end of Triton's log to the report of a failed test that used a server."""
+    """Add the ends of the logs of servers and gateways that a failed test used to its report."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
-            if isinstance(value, TritonServer):
-                report.sections.append((f"log of {name}", value.log()[-LOG_TAIL:]))
+            log = _log_of(value)
+            if log is not None:
+                report.sections.append((f"log of {name}", log[-LOG_TAIL:]))
     return report
+
+
+def _log_of(value: object) -> str | None:
+    if isinstance(value, ScriptedServer | LlmapiServer | StockServer):
+        value = value.triton
+    if isinstance(value, TritonServer):
+        return value.log()
+    return "\n".join(value.log_lines()) if isinstance(value, GatewayProcess) and value.log.exists() else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -123,7 +151,23 @@ def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
-def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedServer]:
+def _plays() -> list[Callable[[], None]]:
+    """The ``play`` of each scripted server that runs."""
+    return []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _played_out(_plays: list[Callable[[], None]]) -> Iterator[None]:
+    """Take what a module told servers to play away: the next one on this worker begins with none."""
+    yield
+    for play in _plays:
+        play()
+
+
+@pytest.fixture(scope="session")
+def scripted_triton(
+    _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ScriptedServer]:
     """A running Triton that replays what a test tells it to; see `ScriptedServer`."""
     model_dir = tmp_path_factory.mktemp("scripted-model")
     write_scripted_model(model_dir)
@@ -131,6 +175,7 @@ def scripted_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script
     server.triton.start()
     try:
         server.triton.wait_ready()
+        _plays.append(server.play)
         yield server
     finally:
         server.triton.stop()
@@ -145,27 +190,32 @@ def llmapi_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def llmapi_triton(llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmapiServer]:
+def llmapi_triton(
+    llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LlmapiServer]:
     """A running Triton with the stock LLM API model of each version; see `LlmapiServer`."""
     with LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir) as server:
+        _plays.append(server.play)
         yield server
 
 
 @pytest.fixture(scope="session")
 def misconfigured_llmapi_triton(
-    llmapi_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+    llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LlmapiServer]:
     """The same with settings that harm; see `misconfigured`."""
     with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
+        _plays.append(server.play)
         yield server
 
 
 @pytest.fixture(scope="session")
-def stock_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+def stock_triton(_plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
     """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
     server = StockServer(tmp_path_factory.mktemp("triton-stock"))
     server.start()
     try:
+        _plays.append(server.play)
         yield server
     finally:
         server.stop()

@@ -83,6 +83,9 @@ FEATURES: dict[str, Feature] = {
     "responses with reasoning": Feature(
         {}, "qwen3", answers.reasoning, b'"type":"response.reasoning_text.delta"', path=_RESPONSES
     ),
+    "responses in the background": Feature(
+        {"background": True}, shows=b'"type":"response.output_text.delta"', path=_RESPONSES
+    ),
     "messages": Feature(shows=b'"type":"text_delta"', path=_MESSAGES),
     "messages with tools, none called": Feature(
         _MESSAGES_TOOLS, "hermes", shows=b'"type":"text_delta"', path=_MESSAGES

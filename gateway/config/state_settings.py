@@ -45,6 +45,14 @@ class StateSettings(Section):
             check_fernet_key(key.get_secret_value())
         return value
 
+    @field_validator("path", "keys_file")
+    @classmethod
+    def _at_home(cls, value: Path | None) -> Path | None:
+        try:
+            return value and value.expanduser()
+        except RuntimeError:
+            raise ValueError("begins with ~, and there is no such home") from None
+
     @field_validator("redis_url")
     @classmethod
     def _is_redis_url(cls, value: SecretStr | None) -> SecretStr | None:

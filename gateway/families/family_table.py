@@ -14,6 +14,7 @@ from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.json_calls import JsonCalls, Keys
 from gateway.families.markers import ThinkTags
+from gateway.families.message_calls import MessageCalls
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
 from gateway.families.tagged_calls import TaggedCalls
@@ -45,6 +46,14 @@ _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in
 )
 _DEEPSEEK_SECTION = _DEEPSEEK_CALLS.section[0]
 _DEEPSEEK_THINK = ThinkTags(instead=(_DEEPSEEK_SECTION,))
+_COHERE_CALLS = JsonCalls(
+    opens=("<|START_ACTION|>",),
+    close="<|END_ACTION|>",
+    extra=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    keys=Keys("tool_name", ("parameters", "arguments")),
+    whole=True,
+)
+_KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 # Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
 _MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
@@ -117,6 +126,7 @@ def _hunyuan_think(suffix: str) -> ThinkTags:
 
 
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
 _HUNYUAN_SOURCES = (
     "https://huggingface.co/tencent/Hy3-preview",
     "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/hunyuan_detector.py",
@@ -184,10 +194,11 @@ CLAIMING: tuple[ModelFamily, ...] = (
             separator="<|tool_call_argument_begin|>",
             end="<|tool_call_end|>",
             section=_KIMI_SECTION,
+            extra=_KIMI_SLIPS,
             namespace="functions.",
             numbered=True,
         ),
-        tags=ThinkTags(instead=_KIMI_SECTION[:1]),
+        tags=ThinkTags(instead=(_KIMI_SECTION[0], _KIMI_SLIPS[0])),
         signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
         model_types=frozenset({"kimi_k2", "kimi_k25"}),
     ),
@@ -539,6 +550,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=_hunyuan_tags(":opensource"),
         tags=_hunyuan_think(":opensource"),
         signs=((":opensource", "tool_sep", "arg_key"),),
+        older_types=_HUNYUAN_TYPES,
     ),
     ModelFamily(
         name="hunyuan3",
@@ -546,8 +558,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=_HUNYUAN_SOURCES,
         grammar=_hunyuan_tags(""),
         tags=_hunyuan_think(""),
-        signs=(("<tool_sep", "<arg_key"),),
-        model_types=frozenset({"hy_v3", "HYV3ForCausalLM"}),
+        signs=(("<tool_sep>", "<arg_key>"),),
+        model_types=_HUNYUAN_TYPES,
     ),
     ModelFamily(
         name="solar_open2",
@@ -723,6 +735,41 @@ CLAIMING: tuple[ModelFamily, ...] = (
         tags=ThinkTags("◁think▷", "◁/think▷"),
         signs=(("◁think▷",), ("◁/think▷",)),
         model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
+    ),
+    ModelFamily(
+        name="cohere",
+        models="Command R7B, Command A, Command A Reasoning, Command A+",
+        sources=(
+            "https://docs.cohere.com/docs/command-a-hf",
+            "https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024",
+            "https://huggingface.co/CohereLabs/command-a-reasoning-08-2025",
+        ),
+        grammar=_COHERE_CALLS,
+        tags=ThinkTags(
+            "<|START_THINKING|>",
+            "<|END_THINKING|>",
+            instead=(*_COHERE_CALLS.opens, "<|START_RESPONSE|>", "<|START_TEXT|>"),
+        ),
+        signs=(("<|START_ACTION|>", "<|END_ACTION|>"),),
+        model_types=frozenset(
+            {"cohere2", "cohere2_vision", "Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"}
+        ),
+    ),
+    ModelFamily(
+        name="gigachat3",
+        models="GigaChat 3, 3.1",
+        sources=(
+            "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
+        ),
+        grammar=MessageCalls(
+            opens=("<|function_call|>",),
+            message_end="<|message_sep|>\n\n",
+            role="function call",
+            role_end="<|role_sep|>\n",
+        ),
+        visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
+        signs=(("<|role_sep|>", "<|message_sep|>"),),
     ),
     ModelFamily(
         name="functionary_v31",

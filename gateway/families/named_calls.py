@@ -32,6 +32,7 @@ class NamedCalls(Grammar):
         separator: the marker before the arguments; a single character is ordinary text.
         end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
+        extra: other markers that only belong to the format.
         namespace: the text that models write before the name, and may leave out.
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
@@ -45,6 +46,7 @@ class NamedCalls(Grammar):
     separator: str
     end: str = ""
     section: tuple[str, str] = ("", "")
+    extra: tuple[str, ...] = ()
     namespace: str = ""
     numbered: bool = False
     id_marker: str = ""
@@ -56,7 +58,8 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return [text for text in (*self.section, self.call, self.end, self.separator, self.id_marker) if len(text) > 1]
+        texts = (*self.section, *self.extra, self.call, self.end, self.separator, self.id_marker)
+        return [text for text in texts if len(text) > 1]
 
     @property
     def opening(self) -> Sequence[str]:

@@ -92,6 +92,8 @@ class TaggedCalls(Grammar):
             if marker in opening:
                 parser.marker = marker
                 yield from self.read_block(parser)
+            elif marker.endswith('"'):
+                yield from _rest_of_tag(parser.source)
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a section, or the call whose first text has been read; returns whether there was a call."""
@@ -101,6 +103,7 @@ class TaggedCalls(Grammar):
             if not begun:
                 space = yield from source.space()
                 if not (yield from source.literal(first)):
+                    source.cut_in(first)
                     break
             call = parser.begin_call(space + first)
             parser.begin_header()
@@ -129,6 +132,8 @@ class TaggedCalls(Grammar):
         yield from source.space()
         name = yield from read_name(source)
         if not (yield from _read(source, _pieces(self.named))):
+            if self.named.startswith('"'):
+                yield from _rest_of_tag(source)
             return False
         if not _pieces(self.named):
             yield from source.space()
@@ -190,6 +195,7 @@ class TaggedCalls(Grammar):
             if (yield from source.literal(f' {self.attribute}="')):
                 word = yield from source.choice(_TRUTH)
                 if word is None:
+                    yield from _rest_of_tag(source)
                     return False
                 text = word == _TRUE
         if not (yield from _read(source, more)) or not arguments.begin("".join(pieces).strip(), text=text):
@@ -211,6 +217,8 @@ class TaggedCalls(Grammar):
         while (marker := (yield from source.until(_markers(end, again), arguments.more))) == again:
             name = (yield from source.run(NAME_CHARACTERS, LONGEST_NAME)) if closed else ""
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
+                if closed == '"':
+                    yield from _rest_of_tag(source)
                 return False
             arguments.more(again + name)
         return marker is not None
@@ -279,3 +287,9 @@ def _read(source: TextSource, pieces: Sequence[str]) -> Steps[bool]:
         if not (yield from source.literal(piece)):
             return False
     return True
+
+
+def _rest_of_tag(source: TextSource) -> Steps[None]:
+    """Read what is left of a tag whose attributes cannot be read."""
+    yield from source.run(NAME_CHARACTERS + ' ="', LONGEST_NAME)
+    yield from source.literal(">")

@@ -12,7 +12,15 @@ class StoreError(Exception):
 
 
 class ConflictError(StoreError):
-    """A document that has another version than the caller knows, or is gone."""
+    """A document that has another version than the caller knows, or is gone.
+
+    Attributes:
+        key: of the document.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the document {key} is another one")
+        self.key = key
 
 
 class StoreFullError(StoreError):
@@ -36,13 +44,46 @@ class Document:
     version: int
 
 
+@dataclass(slots=True)
+class Fill:
+    """How full a store is, as one process knows it.
+
+    Attributes:
+        bytes: of all documents with their logs, at its last write.
+        removed: documents that it has removed for their age or for the size.
+    """
+
+    bytes: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A document that is to be written.
+
+    Attributes:
+        key: its id.
+        data: all of it.
+        expected: its version before, 0 where it must be new; None: whatever is there.
+    """
+
+    key: str
+    data: bytes
+    expected: int | None = None
+
+
 class Store(Protocol):
     """Documents, each with a log, that several processes write and read at once.
 
     A document belongs to an owner, and is found by that owner's name and its key only. Age, counted from the last
     ``put`` or ``append``, and the size of all documents with their logs are bounded: the oldest go first, each with its
     log. Every method raises `StoreUnavailableError` where the store cannot be used now.
+
+    Attributes:
+        fill: of it.
     """
+
+    fill: Fill
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """Write a document, whole or not at all; its log stays.
@@ -59,6 +100,18 @@ class Store(Protocol):
         Raises:
             ConflictError: it has another version than ``expected``, or is gone.
             StoreFullError: it is larger than the store may be.
+        """
+        ...
+
+    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+        """Write several documents, all or none, as ``put`` writes one; their keys differ.
+
+        Returns:
+            Their new versions.
+
+        Raises:
+            ConflictError: one has another version than expected, or is gone; the first such.
+            StoreFullError: one is larger than the store may be.
         """
         ...
 

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.config import ConfigError, StateSettings
@@ -26,9 +26,16 @@ class StoreHolder:
         store: None before it is opened, where the settings turn it off, and where its default file cannot be written.
     """
 
-    def __init__(self, settings: StateSettings) -> None:
+    def __init__(self, settings: StateSettings, wrap: Callable[[Store], Store] = lambda store: store) -> None:
+        """Prepare.
+
+        Args:
+            settings: of the state.
+            wrap: is given the store when it is open, and makes the one that is used.
+        """
         self.store: Store | None = None
         self._settings = settings
+        self._wrap = wrap
 
     async def open(self) -> None:
         """Open the store.
@@ -36,7 +43,8 @@ class StoreHolder:
         Raises:
             ConfigError: it cannot be used as configured.
         """
-        self.store = await open_store(self._settings)
+        store = await open_store(self._settings)
+        self.store = None if store is None else self._wrap(store)
 
     async def close(self) -> None:
         """Close the store, if there is one."""

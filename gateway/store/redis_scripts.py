@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.store.bounds import BATCH
 
+WRITTEN: Final = 0
 CONFLICT: Final = -1
 FULL: Final = -2
 
@@ -27,16 +28,17 @@ local function remove(member)
     redis.call('ZREM', at(':turns'), member)
 end
 
--- 1 where there may be more to remove: none of these transactions takes long
+-- whether there may be more to remove, 1 or 0, because none of these transactions takes long; how many were removed;
+-- and the bytes that are left
 local function trim(most)
-    for _ = 1, {BATCH} do
+    for removed = 0, {BATCH} do
         local oldest = redis.call('ZRANGE', at(':turns'), 0, 0)[1]
-        if not oldest then return 0 end
-        local total = tonumber(redis.call('HGET', at(':totals'), 'bytes'))
-        if total <= most and redis.call('EXISTS', at(':doc:', oldest)) == 1 then return 0 end
+        local total = tonumber(redis.call('HGET', at(':totals'), 'bytes') or 0)
+        if removed == {BATCH} then return {{1, removed, total}} end
+        if not oldest then return {{0, removed, total}} end
+        if total <= most and redis.call('EXISTS', at(':doc:', oldest)) == 1 then return {{0, removed, total}} end
         remove(oldest)
     end
-    return 1
 end
 
 local function written(member, bytes, age)
@@ -49,33 +51,38 @@ end
 """
 
 PUT: Final = f"""{_COMMON}
-local member, data, expected = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local bytes, largest, most, age = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
-local doc = at(':doc:', member)
-local known = redis.call('HMGET', doc, 'version', 'log')
-local version = tonumber(known[1] or 0)
-if expected >= 0 and expected ~= version then return {{{CONFLICT}, 0}} end
-bytes = bytes + tonumber(known[2] or 0)
-if bytes > largest then return {{{FULL}, 0}} end
-if version == 0 then redis.call('UNLINK', at(':log:', member)) end
-redis.call('HSET', doc, 'data', data, 'version', version + 1)
-written(member, bytes, age)
-return {{version + 1, trim(most)}}
+local largest, most, age = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local versions, sizes = {{}}, {{}}
+for first = 4, #ARGV, 4 do  -- member, data, expected version, bytes; all are looked at before the first is written
+    local known = redis.call('HMGET', at(':doc:', ARGV[first]), 'version', 'log')
+    local version, expected = tonumber(known[1] or 0), tonumber(ARGV[first + 2])
+    if expected >= 0 and expected ~= version then return {{{CONFLICT}, (first - 4) / 4}} end
+    sizes[first] = tonumber(ARGV[first + 3]) + tonumber(known[2] or 0)
+    if sizes[first] > largest then return {{{FULL}}} end
+    versions[#versions + 1] = version + 1
+end
+for first = 4, #ARGV, 4 do
+    local member, version = ARGV[first], versions[first / 4]
+    if version == 1 then redis.call('UNLINK', at(':log:', member)) end
+    redis.call('HSET', at(':doc:', member), 'data', ARGV[first + 1], 'version', version)
+    written(member, sizes[first], age)
+end
+return {{{WRITTEN}, trim(most), unpack(versions)}}
 """
 
 APPEND: Final = f"""{_COMMON}
-local member, added = ARGV[1], tonumber(ARGV[2])
-local largest, most, age = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local largest, most, age = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local member, added = ARGV[4], tonumber(ARGV[5])
 local doc, log = at(':doc:', member), at(':log:', member)
 if redis.call('EXISTS', doc) == 0 then return {{{CONFLICT}, 0}} end
 local bytes = size(member) + added
-if bytes > largest then return {{{FULL}, 0}} end
+if bytes > largest then return {{{FULL}}} end
 for first = 6, #ARGV, 1000 do  -- Lua's stack is small
     redis.call('RPUSH', log, unpack(ARGV, first, math.min(first + 999, #ARGV)))
 end
 redis.call('HINCRBY', doc, 'log', added)
 written(member, bytes, age)
-return {{redis.call('LLEN', log), trim(most)}}
+return {{{WRITTEN}, trim(most), redis.call('LLEN', log)}}
 """
 
 DELETE: Final = f"""{_COMMON}

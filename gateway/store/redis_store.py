@@ -12,9 +12,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, RedisError
 
 from gateway.store.bounds import LARGEST, Bounds, document_bytes, entries_bytes
-from gateway.store.interface import ConflictError, Document, StoreFullError, StoreUnavailableError
+from gateway.store.interface import ConflictError, Document, Fill, StoreFullError, StoreUnavailableError, Write
 from gateway.store.outage import Outage
-from gateway.store.redis_scripts import APPEND, CONFLICT, DELETE, FULL, PUT, TRIM
+from gateway.store.redis_scripts import APPEND, CONFLICT, DELETE, FULL, PUT, TRIM, WRITTEN
 
 _TAG: Final = "{triton-openai-gateway}"
 _CONNECTIONS: Final = 32
@@ -35,6 +35,7 @@ class RedisStore:
         Raises:
             ValueError: the URL cannot be read.
         """
+        self.fill = Fill()
         self._bounds = bounds
         self._age_ms = max(1, int(bounds.max_age_s * 1000))
         self._redis: Redis = Redis(
@@ -60,7 +61,7 @@ class RedisStore:
             PermissionError: it is there and refuses the gateway; the message is Redis's.
         """
         try:
-            await self._trim_on(more=True)
+            await self._trim_now()
         except (AuthenticationError, NoPermissionError, ReadOnlyError) as error:
             raise PermissionError(str(error)) from None
         except (RedisError, OSError) as error:
@@ -68,11 +69,18 @@ class RedisStore:
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """See `Store.put`."""
-        size = document_bytes(owner, key, data)
-        self._bounds.check(size)
-        return await self._write(
-            self._put, _member(owner, key), data, -1 if expected is None else expected, size, *self._limits()
-        )
+        (version,) = await self.put_all(owner, [Write(key, data, expected)])
+        return version
+
+    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+        """See `Store.put_all`."""
+        arguments: list[Any] = []
+        for write in writes:
+            size = document_bytes(owner, write.key, write.data)
+            self._bounds.check(size)
+            expected = -1 if write.expected is None else write.expected
+            arguments += _member(owner, write.key), write.data, expected, size
+        return await self._write(self._put, [write.key for write in writes], *arguments)
 
     async def get(self, owner: str, key: str) -> Document | None:
         """See `Store.get`."""
@@ -89,7 +97,8 @@ class RedisStore:
         """See `Store.append`."""
         added = entries_bytes(entries)
         self._bounds.check(added)
-        return await self._write(self._append, _member(owner, key), added, *self._limits(), *entries)
+        (count,) = await self._write(self._append, [key], _member(owner, key), added, *entries)
+        return count
 
     async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
         """See `Store.entries`."""
@@ -105,22 +114,28 @@ class RedisStore:
         """See `Store.close`."""
         await self._redis.aclose(close_connection_pool=True)
 
-    def _limits(self) -> tuple[int, int, int]:
-        return min(self._bounds.max_bytes, LARGEST), self._bounds.max_bytes, self._age_ms
-
-    async def _write(self, script: Any, *args: Any) -> int:
+    async def _write(self, script: Any, keys: Sequence[str], *args: Any) -> list[int]:
+        """Run a script that writes documents with these keys; returns what it has made of them."""
+        limits = min(self._bounds.max_bytes, LARGEST), self._bounds.max_bytes, self._age_ms
         async with self._guarded():
-            result, more = await script(keys=[_TAG], args=args)
-            await self._trim_on(more)
+            result, *made = await script(keys=[_TAG], args=[*limits, *args])
+            if result == WRITTEN and self._noted(*made.pop(0)):
+                await self._trim_now()
         if result == CONFLICT:
-            raise ConflictError
+            raise ConflictError(keys[made[0]])
         if result == FULL:
             raise StoreFullError("the document with its log is larger than the store may be")
-        return int(result)
+        return list(map(int, made))
 
-    async def _trim_on(self, more: bool) -> None:
-        while more:
-            more = await self._trim(keys=[_TAG], args=[self._bounds.max_bytes])
+    async def _trim_now(self) -> None:
+        while self._noted(*await self._trim(keys=[_TAG], args=[self._bounds.max_bytes])):
+            pass
+
+    def _noted(self, more: int, removed: int, left: int) -> bool:
+        """Note what a script has removed and left; returns whether there may be more to remove."""
+        self.fill.removed += removed
+        self.fill.bytes = left
+        return bool(more)
 
     @asynccontextmanager
     async def _guarded(self) -> AsyncIterator[None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.store.bounds import BATCH, Bounds, document_bytes, entries_bytes
-from gateway.store.interface import ConflictError, Document
+from gateway.store.interface import ConflictError, Document, Fill, Write
 
 LOCK_S: Final = 5.0  # the wait for another process's write
 _APPLICATION: Final = 0x746F6777  # "togw", in the header of the file
@@ -71,12 +71,13 @@ _NOTHING = _Row(0, 0, 0, 0, 0)
 class SqliteFile:
     """The file, opened; used by the thread that opened it."""
 
-    def __init__(self, path: Path, bounds: Bounds, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, bounds: Bounds, fill: Fill, clock: Callable[[], float] = time.time) -> None:
         """Open it, and make it and its folder where they are missing.
 
         Args:
             path: of the file; SQLite keeps two more beside it, with ``-wal`` and ``-shm`` at the end of their names.
             bounds: of what it keeps.
+            fill: told of each write.
             clock: the time in seconds.
 
         Raises:
@@ -86,6 +87,7 @@ class SqliteFile:
         """
         self._path = path
         self._bounds = bounds
+        self._fill = fill
         self._clock = clock
         self._base = _opened(path)
         self._identity = _identity(path)
@@ -98,31 +100,15 @@ class SqliteFile:
         """Close it."""
         self._base.close()
 
-    def put(self, owner: str, key: str, data: bytes, expected: int | None) -> int:
-        """See `Store.put`."""
-        size = document_bytes(owner, key, data)
-        self._bounds.check(size)
+    def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+        """See `Store.put_all`."""
+        for write in writes:
+            self._bounds.check(document_bytes(owner, write.key, write.data))
         with self._transaction():
-            row = self._current(owner, key)
-            if expected is not None and row.version != expected:
-                raise ConflictError
-            size += row.entries_bytes
-            self._bounds.check(size)
-            values = (row.version + 1, self._turn(size - row.bytes), self._clock(), size, data)
-            if row.id:
-                self._base.execute(
-                    "UPDATE documents SET version = ?, turn = ?, written = ?, bytes = ?, data = ? WHERE id = ?",
-                    (*values, row.id),
-                )
-            else:
-                self._base.execute(
-                    "INSERT INTO documents (version, turn, written, bytes, data, owner, key, entries, entries_bytes)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
-                    (*values, owner, key),
-                )
+            versions = [self._put(owner, write) for write in writes]
             more = self._trim()
         self._trim_on(more)
-        return row.version + 1
+        return versions
 
     def get(self, owner: str, key: str) -> Document | None:
         """See `Store.get`."""
@@ -146,7 +132,7 @@ class SqliteFile:
         with self._transaction():
             row = self._current(owner, key)
             if not row.id:
-                raise ConflictError
+                raise ConflictError(key)
             self._bounds.check(row.bytes + added)
             self._base.executemany(
                 "INSERT INTO entries VALUES (?, ?, ?)",
@@ -188,6 +174,26 @@ class SqliteFile:
     def _horizon(self) -> float:
         return self._clock() - self._bounds.max_age_s
 
+    def _put(self, owner: str, write: Write) -> int:
+        row = self._current(owner, write.key)
+        if write.expected is not None and row.version != write.expected:
+            raise ConflictError(write.key)
+        size = document_bytes(owner, write.key, write.data) + row.entries_bytes
+        self._bounds.check(size)
+        values = (row.version + 1, self._turn(size - row.bytes), self._clock(), size, write.data)
+        if row.id:
+            self._base.execute(
+                "UPDATE documents SET version = ?, turn = ?, written = ?, bytes = ?, data = ? WHERE id = ?",
+                (*values, row.id),
+            )
+        else:
+            self._base.execute(
+                "INSERT INTO documents (version, turn, written, bytes, data, owner, key, entries, entries_bytes)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+                (*values, owner, write.key),
+            )
+        return row.version + 1
+
     def _current(self, owner: str, key: str) -> _Row:
         """The row of a document; one that is too old is removed."""
         found = self._base.execute(
@@ -201,6 +207,7 @@ class SqliteFile:
         if written >= self._horizon():
             return row
         self._remove(row.id, row.bytes)
+        self._fill.removed += 1
         return _NOTHING
 
     def _turn(self, added: int) -> int:
@@ -223,10 +230,12 @@ class SqliteFile:
             ).fetchone()
             if oldest is None:
                 return False
-            number, size, written, total = oldest
-            if total <= self._bounds.max_bytes and written >= self._horizon():
+            number, size, written, self._fill.bytes = oldest
+            if self._fill.bytes <= self._bounds.max_bytes and written >= self._horizon():
                 return False
             self._remove(number, size)
+            self._fill.bytes -= size
+            self._fill.removed += 1
         return True
 
     def _trim_on(self, more: bool) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from gateway.store.bounds import Bounds
-from gateway.store.interface import Document, StoreUnavailableError
+from gateway.store.interface import Document, Fill, StoreUnavailableError, Write
 from gateway.store.outage import Outage
 from gateway.store.sqlite_file import ForeignFileError, SqliteFile
 
@@ -33,6 +33,7 @@ class SqliteStore:
             bounds: of what it keeps.
             clock: the time in seconds.
         """
+        self.fill = Fill()
         self._path = path
         self._bounds = bounds
         self._clock = clock
@@ -57,7 +58,12 @@ class SqliteStore:
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """See `Store.put`."""
-        return await self._run(lambda file: file.put(owner, key, data, expected))
+        (version,) = await self.put_all(owner, [Write(key, data, expected)])
+        return version
+
+    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+        """See `Store.put_all`."""
+        return await self._run(lambda file: file.put_all(owner, writes))
 
     async def get(self, owner: str, key: str) -> Document | None:
         """See `Store.get`."""
@@ -106,7 +112,7 @@ class SqliteStore:
             _log.error("the store's file was removed or replaced, with what it held: %s", self._path)
             self._let_go()
         if self._file is None:
-            self._file = SqliteFile(self._path, self._bounds, self._clock)
+            self._file = SqliteFile(self._path, self._bounds, self.fill, self._clock)
         return self._file
 
     def _let_go(self) -> None:

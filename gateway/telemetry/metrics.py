@@ -20,6 +20,7 @@ from gateway.generation.engine import ErrorKind
 
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _GAP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
+_STORE_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0)
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _MOST_NAMES = 100  # clients choose the names of unknown parameters: label values must stay bounded
 _MOST_WAITING = 256  # observations that a scrape may miss
@@ -102,6 +103,10 @@ class Metrics:
         cancelled: generations ended because the client left, by model.
         failures: generations that an engine ended with an error, by model and kind.
         stalls: 1 where an engine has fallen silent and is in that state, by model and state.
+        store_operations: calls of the store by operation and outcome.
+        store_times: of calls of the store, by operation.
+        store_bytes: of all documents and logs of the store, at the last write.
+        store_removed: documents that this gateway has removed for their age or for the size.
     """
 
     def __init__(self) -> None:
@@ -143,6 +148,23 @@ class Metrics:
             "gateway_engine_stall", "1 while an engine that fell silent is in that state.", ["model", "state"],
             registry=registry, multiprocess_mode="livemax",
         )  # fmt: skip
+        self.store_operations = Counter(
+            "gateway_store_operations", "Calls of the store.", ["operation", "outcome"], registry=registry
+        )
+        self.store_times = Histogram(
+            "gateway_store_operation_seconds",
+            "Time of a call of the store.",
+            ["operation"],
+            buckets=_STORE_BUCKETS,
+            registry=registry,
+        )
+        self.store_bytes = Gauge(
+            "gateway_store_bytes", "All documents and logs of the store.", registry=registry,
+            multiprocess_mode="mostrecent",
+        )  # fmt: skip
+        self.store_removed = Counter(
+            "gateway_store_removed_documents", "Documents removed for their age or for the size.", registry=registry
+        )
         self._ignored = Counter(
             "gateway_ignored_parameters", "Unknown parameters that were served without.", ["model", "parameter"],
             registry=registry,

@@ -1,3 +1,5 @@
+# ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
+
 from __future__ import annotations
 
 import json
@@ -62,6 +64,13 @@ CONTROL = {
     "mistral_v11": ("[ARGS", "[CALL_ID"),
     "qwen3_coder": ("<function=", "</function", "<parameter=", "</parameter"),
     "qwen3_5": ("<function=", "</function", "<parameter=", "</parameter"),
+    **dict.fromkeys(
+        ("seed_oss", "nemotron3", "step3p5", "mimo"), ("<function=", "</function", "<parameter=", "</parameter")
+    ),
+    **dict.fromkeys(("minimax_m2", "dots"), ("<invoke", "</invoke", "<parameter", "</parameter")),
+    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "gigachat35"), ("｜", "invoke", "parameter", "string=")),
+    "step3": ("steptml", "function"),
+    "minicpm5": ("<function", "</function", "<param", "</param"),
     "gemma4": ("call:",),
     "functiongemma": ("call:",),
     "granite": ("<response", "</response"),

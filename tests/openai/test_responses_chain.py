@@ -19,7 +19,12 @@ TOOLS: list[dict[str, Any]] = [
     {"type": "custom", "name": "note"},
     {"type": "namespace", "name": "home", "description": "The house.", "tools": of_responses([tool("open")])},
 ]
-LATER = {"type": "additional_tools", "role": "developer", "tools": of_responses([tool("later")])}
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 2**70}}}  # exact, though kept as JSON
+LATER = {
+    "type": "additional_tools",
+    "role": "developer",
+    "tools": [{**each, "parameters": NUMBER} for each in of_responses([tool("later")])],
+}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,67 @@ async def test_a_conversation_that_vanishes_makes_the_response_fail(thinks: Path
                 assert "not found" in last["response"]["error"]["message"]
             else:
                 refused(answer, 404, None, "conversation_not_found")
+
+
+@contextlib.contextmanager
+def failing(path: Path, when: str) -> Iterator[None]:
+    """The store fails writes of responses."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(
+            f"CREATE TRIGGER fails BEFORE {when} ON documents WHEN NEW.key LIKE 'resp%' AND NEW.version != 2"
+            " BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        yield
+        other.execute("DROP TRIGGER fails")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_response_that_cannot_be_kept_is_no_turn(
+    running: Gateway, says: Says, tmp_path: Path, stream: bool
+) -> None:
+    says.text = "Yes."
+    name = await conversation(running)
+    with failing(tmp_path / "state.sqlite", "INSERT"):
+        answer = await post(running, conversation=name, stream=stream)
+    assert answer.status_code == (200 if stream else 503)
+    assert not stream or events_of(answer.text)[-1]["type"] == "response.failed"
+    assert await kept(running, name) == []
+    await whole(running, conversation=name)
+    assert await kept(running, name) == ["user: Hi", "assistant: Yes."]
+
+
+async def test_a_background_response_is_one_turn_however_often_its_end_is_written(
+    running: Gateway, says: Says, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    says.text = "Yes."
+    name = await conversation(running)
+    with failing(tmp_path / "state.sqlite", "UPDATE"):
+        begun = (await post(running, conversation=name, background=True)).json()["id"]
+        while "the store cannot be used" not in caplog.text:
+            found = (await running.client.get(f"/v1/responses/{begun}")).json()
+            assert found["status"] in ("queued", "in_progress")
+        assert await kept(running, name) == []
+    while found["status"] != "completed":
+        found = (await running.client.get(f"/v1/responses/{begun}")).json()
+    assert await kept(running, name) == ["user: Hi", "assistant: Yes."]
+
+
+@pytest.mark.parametrize("by", ["previous_response_id", "conversation"])
+async def test_items_that_are_sent_again_stand_once_in_the_prompt(running: Gateway, by: str) -> None:
+    name = await conversation(running)
+    ask = {"id": "msg_mine", "role": "user", "content": "One?"}
+    first = await whole(running, input=[ask], **({"conversation": name} if by == "conversation" else {}))
+    more = {by: name if by == "conversation" else first.id}
+    output = [item.to_dict() for item in first.output]
+    bare = [{**output[0], "content": None}, {key: output[1][key] for key in ("id", "type", "role", "content")}]
+    again = [ask, *bare, {"role": "user", "content": "One?"}, {"role": "user", "content": "Two?"}]
+    second = await post(running, input=again, **more)
+    assert second.headers["x-ignored-parameters"] == "input.duplicate"
+    assert [shown(running).count(text) for text in ("One?", THOUGHT, "So.", "Two?")] == [2, 1, 1, 1]
+    listed = await running.client.get(f"/v1/responses/{second.json()['id']}/input_items?order=asc")
+    assert [item["content"][0]["text"] for item in listed.json()["data"]] == ["One?", "Two?"]
+    third = [{"role": "user", "content": "Three?"}, {**ask, "content": "Else?"}]
+    refused(await post(running, input=third, **more), 400, "input[1].id", "duplicate_item")
 
 
 async def test_turns_at_the_same_time_are_all_kept(running: Gateway, says: Says) -> None:

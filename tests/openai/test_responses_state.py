@@ -109,7 +109,38 @@ async def test_input_items_are_listed_as_openai_lists_them(kept: Gateway) -> Non
         assert error_of(refused)[:2] == (400, next(iter(query)))
 
 
-@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call"])
+@pytest.mark.parametrize("of", ["responses/{}/input_items", "conversations/{}/items"])
+async def test_before_is_refused_by_name(kept: Gateway, of: str) -> None:
+    name = (await whole(kept)).id
+    if of.startswith("conv"):
+        name = (await kept.client.post("/v1/conversations", json={})).json()["id"]
+    refused = await kept.client.get("/v1/" + of.format(name), params={"before": "msg_1"})
+    assert error_of(refused) == (400, "before", "unsupported_parameter")
+
+
+async def test_numbers_come_back_as_they_were_sent(kept: Gateway) -> None:
+    large, small = 2**80 + 1, -(2**70) - 1
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": large, "minimum": small}}}
+    tool = {"type": "function", "name": "later", "parameters": schema}
+    item = {"role": "user", "content": "Hi", "mark": large}
+    tools = {"type": "additional_tools", "role": "developer", "tools": [tool]}
+    answer = await whole(kept, input=[tools, item], tools=[tool], tool_choice="none")
+    items = (await listed(kept, answer.id, order="asc"))["data"]
+    assert (items[0]["tools"], items[1]["mark"]) == ([tool], large)
+    found = (await shown(kept, answer.id)).json()
+    assert found["tools"] == [tool]
+    made = (await kept.client.post("/v1/conversations", json={"items": [item]})).json()["id"]
+    for _ in range(2):  # also when another turn was put behind it
+        answer = await kept.client.get(f"/v1/conversations/{made}/items", params={"order": "asc"})
+        assert answer.json()["data"][0]["mark"] == large
+        await whole(kept, conversation=made)
+    background = (await post(kept, background=True, tools=[tool], tool_choice="none")).json()
+    cancelled = await kept.client.post(f"/v1/responses/{background['id']}/cancel")
+    assert cancelled.status_code in (200, 400)
+    assert (await shown(kept, background["id"])).json()["tools"] == [tool]
+
+
+@pytest.mark.parametrize("kind", ["reasoning", "compaction", "web_search_call", ""])
 async def test_ids_and_states_that_are_none_are_replaced(kept: Gateway, kind: str) -> None:
     odd = [{"role": "user", "content": "Hi", "status": "odd"}, {"type": kind, "id": ["odd"], "summary": []}]
     answer = await whole(kept, input=odd)
@@ -209,6 +240,20 @@ async def test_a_chain_has_bounds(kept: Gateway, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(before, "MOST_BYTES", 1000)
     assert (await post(kept, previous_response_id=ids[0])).status_code == 200
     assert error_of(await post(kept, previous_response_id=ids[3]))[2] == "previous_responses_too_long"
+
+
+async def test_tools_that_each_response_repeats_are_not_what_a_chain_says(
+    kept: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = [{"type": "function", "name": "f", "description": "x" * 3000, "parameters": {}}]
+    more: dict[str, Any] = {"tools": tools, "tool_choice": "none"}
+    monkeypatch.setattr(before, "MOST_BYTES", 3000)
+    last = (await whole(kept, **more)).id
+    for _ in range(3):
+        last = (await whole(kept, previous_response_id=last, **more)).id
+    assert (await shown(kept, last)).json()["tools"] == tools
+    monkeypatch.setattr(before, "MOST_REPEATED", 9000)
+    assert error_of(await post(kept, previous_response_id=last))[2] == "previous_responses_too_long"
 
 
 async def test_broken_streams_are_kept_as_they_ended(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from gateway.store import ConflictError, Document, StoreFullError
+from gateway.store import ConflictError, Document, StoreFullError, Write
 from gateway.store.bounds import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import RedisServer
@@ -90,6 +90,29 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert self.run(self.store.put(owner, key, data, expected=expected)) == after.version
             self.written(owner, key, after)
+
+    @rule(owner=st.sampled_from(OWNERS), data=st.sampled_from([b"", bytes(400)]), wrong=st.sampled_from([0, 0, 0, 1]))
+    def put_two(self, owner: str, data: bytes, wrong: int) -> None:
+        keys = KEYS[:2]
+        before = [self.model.get((owner, key), Modelled(b"", 0, 0)) for key in keys]
+        after = [Modelled(data, each.version + 1, 0, each.entries) for each in before]
+        first, second = before[0].version, before[1].version + wrong
+        writes = [Write(keys[0], data, first), Write(keys[1], data, second)]
+        sizes = [each.size(owner, key) for key, each in zip(keys, after, strict=True)]
+        if sizes[0] > MOST or (not wrong and sizes[1] > MOST):
+            with pytest.raises(StoreFullError):
+                self.run(self.store.put_all(owner, writes))
+        elif wrong:
+            with pytest.raises(ConflictError) as raised:
+                self.run(self.store.put_all(owner, writes))
+            assert raised.value.key == keys[1]
+        else:
+            assert self.run(self.store.put_all(owner, writes)) == [each.version for each in after]
+            for key, each in zip(keys, after, strict=True):  # both are there before room is made
+                self.model.pop((owner, key), None)
+                self.model[owner, key] = each
+                each.written = self.now
+            self.written(owner, keys[1], after[1])
 
     @rule(owner=st.sampled_from(OWNERS), key=st.sampled_from(KEYS), entries=LOGS)
     def append(self, owner: str, key: str, entries: list[bytes]) -> None:

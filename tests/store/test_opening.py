@@ -177,6 +177,19 @@ def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], rea
         StateSettings(**settings)
 
 
+def test_a_home_is_meant_wherever_a_path_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    file = tmp_path / "gateway.yaml"
+    model = "models: [{name: m, triton: {url: 'triton:8001'}}]\n"
+    given = {"GATEWAY_STATE_PATH": "~/state.sqlite", "GATEWAY_STATE_KEYS_FILE": "~/keys"}
+    for text, environment in ((model, given), (model + "state: {path: ~/state.sqlite, keys_file: ~/keys}\n", {})):
+        file.write_text(text)
+        settings = load_settings(file, environment=environment).state
+        assert (settings.path, settings.keys_file) == (tmp_path / "ada" / "state.sqlite", tmp_path / "ada" / "keys")
+    with pytest.raises(ConfigError, match="no such home"):
+        load_settings(file, environment={"GATEWAY_STATE_PATH": "~nobody-is-called-so/state.sqlite"})
+
+
 def test_paths_are_relative_to_the_file_that_has_them(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("models: [{name: m, triton: {url: 'triton:8001'}}]\nstate: {path: a/state.sqlite, keys_file: k}\n")

@@ -6,6 +6,7 @@ import functools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 
+from gateway.helper import Helper
 from gateway.prompt import load_template
-from gateway.tokens import IncrementalDetokenizer, Tokenizer, TokenizerError
+from gateway.tokens import IncrementalDetokenizer, Tokenizer, TokenizerError, conversion
 from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.tokens.build import FIXED
 from tests.tokens.test_families import SOURCES
@@ -30,6 +32,29 @@ AMOUNT = pytest.mark.parametrize(
 )
 TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(SOURCES), max_size=5).map("".join)
 USER = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+
+
+class KeptHelper(Helper):
+    """A helper that stays for the next folder: two seconds of its time are for importing transformers."""
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_helper() -> Iterator[None]:
+    """Convert all folders in one process, which a gateway ends after each."""
+    made: list[KeptHelper] = []
+
+    def helper(*name: str, **bounds: Any) -> KeptHelper:
+        made[:] = made or [KeptHelper(*name, **bounds)]
+        return made[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversion, "Helper", helper)
+        yield
+    for each in made:
+        Helper.close(each)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +209,8 @@ def test_a_changed_vocabulary_is_read_anew(tmp_path: Path) -> None:
     assert Tokenizer.from_folder(tmp_path).encode("ab") != before
 
 
-def test_names_of_the_folder_count_more(tmp_path: Path) -> None:
+def test_names_of_the_folder_count_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "Helper", Helper)  # as a gateway has it
     llama2(tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 1]}), encoding="utf-8")
     (tmp_path / "special_tokens_map.json").write_text(json.dumps({"pad_token": "</s>"}), encoding="utf-8")

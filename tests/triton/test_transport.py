@@ -172,7 +172,7 @@ async def test_answers_of_megabytes(open_transport: Open) -> None:
 
 
 async def test_a_slow_reader_slows_its_server_and_nobody_else(open_transport: Open) -> None:
-    total, size = 8_000, 4_000
+    total, size = 1_000, 32_000
     made = 0
 
     async def script(request: Any, _context: Any) -> AsyncIterator[Any]:

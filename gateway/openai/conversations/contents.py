@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import json
 import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import orjson
+from typing import TypeVar
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.objects import Conversation
-from gateway.openai.errors import OpenAIError, from_store
-from gateway.openai.items.stored import as_stored
+from gateway.openai.errors import OpenAIError
+from gateway.openai.items.lines import ItemLines
 from gateway.openai.repeated import repeated
-from gateway.store import ConflictError, Store, StoreError
+from gateway.store import ConflictError, Store, Write
 
 MOST_ITEMS = 4096
 """Items of one conversation."""
@@ -41,32 +39,28 @@ class Contents:
         id: of it.
         created_at: when it was made, in seconds since 1970.
         metadata: the client's own.
-        ids: of its items, the oldest first.
-        lines: the items, as ``as_stored`` makes them, as JSON.
+        items: of it.
         size: bytes of it as it was read; 0 where it is new.
     """
 
     id: str
     created_at: int
     metadata: Mapping[str, str]
-    ids: list[str] = field(default_factory=list)
-    lines: list[bytes] = field(default_factory=list)
+    items: ItemLines = field(default_factory=ItemLines)
     size: int = 0
 
     @staticmethod
     def read(conversation_id: str, data: bytes) -> Contents:
         """The opposite of ``written``."""
         head, *lines = data.split(b"\n")
-        return Contents(conversation_id, **orjson.loads(head), lines=lines, size=len(data))
+        fields = json.loads(head)
+        items = ItemLines(fields.pop("ids"), lines)
+        return Contents(conversation_id, **fields, items=items, size=len(data))
 
     def written(self) -> bytes:
         """The document: a line with all that is short, and one for each item."""
-        head = {"created_at": self.created_at, "metadata": self.metadata, "ids": self.ids}
-        return b"\n".join((repeated(head), *self.lines))
-
-    def items(self) -> list[dict[str, Any]]:
-        """All items, the oldest first. It takes the longer the larger they are."""
-        return [orjson.loads(line) for line in self.lines]
+        head = {"created_at": self.created_at, "metadata": self.metadata, "ids": self.items.ids}
+        return b"\n".join((repeated(head), *self.items.lines))
 
     def shown(self) -> Conversation:
         """The ``conversation`` object."""
@@ -77,25 +71,13 @@ class Contents:
             "metadata": dict(self.metadata),
         }
 
-    def add(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Put items behind those that are there; returns them as they are kept."""
-        taken = set(self.ids)
-        added = []
-        for item in items:
-            added.append(as_stored(item, taken))
-            taken.add(added[-1]["id"])
-        self.ids += [item["id"] for item in added]
-        self.lines += [repeated(item) for item in added]
-        return added
-
-    def item(self, item_id: str) -> dict[str, Any]:
-        """The item with this id.
+    def line(self, item_id: str) -> bytes:
+        """The item with this id, as JSON.
 
         Raises:
             OpenAIError: 404 where there is none.
         """
-        found: dict[str, Any] = orjson.loads(self.lines[self._place(item_id)])
-        return found
+        return self.items.lines[self._place(item_id)]
 
     def remove(self, item_id: str) -> None:
         """Take an item out.
@@ -103,12 +85,11 @@ class Contents:
         Raises:
             OpenAIError: 404 where there is none.
         """
-        place = self._place(item_id)
-        del self.ids[place], self.lines[place]
+        self.items.remove(self._place(item_id))
 
     def _place(self, item_id: str) -> int:
-        if item_id in self.ids:
-            return self.ids.index(item_id)
+        if item_id in self.items.ids:
+            return self.items.ids.index(item_id)
         shown = item_id[:64].encode("ascii", "backslashreplace").decode()
         raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
 
@@ -119,15 +100,15 @@ def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
     return OpenAIError(404, f"Conversation with id {shown!r} not found.", param=param, code="conversation_not_found")
 
 
-async def create(store: Store, owner: str, metadata: Mapping[str, str], items: Sequence[Mapping[str, Any]]) -> Contents:
+async def create(store: Store, owner: str, metadata: Mapping[str, str], items: ItemLines) -> Contents:
     """Begin a conversation.
 
     Raises:
         BadRequestError: it is too large.
     """
-    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata)
-    made.add(items)
-    await _put(store, owner, made, 0)
+    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, items)
+    check_room(len(items.ids), len(made.written()), "items")
+    await store.put(owner, made.id, made.written(), expected=0)
     return made
 
 
@@ -147,7 +128,7 @@ async def load(store: Store, owner: str, conversation_id: str, param: str | None
 
 
 async def change(
-    store: Store, owner: str, conversation_id: str, edit: Callable[[Contents], Result], *, bounded: bool = True
+    store: Store, owner: str, conversation_id: str, edit: Callable[[Contents], Result], also: Write | None = None
 ) -> tuple[Contents, Result]:
     """Read, edit and write a conversation; again with what another writer has made of it meanwhile.
 
@@ -156,18 +137,24 @@ async def change(
         owner: who asks.
         conversation_id: as the client wrote it.
         edit: changes it in place; may be called several times, each time with new contents.
-        bounded: whether it is refused where it would be too large.
+        also: another document that is written with it, both or neither. Then the conversation may get too large.
 
     Raises:
         BadRequestError: it would be too large.
+        ConflictError: the other document has another version.
         OpenAIError: 404 as ``load``, 409 where others change it all the time.
     """
     for attempt in range(_ATTEMPTS):
         found, version = await _load(store, owner, conversation_id, None)
         result = edit(found)
+        data = found.written()
+        if also is None:
+            check_room(len(found.items.ids), len(data), "items")
         try:
-            await _put(store, owner, found, version, bounded=bounded)
-        except ConflictError:
+            await store.put_all(owner, [Write(found.id, data, version), *([also] if also else [])])
+        except ConflictError as error:
+            if error.key != found.id:
+                raise
             # Until the others are done; by chance, or two of them would meet again and again.
             await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.001 * 2**attempt)))  # noqa: S311
             continue
@@ -191,13 +178,6 @@ async def _load(store: Store, owner: str, conversation_id: str, param: str | Non
     if found is None:
         raise not_found(conversation_id, param)
     return Contents.read(conversation_id, found.data), found.version
-
-
-async def _put(store: Store, owner: str, contents: Contents, expected: int, *, bounded: bool = True) -> None:
-    data = contents.written()
-    if bounded:
-        check_room(len(contents.ids), len(data), "items")
-    await store.put(owner, contents.id, data, expected=expected)
 
 
 def check_room(count: int, size: int, param: str) -> None:
@@ -231,32 +211,13 @@ class ConversationEnd:
     owner: str
     id: str
 
-    async def append(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Put items behind those that are there, all or none, to the end also where the caller is cancelled meanwhile.
+    async def append(self, items: ItemLines, also: Write) -> None:
+        """Put items behind those that are there, and write another document with them, all or none.
 
         They are taken where they make the conversation too large: it had room when the response began.
 
         Raises:
-            OpenAIError: 404 where it is gone, 409 where others change it all the time, 503 where the store cannot be
-                used.
+            OpenAIError: 404 where it is gone, 409 where others change it all the time.
+            StoreError: of the store; ConflictError, where the other document has another version.
         """
-        task = asyncio.create_task(self._append(items))
-        _writing.add(task)
-        task.add_done_callback(_forget)
-        await asyncio.shield(task)
-
-    async def _append(self, items: Sequence[Mapping[str, Any]]) -> None:
-        add = functools.partial(Contents.add, items=items)
-        try:
-            await change(self.store, self.owner, self.id, add, bounded=False)
-        except StoreError as error:
-            raise from_store(error) from None
-
-
-_writing: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
-
-
-def _forget(task: asyncio.Task[None]) -> None:
-    _writing.discard(task)
-    if not task.cancelled():
-        task.exception()  # which was told where somebody waited for it
+        await change(self.store, self.owner, self.id, lambda found: found.items.add(items), also)

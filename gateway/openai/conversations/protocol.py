@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations.contents import MOST_ITEMS
+from gateway.openai.items.lines import ItemLines
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.items import ITEMS, InputItem, ReferenceItem
 from gateway.openai.validation import error_of
@@ -50,8 +51,8 @@ class ItemsRequest(_Request):
 Asked = TypeVar("Asked", bound=_Request)
 
 
-def parse_conversation(kind: type[Asked], body: Body) -> tuple[Asked, list[dict[str, Any]]]:
-    """Parse and validate a request body; returns it and its items as they came.
+def parse_conversation(kind: type[Asked], body: Body) -> tuple[Asked, ItemLines]:
+    """Parse and validate a request body; returns it and its items as they are kept.
 
     Raises:
         BadRequestError: naming the parameter at fault.
@@ -68,4 +69,4 @@ def parse_conversation(kind: type[Asked], body: Body) -> tuple[Asked, list[dict[
         if isinstance(item, ReferenceItem):
             message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."
             raise BadRequestError(message, f"items[{index}]", "invalid_value")
-    return asked, items if kind is not ConversationUpdate else []
+    return asked, ItemLines.of(items if kind is not ConversationUpdate else ())

@@ -18,8 +18,8 @@ from gateway.openai.conversations.protocol import (
     parse_conversation,
 )
 from gateway.openai.endpoint import name_header
-from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of
-from gateway.openai.items.stored import shown
+from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of
+from gateway.openai.items.stored import shown_line
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
@@ -62,7 +62,7 @@ def _add_items(router: APIRouter, state: State) -> None:
         kept = state.of(request.scope)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
         include, left_out = included(request.query_params, kept.seal)
-        return _answer(shown(found.item(_item_id(request)), include, kept.seal), left_out)
+        return _answer(shown_line(found.line(_item_id(request)), include, kept.seal), left_out)
 
     @router.delete(
         "/v1/conversations/{conversation_id}/items/{item_id}",
@@ -82,11 +82,9 @@ def _add_items(router: APIRouter, state: State) -> None:
     )
     async def list_conversation_items(request: Request) -> Response:
         """List the items of a conversation, the newest first."""
-        kept, query = state.of(request.scope), request.query_params
-        paging = paging_of(query)
+        kept = state.of(request.scope)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
-        include, left_out = included(query, kept.seal)
-        return _answer(page_of(found.ids, found.item, paging, include, kept.seal), left_out)
+        return _answer(*await page_of(found.items, request.query_params, kept.seal))
 
     @router.post(
         "/v1/conversations/{conversation_id}/items",
@@ -97,10 +95,9 @@ def _add_items(router: APIRouter, state: State) -> None:
         """Add items to a conversation."""
         kept = state.of(request.scope)
         asked, items = await read_request(request, functools.partial(parse_conversation, ItemsRequest))
-        _, added = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.add(items))
+        _, added = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.items.add(items))
         include, left_out = included(request.query_params, kept.seal)
-        page = list_of([shown(item, include, kept.seal) for item in added])
-        return _answer(page, [*asked.ignored(), *left_out])
+        return _answer(await list_of(added, include, kept.seal), [*asked.ignored(), *left_out])
 
 
 def _add_conversations(router: APIRouter, state: State) -> None:
@@ -149,6 +146,6 @@ def _item_id(request: Request) -> str:
     return str(request.path_params["item_id"])
 
 
-def _answer(body: object, left_out: Sequence[str] = ()) -> Response:
+def _answer(body: bytes | Conversation | ConversationDeleted, left_out: Sequence[str] = ()) -> Response:
     headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
-    return Response(repeated(body), headers=headers, media_type="application/json")
+    return Response(body if isinstance(body, bytes) else repeated(body), headers=headers, media_type="application/json")

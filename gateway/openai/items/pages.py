@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import orjson
 from starlette.datastructures import QueryParams
 from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.items.stored import LOGPROBS, SEALED, shown
+from gateway.openai.items.lines import ItemLines
+from gateway.openai.items.stored import LOGPROBS, SEALED, shown_line
 from gateway.openai.router import parameter
 from gateway.sealing import Seal
 
 _MOST = 100
 _MOST_INCLUDED = 64
+_LARGE = 65536  # bytes of an item
 
 INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{SEALED}` are served.")
 """The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
@@ -40,7 +43,7 @@ class ItemPage(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Paging:
+class _Paging:
     """A page that is asked for.
 
     Attributes:
@@ -54,19 +57,17 @@ class Paging:
     after: str | None
 
 
-def paging_of(query: QueryParams) -> Paging:
-    """Read the parameters of the URL.
-
-    Raises:
-        BadRequestError: naming the one at fault.
-    """
+def _paging_of(query: QueryParams) -> _Paging:
+    if "before" in query:
+        message = "The parameter 'before' is not supported: ask for the other 'order', and go on by 'after'."
+        raise BadRequestError(message, "before", "unsupported_parameter")
     order, limit = query.get("order", "desc"), query.get("limit", "20")
     if order not in ("asc", "desc"):
         raise BadRequestError("Invalid value for 'order': it must be 'asc' or 'desc'.", "order", "invalid_value")
     if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= _MOST):
         message = f"Invalid value for 'limit': it must be an integer from 1 to {_MOST}."
         raise BadRequestError(message, "limit", "invalid_value")
-    return Paging(order == "desc", int(limit), query.get("after"))
+    return _Paging(order == "desc", int(limit), query.get("after"))
 
 
 def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], list[str]]:
@@ -76,36 +77,39 @@ def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], lis
     return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
 
 
-def page_of(
-    ids: Sequence[str],
-    item_of: Callable[[str], dict[str, Any]],
-    paging: Paging,
-    include: frozenset[str] = frozenset(),
-    seal: Seal | None = None,
-) -> ItemPage:
-    """The page.
+async def page_of(items: ItemLines, query: QueryParams, seal: Seal | None) -> tuple[bytes, list[str]]:
+    """Write the page that the parameters of the URL ask for.
 
     Args:
-        ids: of all items of the list, the oldest first.
-        item_of: the item with an id; called for those of the page.
-        paging: the page that is asked for.
-        include: what its items have besides.
+        items: the whole list.
+        query: of the URL.
         seal: of the owner.
 
+    Returns:
+        An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
+
     Raises:
-        BadRequestError: there is no item ``after``.
+        BadRequestError: naming the parameter at fault, ``after`` too where there is no such item.
     """
-    ordered = ids[::-1] if paging.newest_first else ids
-    if paging.after is not None and paging.after not in ordered:
-        message = "Invalid value for 'after': there is no item with this id in the list."
-        raise BadRequestError(message, "after", "invalid_value")
-    start = 0 if paging.after is None else ordered.index(paging.after) + 1
-    end = start + paging.limit
-    page = [shown(item_of(each), include, seal) for each in ordered[start:end]]
-    return list_of(page, more=len(ordered) > end)
+    paging = _paging_of(query)
+    include, left_out = included(query, seal)
+    places = range(len(items.ids))[:: -1 if paging.newest_first else 1]
+    start = 0
+    if paging.after is not None:
+        if paging.after not in items.ids:
+            message = "Invalid value for 'after': there is no item with this id in the list."
+            raise BadRequestError(message, "after", "invalid_value")
+        start = places.index(items.ids.index(paging.after)) + 1
+    page = places[start : start + paging.limit]
+    return await list_of(items.part(page), include, seal, more=len(places) > start + paging.limit), left_out
 
 
-def list_of(items: list[dict[str, Any]], *, more: bool = False) -> ItemPage:
-    """A list of items as they are shown."""
-    first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
-    return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": more}
+async def list_of(items: ItemLines, include: frozenset[str], seal: Seal | None, *, more: bool = False) -> bytes:
+    """Write a list of items as they are shown; see ``page_of``. Between large ones others have their turn."""
+    lines = []
+    for line in items.lines:
+        if len(line) > _LARGE:
+            await asyncio.sleep(0)
+        lines.append(shown_line(line, include, seal))
+    ends = {"first_id": items.ids[0] if lines else None, "last_id": items.ids[-1] if lines else None}
+    return b'{"object":"list","data":[%b],%b' % (b",".join(lines), orjson.dumps({**ends, "has_more": more})[1:])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from gateway.ids import new_id
+from gateway.openai.repeated import repeated
 from gateway.sealing import Seal
 
 LOGPROBS = "message.output_text.logprobs"
@@ -36,7 +38,7 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
         item: as the client sent it.
         taken: ids of other items; one of them is not given again.
     """
-    kind = item.get("type") or "message"
+    kind = "message" if item.get("type") is None else item["type"]  # the empty type is one that is not read
     given = item.get("id")
     own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
     kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}
@@ -69,6 +71,13 @@ def shown(item: Mapping[str, Any], include: Collection[str], seal: Seal | None) 
     elif item["type"] == "message" and LOGPROBS not in include:
         listed["content"] = [{**part, "logprobs": []} if part.get("logprobs") else part for part in item["content"]]
     return listed
+
+
+def shown_line(line: bytes, include: Collection[str], seal: Seal | None) -> bytes:
+    """The same of an item as a line of JSON, which is parsed only where something may be left out or added."""
+    if b'"type":"reasoning"' in line or line.count(b'"logprobs":') != line.count(b'"logprobs":[]'):
+        return repeated(shown(json.loads(line), include, seal))
+    return line
 
 
 def text_of(parts: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,21 @@ from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.prepare import Prepared
 from gateway.openai.errors import OpenAIError
-from gateway.openai.repeated import repeated
+from gateway.openai.items.lines import ItemLines
 from gateway.openai.responses.output import Event, OutputItems
-from gateway.openai.responses.stored import StoredResponse, new_response_id
+from gateway.openai.responses.stored import (
+    LostError,
+    Shelf,
+    StoredResponse,
+    begun,
+    joined,
+    new_response_id,
+    told,
+)
 from gateway.openai.responses.translate import Turn
 from gateway.openai.usage import ReasonedUsage
 from gateway.serving.generation_group import GenerationGroup
+from gateway.store import Write
 
 
 class ResponsesAnswer(ChatAnswer):
@@ -30,10 +40,10 @@ class ResponsesAnswer(ChatAnswer):
         items: its output.
         id: of the response.
         told: whether the client was told of it.
-        end: the response as it has ended: its status, and all of it; None before.
+        end: the response as it has ended: its status, and its own fields; None before.
     """
 
-    __slots__ = ("_entries", "_repeated", "_turn", "_written", "end", "id", "items", "told")
+    __slots__ = ("_entries", "_sent", "_turn", "_written", "end", "id", "items", "told")
 
     def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], known: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
@@ -55,7 +65,7 @@ class ResponsesAnswer(ChatAnswer):
         self.end: tuple[str, bytes] | None = None
         self._written = False
         self._turn = turn
-        self._repeated = repeated(known)[1:]
+        self._sent = orjson.dumps(known)
         self._entries: list[TokenLogprob] = []  # of tokens whose text is not shown yet
 
     def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:
@@ -105,7 +115,8 @@ class ResponsesAnswer(ChatAnswer):
             self.ended(usage)
             await self._keep()
         else:
-            with contextlib.suppress(OpenAIError):  # which the store has logged, and the client gets an error anyway
+            # The store has logged it, and the client gets an error anyway; lost: by a write without answer it is there.
+            with contextlib.suppress(OpenAIError, LostError):
                 await self._keep()
 
     def leave(self) -> None:
@@ -114,27 +125,42 @@ class ResponsesAnswer(ChatAnswer):
         if shelf is not None and self.kept and self.told and not self._written:
             if self.end is None:
                 self.cancelled()
-            shelf.keep_soon(self.id, self.stored_end())
+            begun(self.write_end(shelf, 0))
 
     async def _keep(self) -> None:
         shelf = self._turn.shelf
         if shelf is not None:
-            await self.go_on()
             self._written = True
-            await shelf.keep(self.id, self.stored_end())
+            await asyncio.shield(begun(self.write_end(shelf, 0)))
 
-    async def go_on(self) -> None:
-        """Put input and output behind the conversation, before anybody is told of the response's end."""
-        conversation = self._turn.conversation
-        if conversation is not None and self.end is not None and self.end[0] in ("completed", "incomplete"):
-            await conversation.append([*orjson.loads(self._turn.items), *self.items.items])
+    async def write_end(self, shelf: Shelf, expected: int) -> None:
+        """Write the response as it has ended, and its input and output behind its conversation: both or neither.
 
-    def stored(self, status: str, response: bytes) -> StoredResponse:
+        One that has failed or was cancelled is no turn of the conversation.
+
+        Args:
+            shelf: where it is kept.
+            expected: the version that its document has, 0 where it is new.
+
+        Raises:
+            LostError: it has another: somebody has ended or deleted it.
+            OpenAIError: the store cannot be used; or the conversation is gone, or others change it all the time.
+        """
+        stored, conversation = self.stored_end(), self._turn.conversation
+        if conversation is None or stored.status not in ("completed", "incomplete"):
+            await shelf.put(self.id, stored, expected)
+            return
+        turn = ItemLines()
+        turn.add(self._turn.items)
+        turn.add(ItemLines.of(self.items.items))
+        await told(conversation.append(turn, Write(self.id, stored.encoded(), expected)))
+
+    def stored(self, status: str, own: bytes) -> StoredResponse:
         """The response as it is kept.
 
         Args:
             status: of it.
-            response: all of it.
+            own: its own fields; see ``own``.
         """
         turn, request = self._turn, self._turn.request
         background = bool(request.background)
@@ -144,7 +170,8 @@ class ResponsesAnswer(ChatAnswer):
             streamed=background and request.stream,
             previous=request.previous_response_id,
             conversation=turn.conversation.id if turn.conversation else None,
-            response=response,
+            own=own,
+            sent=self._sent,
             input=turn.items,
         )
 
@@ -160,7 +187,7 @@ class ResponsesAnswer(ChatAnswer):
         It has ``status_estimated``, true, where nothing tells for certain which of both it is.
         """
         if self.end is not None:
-            return self.end[1]
+            return joined(self.end[1], self._sent)
         cut = self.finish_reason(0) == "length"
         marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
         return self._ended(
@@ -183,12 +210,19 @@ class ResponsesAnswer(ChatAnswer):
         return self._ended("cancelled")
 
     def _ended(self, status: str, **fields: Any) -> bytes:
-        body = self.response(status, output=self.items.items, **fields)
-        self.end = status, body
-        return body
+        self.end = status, self.own(status, output=self.items.items, **fields)
+        return joined(self.end[1], self._sent)
 
-    def response(self, status: str, **fields: Any) -> bytes:
-        """The response as JSON.
+    def response(self, status: str) -> bytes:
+        """The response as JSON, before its end.
+
+        Args:
+            status: of it.
+        """
+        return joined(self.own(status), self._sent)
+
+    def own(self, status: str, **fields: Any) -> bytes:
+        """The fields of the response that do not repeat its request, as a JSON object.
 
         Args:
             status: of it.
@@ -206,7 +240,7 @@ class ResponsesAnswer(ChatAnswer):
             "output": [],
             "usage": None,
         }
-        return orjson.dumps(own | fields)[:-1] + b"," + self._repeated
+        return orjson.dumps(own | fields)
 
     def _said(self, said: ParserEvent) -> list[Event]:
         items = self.items

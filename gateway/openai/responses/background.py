@@ -17,12 +17,12 @@ from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.live_log import LiveLog
 from gateway.openai.responses.stored import LostError, Shelf, StoredResponse
 from gateway.openai.responses.stream import ResponsesEvents
-from gateway.relay.interface import StreamOutput
+from gateway.relay.interface import Drain, StreamOutput
 from gateway.serving.registry import Registry
 from gateway.web.access_log import RequestRecord, log_background
 
 _log = logging.getLogger(__name__)
-_FLUSH_S = 0.1
+_FLUSH_S = 0.5  # a write for each event, or for few, would cost more than all other work on them
 _LOOK_S = 0.5  # between looks whether somebody has ended it
 _RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
 _MOST_WAITING = 2**20  # bytes of events that may wait for the store before the engine is no longer read
@@ -59,7 +59,7 @@ class Run:
         self._record = record
         self._timeouts = timeouts
         self._events = ResponsesEvents(answer)
-        self._first = answer.stored("queued", answer.response("queued"))
+        self._first = answer.stored("queued", answer.own("queued"))
         self.log = LiveLog(shelf, answer.id) if self._first.streamed else None
         self._version = 0
         self._generating: asyncio.Task[None] | None = None
@@ -71,13 +71,8 @@ class Run:
         Raises:
             OpenAIError: 503 where the store cannot be used.
         """
-        await self._shelf.lease(self.answer.id)
-        try:
-            self._version = await self._shelf.put(self.answer.id, self._first, 0)
-        except OpenAIError:
-            with contextlib.suppress(OpenAIError):
-                await self._shelf.release(self.answer.id)
-            raise
+        await self._shelf.begin(self.answer.id, self._first)
+        self._version = 1
         opening = self._events.queued()
         if self.log is not None:
             self.log.add(opening)
@@ -111,8 +106,8 @@ class Run:
             self._generating.cancel()
 
     async def _generate(self) -> None:
-        answer, size = self.answer, 0
-        given = stream(answer, self._events, StreamOutput(), self._record, self._timeouts)
+        answer = self.answer
+        given = stream(answer, self._events, StreamOutput(self._take), self._record, self._timeouts)
         begun = False
         async with aclosing(given) as events:
             async for data in events:
@@ -120,15 +115,24 @@ class Run:
                     continue
                 if not begun:
                     begun = True
-                    await self._put(answer.stored("in_progress", answer.response("in_progress")))
-                if self.log is None:
-                    continue
-                size += self.log.add(data)
-                if size > MOST_LOGGED:
-                    message = f"The response has more than the {MOST_LOGGED} bytes of events that are kept."
-                    raise OpenAIError(500, message, type=SERVER)
-                if self.log.waiting > _MOST_WAITING:
-                    await self._patiently(self.log.flush)
+                    await self._put(answer.stored("in_progress", answer.own("in_progress")))
+                if (drain := self._take(data)) is not None:
+                    await drain()
+
+    def _take(self, data: bytes) -> Drain | None:
+        """Put events into the log; returns what to wait for where there are too many."""
+        if self.log is None:
+            return None
+        self.log.add(data)
+        return self._drain if self.log.waiting > _MOST_WAITING or self.log.size > MOST_LOGGED else None
+
+    async def _drain(self) -> None:
+        if self.log is None:
+            return
+        if self.log.size > MOST_LOGGED:
+            message = f"The response has more than the {MOST_LOGGED} bytes of events that are kept."
+            raise OpenAIError(500, message, type=SERVER)
+        await self._patiently(self.log.flush)
 
     async def _watch(self) -> None:
         """Write what waits, say that it goes on, and stop where somebody has ended it."""
@@ -173,9 +177,7 @@ class Run:
         try:
             if self.log is not None:
                 await self._patiently(self.log.flush)
-            await self._patiently(self._check)  # one that somebody has ended puts nothing into its conversation
-            await answer.go_on()
-            await self._put(answer.stored_end())
+            await self._put(answer.stored_end(), answer.write_end)
         except LostError:
             await self._write_cancelled()
         except OpenAIError as error:
@@ -186,20 +188,27 @@ class Run:
         with contextlib.suppress(OpenAIError):
             await shelf.release(answer.id)
 
-    async def _put(self, stored: StoredResponse) -> None:
+    async def _put(self, stored: StoredResponse, put: Callable[[Shelf, int], Awaitable[object]] | None = None) -> None:
+        """Write the response.
+
+        Args:
+            stored: all of it.
+            put: writes it over a version of its document, with more; None: nothing more.
+        """
+
         async def write() -> None:
             try:
-                self._version = await self._shelf.put(self.answer.id, stored, self._version)
+                if put is None:
+                    await self._shelf.put(self.answer.id, stored, self._version)
+                else:
+                    await put(self._shelf, self._version)
             except LostError:
                 # By a write whose answer was lost it may be there already.
                 if not await self._shelf.holds(self.answer.id, stored, self._version + 1):
                     raise
-                self._version += 1
+            self._version += 1
 
         await self._patiently(write)
-
-    async def _check(self) -> None:
-        await self._shelf.check(self.answer.id, self._version)
 
     async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write; again where the store is away for a while, unless the gateway is shutting down."""

@@ -11,7 +11,7 @@ from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations import contents
 from gateway.openai.conversations.contents import Contents
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.responses.items import ITEMS, InputItem, ReferenceItem
+from gateway.openai.responses.items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
 from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.references import references, referred
 from gateway.openai.responses.stored import Shelf, StoredResponse
@@ -23,7 +23,10 @@ MOST_TURNS: Final = 1024
 """Responses of a chain at most."""
 
 MOST_BYTES: Final = 16 * 2**20
-"""Bytes of a chain's documents at most, which is what the body of a request may have."""
+"""Bytes of a chain's items at most, which is what the body of a request may have."""
+
+MOST_REPEATED: Final = 256 * 2**20
+"""Bytes of a chain's documents beside its items: what each response repeats of its request, such as tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Before:
     @property
     def size(self) -> int:
         """Bytes of it."""
-        kept = sum(len(turn.response) + len(turn.input) for turn in self.turns)
+        kept = sum(turn.size for turn in self.turns)
         return kept + (self.conversation.size if self.conversation else 0)
 
     def items(self) -> Sequence[InputItem]:
@@ -54,9 +57,9 @@ class Before:
         Raises:
             BadRequestError: there are too many.
         """
-        found: list[dict[str, Any]] = [item for turn in self.turns for item in turn.items()]
+        found = [item for turn in self.turns for item in (*turn.input.items(), *turn.output())]
         if self.conversation is not None:
-            found += self.conversation.items()
+            found += self.conversation.items.items()
         if len(found) > MOST_MESSAGES:
             message = f"The conversation before this request has {len(found)} items; {MOST_MESSAGES} are possible."
             raise BadRequestError(message, self.path, "array_above_max_length")
@@ -65,18 +68,26 @@ class Before:
     def resolved(self, items: Sequence[InputItem], earlier: Sequence[InputItem]) -> list[InputItem]:
         """The items of a request, with those that it refers to in the place of their references.
 
-        A reference to what is in the conversation already stays one: it says nothing new.
+        What is in the conversation already says nothing new: a reference to it stays one, and the item itself, sent
+        again, becomes one.
 
         Args:
             items: of the request.
             earlier: those before it.
+
+        Raises:
+            BadRequestError: an item has the id of another one that is in the conversation.
         """
-        there = {item.id for item in (*earlier, *items) if not isinstance(item, ReferenceItem)}
+        known = {item.id: item for item in earlier if not isinstance(item, ReferenceItem)}
+        there = {*known, *(item.id for item in items if not isinstance(item, ReferenceItem))}
         found: list[InputItem] = []
-        for item in items:
+        for index, item in enumerate(items):
             if isinstance(item, ReferenceItem) and item.id not in there and item.id in self.referred:
                 there.add(item.id)
                 found += ITEMS.validate_python([self.referred[item.id]])
+            elif item.id is not None and item.id in known and not isinstance(item, ReferenceItem):
+                _check_same(known[item.id], item, f"input[{index}].id")
+                found.append(ReferenceItem(id=item.id))
             else:
                 found.append(item)
         return found
@@ -122,7 +133,7 @@ def needs_store(request: ResponsesRequest) -> bool:
 async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
     """The responses up to the last one. There are no cycles: each names one that was there before it."""
     turns: list[StoredResponse] = []
-    size, wanted = 0, last
+    size, read, wanted = 0, 0, last
     while True:
         found = await shelf.find(wanted)
         if found is None:
@@ -130,11 +141,12 @@ async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
             raise _not_found(wanted, why)
         turn, _ = found
         _check(wanted, turn)
-        turns.append(turn)
-        size += len(turn.response) + len(turn.input)
+        turns.append(replace(turn, sent=b"{}"))  # each repeats the tools, which may be more than all that was said
+        size += turn.size
+        read += len(turn.sent)
         if turn.previous is None:
             return turns[::-1]
-        if len(turns) == MOST_TURNS or size > MOST_BYTES:
+        if len(turns) == MOST_TURNS or size > MOST_BYTES or read > MOST_REPEATED:
             bound = f"{MOST_TURNS} responses" if len(turns) == MOST_TURNS else f"{MOST_BYTES} bytes"
             message = f"The conversation before {last!r} is longer than {bound}; send it in 'input', shortened."
             raise BadRequestError(message, _FIELD, "previous_responses_too_long")
@@ -154,6 +166,21 @@ def _check(response_id: str, turn: StoredResponse) -> None:
             "continue it by 'conversation'."
         )
         raise BadRequestError(message, _FIELD, "previous_response_in_conversation")
+
+
+def _check_same(there: InputItem, item: InputItem, path: str) -> None:
+    """Refuse another item under an id that is taken; what a client may drop or mark anew does not count."""
+    if _essence(there) != _essence(item):
+        message = f"The conversation has another item with the id of '{path}': send each item under an id of its own."
+        raise BadRequestError(message, path, "duplicate_item")
+
+
+def _essence(item: InputItem) -> tuple[object, ...]:
+    if isinstance(item, MessageItem):
+        content = item.content if isinstance(item.content, list) else []
+        texts = [part.text if isinstance(part, InputTextPart) else part.refusal for part in content]
+        return item.branch, item.role, item.content if isinstance(item.content, str) else "".join(texts)
+    return item.branch, getattr(item, "call_id", None)
 
 
 def _not_found(response_id: str, why: str) -> BadRequestError:

@@ -12,6 +12,7 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.answering import whole
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.items.stored import as_stored
+from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.items import MessageItem
@@ -112,4 +113,4 @@ async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: Req
     output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
     output.append(as_stored({"type": "compaction", "encrypted_content": sealed}))
     made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}
-    return orjson.dumps({**made, "output": output, "usage": response["usage"]})
+    return repeated({**made, "output": output, "usage": response["usage"]})

@@ -11,16 +11,24 @@ from gateway.openai.errors import OpenAIError
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.stream import last_event
+from gateway.relay.interface import StreamOutput
 from gateway.web.access_log import RequestRecord
 from gateway.web.sse import COMMENT
 
 _POLL_S = 0.2
 _LONGEST_POLL_S = 1.0  # of a response that has been silent for some seconds: many clients may wait for it
 _PAGE = 256
+_LATE_S = 3.0
 
 
 async def follow(
-    runs: Runs, shelf: Shelf, response_id: str, after: int, record: RequestRecord, keepalive_s: float
+    runs: Runs,
+    shelf: Shelf,
+    response_id: str,
+    after: int,
+    record: RequestRecord,
+    keepalive_s: float,
+    output: StreamOutput,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a background response whose events are kept, as they come.
 
@@ -33,13 +41,14 @@ async def follow(
         after: number of the event after which to begin; -1: with the first one.
         record: of the request.
         keepalive_s: silence after which a comment is sent.
+        output: the client's end; what is generated here is written to it at once.
 
     Raises:
         OpenAIError: 503 where the store cannot be used, before the first bytes.
     """
     begun = False
     try:
-        async with aclosing(_followed(runs, shelf, response_id, after + 1, keepalive_s)) as followed:
+        async with aclosing(_followed(runs, shelf, response_id, after + 1, keepalive_s, output)) as followed:
             async for data in followed:
                 begun = True
                 yield data
@@ -50,13 +59,19 @@ async def follow(
 
 
 async def _followed(
-    runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float
+    runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float, output: StreamOutput
 ) -> AsyncGenerator[bytes, None]:
     quiet_since = time.monotonic()
     heard = quiet_since
     while True:
         pause = min(_LONGEST_POLL_S, max(_POLL_S, (time.monotonic() - heard) / 5))
-        events, running = await _next(runs, shelf, response_id, place, keepalive_s, pause)
+        run = runs.find(shelf, response_id)
+        if run is not None and run.log is not None and not run.ended.is_set() and run.log.since(place) == []:
+            written = await run.log.read_along(output.write, keepalive_s)
+            place += written
+            if written:
+                heard = quiet_since = time.monotonic()
+        events, running = await _next(runs, shelf, response_id, place, pause)
         if events:
             place += len(events)
             heard = quiet_since = time.monotonic()
@@ -69,15 +84,11 @@ async def _followed(
             yield COMMENT
 
 
-async def _next(
-    runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float, pause: float
-) -> tuple[list[bytes], bool]:
+async def _next(runs: Runs, shelf: Shelf, response_id: str, place: int, pause: float) -> tuple[list[bytes], bool]:
     """The events at a place, after a while none; and whether there may be more."""
     run = runs.find(shelf, response_id)
     if run is not None and run.log is not None and not run.ended.is_set():
         events = run.log.since(place)
-        if events == []:
-            await run.log.wait(keepalive_s)
         if events is not None:
             return events, True
     leased = await shelf.leased(response_id)  # before the events: those that it has written are there then
@@ -90,8 +101,12 @@ async def _next(
 
 async def _last(shelf: Shelf, response_id: str, place: int) -> bytes:
     """The event that ends the stream; empty where the response is gone, or the client has that event."""
-    found = await shelf.find(response_id)
-    whole = place == 0 or await shelf.events(response_id, place - 1, 1)
-    if found is None or not whole:
-        return b""
-    return last_event(found[0].status, found[0].response, place)
+    latest = time.monotonic() + _LATE_S
+    while (found := await shelf.find(response_id)) is not None:
+        if place == 0 or await shelf.events(response_id, place - 1, 1):
+            return last_event(found[0].status, found[0].response, place)
+        # Where somebody else has cancelled it, whoever generates it has still to write what the client has read there.
+        if found[0].status != "cancelled" or time.monotonic() >= latest:
+            break
+        await asyncio.sleep(_POLL_S)
+    return b""

@@ -81,7 +81,10 @@ _Output = Annotated[
 _CallId = Annotated[str, Field(min_length=1)]
 
 
-LenientId = Annotated[str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)]
+LenientId = Annotated[
+    str | None,
+    BeforeValidator(lambda value: value if isinstance(value, str) else None, json_schema_input_type=Any),
+]
 """The id of an item that is served whatever it holds: one that is no string is none."""
 
 

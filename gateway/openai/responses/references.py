@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-import orjson
-
 from gateway.bad_request import BadRequestError
 from gateway.openai.responses.items import InputItem, ReferenceItem
 from gateway.openai.responses.stored import Shelf
@@ -58,8 +56,8 @@ async def referred(shelf: Shelf, wanted: dict[str, set[str]]) -> dict[str, dict[
     for response_id, ids in wanted.items() if len(wanted) <= MOST_RESPONSES else ():
         stored = await shelf.find(response_id)
         if stored is not None:
-            size += len(stored[0].response) + len(stored[0].input)
-            found |= {item["id"]: item for item in orjson.loads(stored[0].response)["output"] if item["id"] in ids}
+            size += stored[0].size + len(stored[0].sent)
+            found |= {item["id"]: item for item in stored[0].output() if item["id"] in ids}
         if size > MOST_BYTES:
             break
     if len(wanted) > MOST_RESPONSES or size > MOST_BYTES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 from fastapi import APIRouter
@@ -13,14 +12,15 @@ from starlette.responses import Response
 from gateway.bad_request import BadRequestError
 from gateway.openai.endpoint import name_header
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, page_of, paging_of
+from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, page_of
 from gateway.openai.items.stored import LOGPROBS, SEALED, shown
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.following import follow
 from gateway.openai.responses.objects import EVENTS, ResponseDeleted, ResponseObject
-from gateway.openai.responses.stored import LostError, Shelf, StoredResponse
+from gateway.openai.responses.stored import LostError, Shelf, StoredResponse, joined
 from gateway.openai.router import IGNORED, answers, api_router, parameter
 from gateway.openai.state import Kept, State
+from gateway.relay.interface import StreamOutput
 from gateway.web.access_log import record_of
 from gateway.web.routing import DirectRoute
 from gateway.web.sse import EventStream
@@ -62,8 +62,8 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
         if not stored.streamed:
             message = "Only a response that was asked for with 'background' and 'stream' can be streamed again."
             raise BadRequestError(message, "stream", "invalid_value")
-        record = record_of(request.scope)
-        return EventStream(follow(runs, shelf, response_id, after, record, keepalive_s), headers)
+        record, output = record_of(request.scope), StreamOutput()
+        return EventStream(follow(runs, shelf, response_id, after, record, keepalive_s, output), headers, output)
 
     @router.delete(
         "/v1/responses/{response_id}",
@@ -93,13 +93,10 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
     )
     async def list_input_items(request: Request) -> Response:
         """List the input items of a response, the newest first."""
-        kept, query = state.of(request.scope), request.query_params
-        paging = paging_of(query)
-        include, left_out = included(query, kept.seal)
+        kept = state.of(request.scope)
         _, _, stored, _ = await _find(kept, request)
-        items = {item["id"]: item for item in orjson.loads(stored.input)}
-        page = page_of(list(items), items.__getitem__, paging, include, kept.seal)
-        return _json(orjson.dumps(page), name_header("x-ignored-parameters", left_out))
+        page, left_out = await page_of(stored.input, request.query_params, kept.seal)
+        return _json(page, name_header("x-ignored-parameters", left_out))
 
     return router
 
@@ -146,9 +143,9 @@ def _included(stored: StoredResponse, include: frozenset[str], kept: Kept) -> by
     """The response; with sealed reasoning where that is asked for."""
     if SEALED not in include or kept.seal is None:
         return stored.response
-    response = orjson.loads(stored.response)
-    response["output"] = [shown(item, {LOGPROBS, SEALED}, kept.seal) for item in response["output"]]
-    return orjson.dumps(response)
+    own = orjson.loads(stored.own)
+    own["output"] = [shown(item, {LOGPROBS, SEALED}, kept.seal) for item in own["output"]]
+    return joined(orjson.dumps(own), stored.sent)
 
 
 def _flag(value: str | None, name: str) -> bool:
@@ -166,5 +163,5 @@ def _number(value: str | None, name: str) -> int:
     return int(value)
 
 
-def _json(body: Any, headers: Mapping[str, str] | None = None) -> Response:
+def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body, headers=dict(headers or {}), media_type="application/json")

@@ -26,6 +26,7 @@ from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.translate import Turn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
 from gateway.openai.state import State
+from gateway.relay.interface import StreamOutput
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -97,7 +98,9 @@ async def _background(
     await runs.begin(shelf, answer, dataclasses.replace(begun.record))
     if not begun.request.stream:
         return Response(queued, headers=dict(begun.headers), media_type="application/json")
-    return EventStream(follow(runs, shelf, answer.id, -1, begun.record, timeouts.keepalive_s), begun.headers)
+    output = StreamOutput()
+    events = follow(runs, shelf, answer.id, -1, begun.record, timeouts.keepalive_s, output)
+    return EventStream(events, begun.headers, output)
 
 
 def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from gateway.openai.errors import from_store
-from gateway.store import ConflictError, Store, StoreError
+from gateway.openai.items.lines import ItemLines
+from gateway.store import ConflictError, Store, StoreError, Write
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
@@ -40,8 +41,9 @@ class StoredResponse:
         streamed: whether its events are kept, in the log of its document.
         previous: id of the response before it; None without one.
         conversation: id of the conversation that it went on with; None without one.
-        response: the ``response`` object as JSON.
-        input: the items of its own input as a JSON array, each with an id.
+        own: the fields of the ``response`` object that its answer makes, as a JSON object.
+        sent: its other fields, which repeat the request, as a JSON object.
+        input: the items of its own input.
     """
 
     status: str
@@ -49,8 +51,19 @@ class StoredResponse:
     streamed: bool
     previous: str | None
     conversation: str | None
-    response: bytes
-    input: bytes
+    own: bytes
+    sent: bytes
+    input: ItemLines
+
+    @property
+    def response(self) -> bytes:
+        """The ``response`` object as JSON."""
+        return joined(self.own, self.sent)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what it says: its input and its own fields."""
+        return len(self.own) + self.input.size
 
     @property
     def running(self) -> bool:
@@ -58,16 +71,17 @@ class StoredResponse:
         return self.status in _RUNNING
 
     def encoded(self) -> bytes:
-        """Three lines: the attributes that are short, the response, its input."""
+        """Lines: the attributes that are short, the two parts of the response, and each item of its input."""
         names = ("status", "background", "streamed", "previous", "conversation")
-        facts = {name: getattr(self, name) for name in names}
-        return b"\n".join((orjson.dumps(facts), self.response, self.input))
+        facts = {name: getattr(self, name) for name in names} | {"ids": self.input.ids}
+        return b"\n".join((orjson.dumps(facts), self.own, self.sent, *self.input.lines))
 
     @staticmethod
     def decoded(data: bytes) -> StoredResponse:
         """The opposite of ``encoded``."""
-        facts, response, given = data.split(b"\n", 2)
-        return StoredResponse(**orjson.loads(facts), response=response, input=given)
+        facts, own, sent, *lines = data.split(b"\n")
+        fields = orjson.loads(facts)
+        return StoredResponse(input=ItemLines(fields.pop("ids"), lines), **fields, own=own, sent=sent)
 
     def ended(self, status: str, **fields: Any) -> StoredResponse:
         """The response as somebody else than the one who generates it ends it.
@@ -76,12 +90,18 @@ class StoredResponse:
             status: ``failed`` or ``cancelled``.
             fields: of the response that change with it.
         """
-        response = orjson.loads(self.response) | {"status": status} | fields
-        return replace(self, status=status, response=orjson.dumps(response))
+        own = orjson.loads(self.own) | {"status": status} | fields
+        return replace(self, status=status, own=orjson.dumps(own))
 
-    def items(self) -> list[dict[str, Any]]:
-        """The items of its input and of its output."""
-        return [*orjson.loads(self.input), *orjson.loads(self.response)["output"]]
+    def output(self) -> list[dict[str, Any]]:
+        """The items of its output."""
+        found: list[dict[str, Any]] = orjson.loads(self.own)["output"]
+        return found
+
+
+def joined(own: bytes, sent: bytes) -> bytes:
+    """One JSON object of two; neither is empty."""
+    return own[:-1] + b"," + sent[1:]
 
 
 class LostError(Exception):
@@ -105,7 +125,7 @@ class Shelf:
         if not _ID.fullmatch(response_id):
             return None
         while True:
-            document = await _told(self.store.get(self.owner, response_id))
+            document = await told(self.store.get(self.owner, response_id))
             if document is None:
                 return None
             found = StoredResponse.decoded(document.data)
@@ -121,17 +141,6 @@ class Shelf:
         await self.put(response_id, failed, version)
         await self.release(response_id)
 
-    async def keep(self, response_id: str, stored: StoredResponse) -> None:
-        """Write a response that has ended, to its end also where the caller is cancelled meanwhile."""
-        await asyncio.shield(self.keep_soon(response_id, stored))
-
-    def keep_soon(self, response_id: str, stored: StoredResponse) -> asyncio.Task[int]:
-        """Begin to write a response that has ended, and return at once."""
-        task = asyncio.create_task(self.put(response_id, stored, 0))
-        _writing.add(task)
-        task.add_done_callback(_forget)
-        return task
-
     async def put(self, response_id: str, stored: StoredResponse, expected: int) -> int:
         """Write a response; returns the version of its document.
 
@@ -143,39 +152,25 @@ class Shelf:
         Raises:
             LostError: it has another.
         """
-        return await _told(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
+        return await told(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
 
     async def holds(self, response_id: str, stored: StoredResponse, version: int) -> bool:
         """Whether a response is there as it is, in this version of its document."""
-        document = await _told(self.store.get(self.owner, response_id))
+        document = await told(self.store.get(self.owner, response_id))
         return document is not None and (document.version, document.data) == (version, stored.encoded())
-
-    async def check(self, response_id: str, version: int) -> None:
-        """Look whether a response is as it was written last.
-
-        Raises:
-            LostError: somebody has ended or deleted it.
-        """
-        document = await _told(self.store.get(self.owner, response_id))
-        if document is None or document.version != version:
-            raise LostError
 
     async def delete(self, response_id: str) -> bool:
         """Delete a response, which ends its run too; whether there was one."""
         if not _ID.fullmatch(response_id):
             return False
-        deleted = await _told(self.store.delete(self.owner, response_id))
+        deleted = await told(self.store.delete(self.owner, response_id))
         await self.release(response_id)
         return deleted
 
     async def leased(self, response_id: str) -> bool:
         """Whether somebody says that it is running."""
-        lease = await _told(self.store.get(self.owner, _lease(response_id)))
+        lease = await told(self.store.get(self.owner, _lease(response_id)))
         return lease is not None and float(lease.data) > time.time()
-
-    async def lease(self, response_id: str) -> None:
-        """Say that it is running, for ``LEASE_S``."""
-        await self._lease(response_id, 0)
 
     async def renew(self, response_id: str) -> None:
         """Say that it goes on running.
@@ -183,18 +178,18 @@ class Shelf:
         Raises:
             LostError: somebody has ended it.
         """
-        found = await _told(self.store.get(self.owner, _lease(response_id)))
+        found = await told(self.store.get(self.owner, _lease(response_id)))
         if found is None:
             raise LostError
-        await self._lease(response_id, found.version)
+        await told(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
 
-    async def _lease(self, response_id: str, expected: int) -> None:
-        until = b"%f" % (time.time() + LEASE_S)
-        await _told(self.store.put(self.owner, _lease(response_id), until, expected=expected))
+    async def begin(self, response_id: str, stored: StoredResponse) -> None:
+        """Write a response that is new, and say that it is running, for ``LEASE_S``."""
+        await told(self.store.put_all(self.owner, [_leased(response_id, 0), Write(response_id, stored.encoded(), 0)]))
 
     async def release(self, response_id: str) -> None:
         """End the lease: whoever runs it stops."""
-        await _told(self.store.delete(self.owner, _lease(response_id)))
+        await told(self.store.delete(self.owner, _lease(response_id)))
 
     async def append(self, response_id: str, events: list[bytes]) -> None:
         """Add events to the log of a response.
@@ -202,15 +197,27 @@ class Shelf:
         Raises:
             LostError: it was deleted.
         """
-        await _told(self.store.append(self.owner, response_id, events))
+        await told(self.store.append(self.owner, response_id, events))
 
     async def events(self, response_id: str, place: int, most: int) -> list[bytes]:
         """Read events of a response from a place on, which is their sequence number."""
-        return await _told(self.store.entries(self.owner, response_id, place, most))
+        return await told(self.store.entries(self.owner, response_id, place, most))
+
+
+def _leased(response_id: str, expected: int) -> Write:
+    return Write(_lease(response_id), b"%f" % (time.time() + LEASE_S), expected)
 
 
 def _lease(response_id: str) -> str:
     return f"run_{response_id}"
+
+
+def begun(write: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin a write that goes on to its end also where the caller is cancelled meanwhile."""
+    task = asyncio.create_task(write)
+    _writing.add(task)
+    task.add_done_callback(_forget)
+    return task
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
@@ -219,7 +226,13 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # which was told where somebody waited for it; the store has logged it
 
 
-async def _told(asked: Coroutine[Any, Any, Result]) -> Result:
+async def told(asked: Coroutine[Any, Any, Result]) -> Result:
+    """Wait for a call of the store.
+
+    Raises:
+        LostError: a document has another version than expected, or is gone.
+        OpenAIError: 503 where the store cannot be used.
+    """
     try:
         return await asked
     except ConflictError:

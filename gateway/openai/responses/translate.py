@@ -13,12 +13,13 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
-from gateway.openai.items.stored import LOGPROBS, SEALED, as_stored
+from gateway.openai.items.lines import ItemLines
+from gateway.openai.items.stored import LOGPROBS, SEALED
 from gateway.openai.json_text import MOST_CALLS
 from gateway.openai.nulls import without_nulls
-from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
+from gateway.openai.responses.echo import as_sent
 from gateway.openai.responses.items import (
     CompactionItem,
     Content,
@@ -71,8 +72,9 @@ class Turn(TranslatedRequest):
     Attributes:
         request: of the client.
         tools: of the request.
+        sent: its fields that the response repeats; see ``as_sent``.
         shelf: where the response is kept; None where it is not.
-        items: of its own input as they are kept, a JSON array.
+        items: of its own input as they are kept.
         conversation: where the items of the response are put behind the others; None without one.
         seal: of the client, where sealed reasoning is asked for and the operator gave keys.
         conversed: all items that the model reads, those before the request first.
@@ -80,8 +82,9 @@ class Turn(TranslatedRequest):
 
     request: ResponsesRequest
     tools: Toolbox
+    sent: dict[str, orjson.Fragment]
     shelf: Shelf | None = None
-    items: bytes = b"[]"
+    items: ItemLines = field(default_factory=ItemLines)
     conversation: ConversationEnd | None = None
     seal: Seal | None = None
     conversed: Sequence[InputItem] = ()
@@ -129,6 +132,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
     data, left_out = _fields(request, seal)
     store = kept.store if kept is not None else None
+    left_out += ["input.duplicate"] * _sends_again(request, given)
     left_out += ["store"] * (request.store is True and store is None)
     data |= {"messages": in_groups(conversation.close())}
     if tools.functions:
@@ -140,7 +144,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
         chat = chat_request(without_nulls(data))
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
-    turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+    turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools, as_sent(request))
     turn.seal = seal if SEALED in request.include else None
     turn.conversed = [*earlier, *given]
     if kept is not None and store is not None and request.store is not False:
@@ -150,17 +154,17 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     return turn
 
 
-def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> bytes:
+def _sends_again(request: ResponsesRequest, given: Sequence[InputItem]) -> bool:
+    """Whether an item of the request became a reference, because the conversation has it already."""
+    pairs = zip(given, request.input, strict=False)  # a text is none
+    return any(isinstance(now, ReferenceItem) and now is not sent for now, sent in pairs)
+
+
+def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLines:
     """The items of a request's own input as they are kept; references say nothing that is not there already."""
     if isinstance(request.input, str):
-        return orjson.dumps([as_stored({"role": "user", "content": request.input})])
-    taken: set[str] = set()
-    items = []
-    for item in given:
-        if not isinstance(item, ReferenceItem):
-            items.append(as_stored(item.model_dump(exclude_unset=True), taken))
-            taken.add(items[-1]["id"])
-    return repeated(items)
+        return ItemLines.of([{"role": "user", "content": request.input}])
+    return ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
 
 
 def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:

@@ -163,17 +163,16 @@ class StockServer:
         folder = self._folder / f"engine-{spelling}"
         return write_engine(folder, self.tokenizer(spelling).get_vocab_size())
 
-    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1, guided: bool = True) -> None:
+    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1) -> None:
         """Replace the script of all engines, and begin a new journal.
 
         Args:
             turns: the last one that matches a prompt plays.
             chunk: tokens in a response, or numbers that are gone through again and again.
-            guided: False refuses guides also where the configuration names a guided decoder.
         """
         chunks = chunk if isinstance(chunk, int) else list(chunk)
         fresh = self._script.with_suffix(".new")
-        fresh.write_text(json.dumps({"chunk": chunks, "guided": guided, "turns": turns}), encoding="utf-8")
+        fresh.write_text(json.dumps({"chunk": chunks, "turns": turns}), encoding="utf-8")
         self._journal.unlink(missing_ok=True)
         os.replace(fresh, self._script)  # noqa: PTH105 - an engine never sees half a script
 

@@ -120,8 +120,6 @@ class TritonPythonModel:
             if asked.max_tokens > 2:
                 raise RefusedError("no turn of the script matches the prompt")
             turn = {"ids": asked.prompt[:1] * 2, "chunk": [1]}
-        if asked.effective["guide"] and not self._script.read().get("guided", True):
-            raise RefusedError("Request has a guide for guided decoding, but GuidedDecoder is not set up")
         with self._lock:
             if asked.id in self._live:
                 raise RefusedError(f"requestId {asked.id} is already in progress, request is ignored.")
