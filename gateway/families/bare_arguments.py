@@ -144,7 +144,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
         return set()
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return _types(_resolve(reference, root), root, depth - 1)
+        return _types(resolve(reference, root), root, depth - 1)
     named = schema.get("type")
     if isinstance(named, str):
         return {named}
@@ -158,7 +158,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return {"string" if isinstance(value, str) else "other" for value in values} if isinstance(values, list) else set()
 
 
-def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
+def resolve(reference: str, root: Mapping[str, Any]) -> Any:
     """The schema behind a reference into the same document; None when there is none."""
     found: Any = root
     if not reference.startswith("#/"):

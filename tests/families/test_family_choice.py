@@ -81,6 +81,8 @@ MODELS = [
     ("deepseek_v4", "", "DeepseekV4ForCausalLM", "deepseek_v4"),
     ("gigachat35", "{{ tools }}<｜GCML｜tool_calls><think>", "DeepseekV3ForCausalLM", "deepseek_v3"),
     ("minimax_m2", "{{ tools }}<minimax:tool_call><invoke name=<think>", "MiniMaxM2ForCausalLM", "minimax_m2"),
+    ("minimax_m3", "{% set ns = ']<]minimax[>[' %}<mm:think>", "MiniMaxM3SparseForConditionalGeneration", None),
+    ("longcat2", "{{ tools }}<longcat_tool_call><longcat_arg_key>", "LongcatFlashForCausalLM", "longcat_flash"),
     ("dots", "{{ tools }}<dots_function_call><invoke name=", "Dots1ForCausalLM", "dots1"),
     ("seed_oss", "{{ tools }}<seed:tool_call>\n<function=<seed:think>", "SeedOssForCausalLM", "seed_oss"),
     ("step3", "{{ tools }}<｜tool_calls_begin｜><steptml:invoke name=", "Step3VLForConditionalGeneration", "step3_vl"),
