@@ -46,6 +46,11 @@ ARGUED = {
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>",
         "<|tool_call_end|><|tool_calls_section_end|>",
     ),
+    "kimi_k3": (
+        '<|open|>tools<|sep|><|open|>call tool="%s" index="1"<|sep|><|open|>json type="object"<|sep|>',
+        "<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    ),
+    "functionary_v31": ("<function=%s>", "</function>"),
     "harmony": ("<|channel|>commentary to=functions.%s <|constrain|>json<|message|>", "<|call|>"),
 }
 
