@@ -28,10 +28,10 @@ _ARGUMENTS = "{% for key, value in call.function.arguments.items() %}"
 
 FOREIGN = {
     "a list in other tags": f"<tool_uses>[{_JSON}]</tool_uses>",
-    "tags behind a word of their own, as of MiniMax-M3": (
-        f']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="{_NAME}">{_ARGUMENTS}'
-        "]<]minimax[>[<{{ key }}>{{ value }}]<]minimax[>[</{{ key }}>{% endfor %}]<]minimax[>[</invoke>\n"
-        "]<]minimax[>[</tool_call>"
+    "tags behind a word of their own": (
+        f']<]other[>[<tool_call>\n]<]other[>[<invoke name="{_NAME}">{_ARGUMENTS}'
+        "]<]other[>[<{{ key }}>{{ value }}]<]other[>[</{{ key }}>{% endfor %}]<]other[>[</invoke>\n"
+        "]<]other[>[</tool_call>"
     ),
     "attributes": f'<tool_call><invoke name="{_NAME}">{{{{ call.function.arguments | tojson }}}}</invoke></tool_call>',
 }
