@@ -28,14 +28,19 @@ _ARGUMENTS = "{% for key, value in call.function.arguments.items() %}"
 
 FOREIGN = {
     "a list in other tags": f"<tool_uses>[{_JSON}]</tool_uses>",
-    "tags behind a word of their own, as of MiniMax-M3": (
-        f']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="{_NAME}">{_ARGUMENTS}'
-        "]<]minimax[>[<{{ key }}>{{ value }}]<]minimax[>[</{{ key }}>{% endfor %}]<]minimax[>[</invoke>\n"
-        "]<]minimax[>[</tool_call>"
+    "tags behind a word of their own": (
+        f'(=)<tool_call>\n(=)<invoke name="{_NAME}">{_ARGUMENTS}'
+        "(=)<{{ key }}>{{ value }}(=)</{{ key }}>{% endfor %}(=)</invoke>\n"
+        "(=)</tool_call>"
     ),
     "attributes": f'<tool_call><invoke name="{_NAME}">{{{{ call.function.arguments | tojson }}}}</invoke></tool_call>',
 }
 OWN = {
+    "minimax_m3": (
+        f']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="{_NAME}">{_ARGUMENTS}'
+        "]<]minimax[>[<{{ key }}>{{ value }}]<]minimax[>[</{{ key }}>{% endfor %}]<]minimax[>[</invoke>\n"
+        "]<]minimax[>[</tool_call>"
+    ),
     "hermes": f"<tool_call>\n{_JSON}\n</tool_call>",
     "qwen3_coder": (
         f"<tool_call>\n<function={_NAME}>\n{_ARGUMENTS}<parameter={{{{ key }}}}>\n{{{{ value }}}}\n</parameter>\n"
