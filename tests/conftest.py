@@ -12,7 +12,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
@@ -32,9 +32,19 @@ _TOGETHER = (
     ("tests/sdks/",),
 )
 
-# An example may take as long as a busy machine makes it take. A module's own settings add to these.
-settings.register_profile("without deadline", deadline=None)
-settings.load_profile("without deadline")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settings of property tests, to which a module's own add: what a busy machine makes slow is no failure.
+
+    ``make test`` takes the same examples in every run, so that a change alone makes it fail; longer runs take others.
+    """
+    settings.register_profile(
+        "tests",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=config.getoption("markexpr") == "not long",
+    )
+    settings.load_profile("tests")
 
 
 @pytest.hookimpl(optionalhook=True)

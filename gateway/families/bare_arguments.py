@@ -12,12 +12,13 @@ from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import Format, constant, either, free_text, json_format
+from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
 from gateway.families.tool_plan import Tool
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _SPACE = " \t\r\n"
 _NOTES = frozenset({"type", "title", "description", "default", "examples"})
+_MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
 _DEFINITIONS = ("$defs", "definitions")
 _Held = TypeVar("_Held")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -195,20 +196,32 @@ def bare_formats(tool: Tool) -> dict[str, BareFormat] | None:
     )
 
 
-def closed_formats(tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None]) -> dict[str, Format] | None:
-    """The arguments of a tool as pieces of a structural tag, in order.
+def row_format(
+    tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
+) -> Format | None:
+    """The arguments of a tool in a row, as a piece of a structural tag; those that may be missing are last.
 
     Args:
         tool: the tool.
-        hold: makes the format of an argument of its name and its schema, which stands for itself; None: it cannot.
+        hold: makes the format of an argument, with its name, of its name and its schema; None: it cannot.
+        begin: text before the first.
+        between: text between two.
 
     Returns:
-        The formats by name; None where one cannot be held, or where arguments may be missing or may have other names.
+        The format; None where an argument cannot be held, may have another name, or where too many may all be missing.
     """
     held = _held(tool, hold)
-    if held is None or any(optional for _, optional in held.values()):
+    if held is None:
         return None
-    return {name: form for name, (form, _) in held.items()}
+    required = [form for form, optional in held.values() if not optional]
+    optional = [either(sequence(constant(between), form), nothing()) for form, optional in held.values() if optional]
+    if required or not optional:
+        row = [piece for form in required for piece in (constant(between), form)]
+        return sequence(constant(begin), *row[1:], *optional)
+    if len(optional) > _MOST_MISSING:
+        return None
+    rows = [sequence(form, *optional[number:]) for number, (form, _) in enumerate(held.values(), 1)]
+    return sequence(constant(begin), either(*rows, nothing()))
 
 
 def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) -> dict[str, tuple[_Held, bool]] | None:
@@ -228,12 +241,6 @@ def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) ->
             return None
         held[name] = (form, name not in required)
     return held
-
-
-def bare_format(types: set[str], value: Mapping[str, Any]) -> Format | None:
-    """The format of an argument of these types and this schema; None where bare text cannot be held to it."""
-    forms = bare_forms(types, value)
-    return forms[0][1] if len(forms) == 1 else None
 
 
 def bare_forms(types: set[str], value: Mapping[str, Any]) -> list[tuple[bool, Format]]:

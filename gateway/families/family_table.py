@@ -334,6 +334,20 @@ CLAIMING: tuple[ModelFamily, ...] = (
         shared_types=frozenset({"jamba", "JambaForCausalLM"}),
     ),
     ModelFamily(
+        name="pangu",
+        models="openPangu",
+        sources=(
+            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/pangu_tool_parser.py",
+            "https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/models/registry.py",
+        ),
+        grammar=JsonCalls(
+            opens=("[unused11]", "<|tool_call_start|>"), close="[unused12]", extra=("<|tool_call_end|>",)
+        ),
+        tags=ThinkTags("[unused16]", "[unused17]", instead=("[unused11]", "<|tool_call_start|>")),
+        signs=(("[unused11]",),),
+        model_types=frozenset({"PanguEmbeddedForCausalLM", "PanguProMoEV2ForCausalLM", "PanguUltraMoEForCausalLM"}),
+    ),
+    ModelFamily(
         name="apriel",
         models="Apriel 1.5 and 1.6 Thinker",
         sources=(
@@ -778,12 +792,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
         ),
-        grammar=MessageCalls(
-            opens=("<|function_call|>",),
-            message_end="<|message_sep|>\n\n",
-            role="function call",
-            role_end="<|role_sep|>\n",
-        ),
+        grammar=MessageCalls(opens=("<|function_call|>",), header="<|message_sep|>\n\nfunction call<|role_sep|>\n"),
         visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
         signs=(("<|role_sep|>", "<|message_sep|>"),),
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.bad_request import BadRequestError
@@ -560,7 +560,7 @@ messages = st.lists(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.dictionaries(names, json_values, max_size=4), messages)
 def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: Any) -> None:
     body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.prompt import ChatTemplate, TemplateError, history
@@ -14,7 +14,7 @@ from tests.prompt.conversations import conversations, rendered, words_of
 from tests.prompt.traits import TRAITS, template
 from tests.tokens.build import FIXED, byte_level
 
-QUICK = settings(FIXED, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(FIXED, max_examples=25)
 LONG = settings(QUICK, max_examples=600)
 TEMPLATES = {name: template(name) for name in TRAITS}
 ROME = '{"city":"Rome"}'

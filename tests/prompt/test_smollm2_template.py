@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from gateway.families import CallArguments, CallStart, Content, Tool, ToolPlan
 from gateway.families.family_choice import Evidence, choose
@@ -17,7 +17,7 @@ from tests.prompt.conversations import conversations
 from tests.prompt.traits import template
 from tests.tokens.build import FIXED
 
-QUICK = settings(FIXED, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(FIXED, max_examples=50)
 EMBEDDED, PLAIN = template("smollm2"), template("any_role")
 ADD = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
 ASK = {"role": "user", "content": "What is 3 plus 4?"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import transformers
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import TemplateError as JinjaError
 
@@ -23,7 +23,7 @@ from tests.prompt.conversations import TOOLS, conversations
 from tests.prompt.traits import TRAITS, template
 from tests.tokens.build import FIXED, byte_level
 
-QUICK = settings(FIXED, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(FIXED, max_examples=25)
 EXPRESSIONS = (
     "{{ messages | tojson }}",
     "{{ messages | tojson(indent=2) }}",

@@ -29,9 +29,9 @@ _ARGUMENTS = "{% for key, value in call.function.arguments.items() %}"
 FOREIGN = {
     "a list in other tags": f"<tool_uses>[{_JSON}]</tool_uses>",
     "tags behind a word of their own": (
-        f'(=)<tool_call>\n(=)<invoke name="{_NAME}">{_ARGUMENTS}'
-        "(=)<{{ key }}>{{ value }}(=)</{{ key }}>{% endfor %}(=)</invoke>\n"
-        "(=)</tool_call>"
+        f']<]other[>[<tool_call>\n]<]other[>[<invoke name="{_NAME}">{_ARGUMENTS}'
+        "]<]other[>[<{{ key }}>{{ value }}]<]other[>[</{{ key }}>{% endfor %}]<]other[>[</invoke>\n"
+        "]<]other[>[</tool_call>"
     ),
     "attributes": f'<tool_call><invoke name="{_NAME}">{{{{ call.function.arguments | tojson }}}}</invoke></tool_call>',
 }

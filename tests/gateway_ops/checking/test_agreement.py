@@ -118,7 +118,7 @@ Change = Callable[[Any, str, int], None]
 CHANGES: tuple[Change, ...] = (_removed, _retyped, _renamed, _required, _turned, _forgotten, _misdirected, _rewired)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @example(version="0.12.0", changes=[("tensorrt_llm", _removed, "input", 29)])  # top_k, of which the probe is made
 @given(
     version=st.sampled_from(["0.12.0", "1.2.1"]),
