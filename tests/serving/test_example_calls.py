@@ -36,6 +36,11 @@ FOREIGN = {
     "attributes": f'<tool_call><invoke name="{_NAME}">{{{{ call.function.arguments | tojson }}}}</invoke></tool_call>',
 }
 OWN = {
+    "minimax_m3": (
+        f']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="{_NAME}">{_ARGUMENTS}'
+        "]<]minimax[>[<{{ key }}>{{ value }}]<]minimax[>[</{{ key }}>{% endfor %}]<]minimax[>[</invoke>\n"
+        "]<]minimax[>[</tool_call>"
+    ),
     "hermes": f"<tool_call>\n{_JSON}\n</tool_call>",
     "qwen3_coder": (
         f"<tool_call>\n<function={_NAME}>\n{_ARGUMENTS}<parameter={{{{ key }}}}>\n{{{{ value }}}}\n</parameter>\n"
