@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 import orjson
@@ -79,20 +79,19 @@ class AnthropicMiddleware:
         """Wrap ``app``."""
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one connection. No coroutine of its own is resumed for each event of a stream."""
         if scope["type"] != "http" or not wants_anthropic(scope):
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         shape_errors(scope, error_response)
         request_id = record_of(scope).request_id
 
-        async def named_send(message: Message) -> None:
+        def named_send(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["request-id"] = request_id
-            await send(message)
+            return send(message)
 
-        await self._app(scope, receive, named_send)
+        return self._app(scope, receive, named_send)
 
 
 def wants_anthropic(scope: Scope) -> bool:

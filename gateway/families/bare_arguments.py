@@ -12,12 +12,13 @@ from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import Format, constant, either, free_text, json_format
+from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
 from gateway.families.tool_plan import Tool
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _SPACE = " \t\r\n"
 _NOTES = frozenset({"type", "title", "description", "default", "examples"})
+_MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
 _DEFINITIONS = ("$defs", "definitions")
 _Held = TypeVar("_Held")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -144,7 +145,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
         return set()
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return _types(_resolve(reference, root), root, depth - 1)
+        return _types(resolve(reference, root), root, depth - 1)
     named = schema.get("type")
     if isinstance(named, str):
         return {named}
@@ -158,10 +159,10 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return {"string" if isinstance(value, str) else "other" for value in values} if isinstance(values, list) else set()
 
 
-def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
+def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
     """The schema behind a reference into the same document; None when there is none."""
     found: Any = root
-    if not reference.startswith("#/"):
+    if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     for part in reference[2:].split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
@@ -195,20 +196,32 @@ def bare_formats(tool: Tool) -> dict[str, BareFormat] | None:
     )
 
 
-def closed_formats(tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None]) -> dict[str, Format] | None:
-    """The arguments of a tool as pieces of a structural tag, in order.
+def row_format(
+    tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
+) -> Format | None:
+    """The arguments of a tool in a row, as a piece of a structural tag; those that may be missing are last.
 
     Args:
         tool: the tool.
-        hold: makes the format of an argument of its name and its schema, which stands for itself; None: it cannot.
+        hold: makes the format of an argument, with its name, of its name and its schema; None: it cannot.
+        begin: text before the first.
+        between: text between two.
 
     Returns:
-        The formats by name; None where one cannot be held, or where arguments may be missing or may have other names.
+        The format; None where an argument cannot be held, may have another name, or where too many may all be missing.
     """
     held = _held(tool, hold)
-    if held is None or any(optional for _, optional in held.values()):
+    if held is None:
         return None
-    return {name: form for name, (form, _) in held.items()}
+    required = [form for form, optional in held.values() if not optional]
+    optional = [either(sequence(constant(between), form), nothing()) for form, optional in held.values() if optional]
+    if required or not optional:
+        row = [piece for form in required for piece in (constant(between), form)]
+        return sequence(constant(begin), *row[1:], *optional)
+    if len(optional) > _MOST_MISSING:
+        return None
+    rows = [sequence(form, *optional[number:]) for number, (form, _) in enumerate(held.values(), 1)]
+    return sequence(constant(begin), either(*rows, nothing()))
 
 
 def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) -> dict[str, tuple[_Held, bool]] | None:
@@ -230,38 +243,39 @@ def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) ->
     return held
 
 
-def bare_format(types: set[str], value: Mapping[str, Any]) -> Format | None:
-    """The format of an argument of these types and this schema; None where bare text cannot be held to it."""
-    forms = bare_forms(types, value)
-    return forms[0][1] if len(forms) == 1 else None
-
-
 def bare_forms(types: set[str], value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
     """What an argument may be: whether that is a string, and its format. Empty where bare text cannot be held to it."""
     if "string" not in types:
         return [(False, json_format(value))] if types else []
-    texts = _text_formats(value) if types <= {"string", "null"} else None
+    texts = _text_formats(value, value, _DEEPEST) if types <= {"string", "null"} else None
     if not texts:
         return []
     return [(True, either(*texts)), *([(False, constant("null"))] if "null" in types else [])]
 
 
-def _text_formats(value: Any) -> list[Format] | None:
-    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
-    if not isinstance(value, Mapping):
+def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Format] | None:
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them.
+
+    Args:
+        value: the schema.
+        root: the schema that references are into.
+        depth: references and alternatives that are followed inside each other.
+    """
+    if not isinstance(value, Mapping) or depth == 0:
         return None
     limits = set(value) - _NOTES.union(_DEFINITIONS)
-    for key in limits & {"anyOf", "oneOf"}:
-        parts = [_text_formats(part) for part in value[key]]
+    for key in limits & {"anyOf", "oneOf", "$ref"}:
+        inner = [resolve(value[key], root)] if key == "$ref" else value[key]
+        parts = [_text_formats(part, root, depth - 1) for part in inner] if isinstance(inner, list) else [None]
         if len(limits) > 1 or None in parts:
             return None
         return [text for part in parts for text in part or ()]
     words = value.get("enum", [value["const"]] if "const" in value else None)
-    if words:
+    if words and isinstance(words, list):
         return [constant(word) for word in words if isinstance(word, str)]
     if value.get("type") == "null":
         return []
-    return None if limits else [free_text()]
+    return None if limits or "string" not in value.get("type", "string") else [free_text()]
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall, without
 from gateway.families.python_calls import python_arguments, read_python_call
 from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import Steps
+from gateway.families.text_source import Steps, TextSource
 
 _LINES = ("\n{", "\n[")
 _FENCE = "```"
@@ -75,6 +75,10 @@ class BareCalls(Grammar):
         return CallFormat("", "", ")", self.before, section, between, arguments=python_arguments)
 
     @cached_property
+    def _opens(self) -> Markers:
+        return Markers(*self.opening)
+
+    @cached_property
     def _ends(self) -> Markers:
         return Markers(*self.after)
 
@@ -87,7 +91,8 @@ class BareCalls(Grammar):
         seen = Markers(*parser.markers.texts, *_LINES, *([_FENCE] if self.fenced else []))
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker in _LINES:
-                yield from self._bare(parser, marker[0], marker[1])
+                parser.source.unread(marker[1])
+                yield from self._beginning(parser, marker[0])
             elif marker == _FENCE:
                 yield from self._in_fence(parser)
             elif marker in self.opening:
@@ -98,10 +103,20 @@ class BareCalls(Grammar):
     def _beginning(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
         """Read calls without a marker, if they come next; arguments as of ``_bare``."""
         begun += yield from parser.source.space()
-        if (yield from parser.source.peek()) in {"{", "["}:
-            yield from self._bare(parser, begun, (yield from parser.source.take()), closing=closing)
+        opening = yield from self._bracket(parser.source)
+        if opening:
+            yield from self._bare(parser, begun, opening, closing=closing)
         else:
             parser.emitter.content(begun)
+
+    def _bracket(self, source: TextSource) -> Steps[str]:
+        """Read a bracket that begins calls, and no marker; empty where none comes next."""
+        marker = yield from source.choice(self._opens)
+        if marker is not None:
+            source.unread(marker)
+        elif (yield from source.peek()) in {"{", "["}:
+            return (yield from source.take())
+        return ""
 
     def _in_fence(self, parser: FamilyParser) -> Steps[None]:
         """Read calls in a fence, which has been opened; a fence of something else is content."""
@@ -118,7 +133,7 @@ class BareCalls(Grammar):
             closing: text behind the calls.
         """
         calls: list[FormingCall] = []
-        parser.source.record()
+        parser.source.record(opening)
         good = yield from (self._objects if opening == "{" else self._list)(parser, calls)
         if good:
             yield from parser.source.space()
@@ -129,7 +144,7 @@ class BareCalls(Grammar):
                 self._complete(parser, calls)
                 return
         if not any(call.started for call in calls):
-            parser.emitter.content(begun + opening)
+            parser.emitter.content(begun)
             self._give_up(parser, calls)
         elif good:
             parser.emitter.content(without(parser.source.recorded(), parser.markers.texts))
@@ -140,10 +155,9 @@ class BareCalls(Grammar):
         calls: list[FormingCall] = []
         source.record()
         yield from source.space()
-        if (yield from source.literal("{")):
-            good = yield from self._objects(parser, calls)
-        elif (yield from source.literal("[")):
-            good = yield from self._list(parser, calls)
+        opening = yield from self._bracket(source)
+        if opening:
+            good = yield from (self._objects if opening == "{" else self._list)(parser, calls)
         else:
             good = yield from self._functions(parser, calls)
         if not good:

@@ -97,10 +97,7 @@ class ChannelCalls(Grammar):
         inner = yield from _read_next_tag(source)
         if inner and inner[:2] == (OPEN, "json"):
             yield from source.space()
-            if not (yield from read_arguments(source, call)) or (yield from _read_next_tag(source)) is None:
-                return False
-            inner = yield from _read_next_tag(source)
-            return inner is not None and inner[:2] == _END and call.complete()
+            return (yield from read_arguments(source, call)) and call.complete()  # closing tags are read as all are
         arguments = BareArguments(call, parser.plan.parameters(name))
         while inner and inner[:2] == (OPEN, "argument"):
             read = yield from _read_argument(source, arguments, inner)

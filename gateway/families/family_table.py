@@ -17,6 +17,7 @@ from gateway.families.markers import ThinkTags
 from gateway.families.message_calls import MessageCalls
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
+from gateway.families.nested_tags import NestedTags
 from gateway.families.tagged_calls import TaggedCalls
 
 _HERMES_CALLS = JsonCalls(opens=("<tool_call>",), close="</tool_call>", each=True, around=("\n", "\n"), separator="\n")
@@ -126,6 +127,7 @@ def _hunyuan_think(suffix: str) -> ThinkTags:
 
 
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_MINIMAX_WORD = "]<]minimax[>["
 _HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
 _HUNYUAN_SOURCES = (
     "https://huggingface.co/tencent/Hy3-preview",
@@ -385,6 +387,22 @@ CLAIMING: tuple[ModelFamily, ...] = (
         shared_types=frozenset({"internlm2", "internlm3", "InternLM2ForCausalLM", "InternLM3ForCausalLM"}),
     ),
     ModelFamily(
+        name="longcat2",
+        models="LongCat 2.0, LongCat-Flash-Lite",
+        sources=("https://huggingface.co/meituan-longcat/LongCat-2.0-Preview",),
+        grammar=TaggedCalls(
+            call="<longcat_tool_call>",
+            named="\n",
+            key="<longcat_arg_key>",
+            keyed="</longcat_arg_key>\n<longcat_arg_value>",
+            value_end="</longcat_arg_value>\n",
+            end="</longcat_tool_call>",
+            own=True,
+        ),
+        tags=ThinkTags("<longcat_think>", "</longcat_think>", instead=("<longcat_tool_call>",)),
+        signs=(("<longcat_arg_key>",),),
+    ),
+    ModelFamily(
         name="longcat",
         models="LongCat-Flash",
         sources=("https://huggingface.co/meituan-longcat/LongCat-Flash-Chat",),
@@ -463,6 +481,18 @@ CLAIMING: tuple[ModelFamily, ...] = (
         tags=ThinkTags(between="\n\n", instead=("<minimax:tool_call>",)),
         signs=(("<minimax:tool_call>",),),
         model_types=frozenset({"minimax_m2", "MiniMaxM2ForCausalLM"}),
+    ),
+    ModelFamily(
+        name="minimax_m3",
+        models="MiniMax M3",
+        sources=(
+            "https://huggingface.co/MiniMaxAI/MiniMax-M3",
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/minimax_m3.py",
+        ),
+        grammar=NestedTags(word=_MINIMAX_WORD),
+        tags=ThinkTags("<mm:think>", "</mm:think>", instead=(_MINIMAX_WORD,)),
+        signs=(("<mm:think>", "minimax[>["), (_MINIMAX_WORD,)),
+        model_types=frozenset({"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration"}),
     ),
     ModelFamily(
         name="dots",
@@ -748,12 +778,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
         ),
-        grammar=MessageCalls(
-            opens=("<|function_call|>",),
-            message_end="<|message_sep|>\n\n",
-            role="function call",
-            role_end="<|role_sep|>\n",
-        ),
+        grammar=MessageCalls(opens=("<|function_call|>",), header="<|message_sep|>\n\nfunction call<|role_sep|>\n"),
         visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
         signs=(("<|role_sep|>", "<|message_sep|>"),),
     ),

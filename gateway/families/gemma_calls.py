@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gateway.families.bare_arguments import argument_types, bare_format, closed_formats, is_text, typed_json
+from gateway.families.bare_arguments import argument_types, bare_forms, is_text, row_format, typed_json
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.python_literals import MAX_DEPTH, read_python_scalar
-from gateway.families.structural_tags import CallFormat, Format, constant, json_format, sequence, tag
+from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
 from gateway.families.text_source import Emit, Steps, TextSource
 from gateway.families.tool_plan import Tool
 
 _CALL = "call:"
 _SPACE = " \t\r\n"
 _NO_KEY = frozenset("{}[],")
-_SCALARS = frozenset({"integer", "number", "boolean", "null"})
+_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,17 +186,10 @@ class GemmaCalls(Grammar):
 
         def hold(name: str, value: Mapping[str, Any]) -> Format | None:
             types = argument_types(tool.parameters, name)
-            if not name.strip(_SPACE) or any(mark in name for mark in self._key_ends.texts):
+            if not name or name != name.strip(_SPACE) or any(mark in name for mark in self._key_ends.texts):
                 return None
-            if types == {"string"}:
-                form = bare_format(types, value)
-                return form and tag(self.quote, form, self.quote)
-            return json_format(value) if types and types <= _SCALARS else None
+            forms = bare_forms(types, value) if types and types <= _SCALARS else []
+            each = [tag(self.quote, form, self.quote) if text else form for text, form in forms]
+            return sequence(constant(f"{name}:"), either(*each)) if each else None
 
-        values = closed_formats(tool, hold)
-        if values is None:
-            return None
-        pieces = [constant("{")]
-        for name, value in values.items():
-            pieces += [constant(f"{',' if len(pieces) > 1 else ''}{name}:"), value]
-        return sequence(*pieces)
+        return row_format(tool, hold, begin="{", between=",")

@@ -10,8 +10,10 @@ The end of the answer's message and the name of a role stand before it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.json_calls import JsonCalls, read_call_list
@@ -24,40 +26,39 @@ class MessageCalls(JsonCalls):
     """Reads a call in such a message, or behind a marker; an answer has one call.
 
     Attributes:
-        message_end: the marker behind a message, and the text up to the role.
-        role: of a call; an ordinary word.
-        role_end: the marker behind a role, and the text up to the call.
+        header: all that stands between the text and the call: a marker, the role, which is an ordinary word, a marker.
     """
 
-    message_end: str
-    role: str
-    role_end: str
+    header: str
     each: bool = True
     around: tuple[str, str] = ("", "")
     whole: bool = True
 
+    @cached_property
+    def _pieces(self) -> Sequence[str]:
+        return [piece.strip() for piece in re.findall(r"<[^<>]*>|[^<]+", self.header) if piece.strip()]
+
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return (*super().markers, self.message_end.strip(), self.role_end.strip())
+        return (*super().markers, *self._pieces[::2])
 
     @property
     def opening(self) -> Sequence[str]:
         """Those that a call may follow."""
-        return (*self.opens, self.message_end.strip())
+        return (*self.opens, self._pieces[0])
 
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, in both forms."""
-        header = self.message_end + self.role + self.role_end
-        message = replace(self._form(header, header, ""), once=True)
+        message = replace(self._form(self.header, self.header, ""), once=True)
         return replace(super().call_format, once=True, also=(message,))
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the call behind an opening marker; returns whether there was one."""
         source, call = parser.source, parser.begin_call()
         parser.begin_header()
-        for text in (self.role, self.role_end.strip()):
+        for text in self._pieces[1:]:
             yield from source.space()
             yield from source.literal(text)
         yield from source.space()
@@ -67,4 +68,4 @@ class MessageCalls(JsonCalls):
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
         """The text without the role, which is shown nowhere; see ``Grammar``."""
-        return raw.replace(self.role + self.role_end.strip(), "")
+        return raw.replace("".join(self._pieces[1:]), "")

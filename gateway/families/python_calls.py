@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.families.bare_arguments import argument_types, closed_formats
+from gateway.families.bare_arguments import argument_types, row_format
 from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_name
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.parser_events import FormingCall
@@ -59,21 +59,14 @@ def python_arguments(tool: Tool) -> Format | None:
     """The arguments of a tool, with the opening bracket, as a piece of a structural tag.
 
     Returns:
-        The format; None where arguments may be missing, have other names, or names that are none in Python: a row of
-        formats leaves nothing out.
+        The format; None where arguments may have other names, or names that are none in Python.
     """
 
     def hold(name: str, value: Mapping[str, Any]) -> Format | None:
         if not set(name).issubset(NAME_CHARACTERS):
             return None
-        if argument_types(tool.parameters, name) == {"boolean"} and _NOTES.issuperset(value):
-            return either(constant("True"), constant("False"))
-        return json_format(value)
+        word = argument_types(tool.parameters, name) == {"boolean"} and _NOTES.issuperset(value)
+        form = either(constant("True"), constant("False")) if word else json_format(value)
+        return sequence(constant(f"{name}="), form)
 
-    values = closed_formats(tool, hold)
-    if values is None:
-        return None
-    pieces = [constant("(")]
-    for name, value in values.items():
-        pieces += [constant(f"{', ' if len(pieces) > 1 else ''}{name}="), value]
-    return sequence(*pieces)
+    return row_format(tool, hold, begin="(", between=", ")

@@ -22,7 +22,7 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapters, check
 from gateway.triton.stall_guard import Probe
-from gateway.triton.transport import InferCall
+from gateway.triton.transport import InferCall, TransportError
 from gateway.triton.triton_client import TritonClient
 
 PROBE_TIMEOUT_S = 10.0
@@ -102,7 +102,8 @@ class _Nowhere:
     async def prepare(self) -> None: ...
 
     def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
-        raise NotImplementedError
+        del request, timeout
+        raise TransportError("UNAVAILABLE", "an engine that is described has no server")
 
     async def close(self) -> None: ...
 

@@ -226,6 +226,27 @@ def test_a_strict_tool_that_the_model_is_free_to_call(sdk: OpenAI, thinker_dir: 
     assert 1 <= int(month) <= 12
 
 
+def test_a_strict_tool_behind_a_thought_that_the_model_ended(sdk: OpenAI, thinker_dir: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(thinker_dir / "tokenizer.json"))
+    likely = {str(tokenizer.token_to_id(marker)): 6 for marker in ("</think>", "<tool_call>")}
+    tools: list[Any] = [{"type": "function", "function": STRICT}]
+    for seed in range(20):  # until the model ends its thought, and calls behind it
+        answer = sdk.chat.completions.create(
+            model=MODEL, messages=USER, max_tokens=400, tools=tools, tool_choice="auto", parallel_tool_calls=False,
+            seed=seed, logit_bias=likely,
+        )  # fmt: skip
+        message = answer.choices[0].message
+        thought = (message.model_extra or {})["reasoning_content"] or ""
+        assert "</think>" not in thought + (message.content or "")
+        if thought.strip() and message.tool_calls:
+            break
+    assert message.tool_calls
+    (call,) = message.tool_calls
+    assert call.type == "function"
+    assert call.function.name == "forecast"
+    check(call.function.arguments)
+
+
 def test_a_thought_that_would_never_end_is_ended(
     scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -39,8 +39,10 @@ _FORMS = {
     "GemmaCalls": "Gemma's",
     "HarmonyCalls": "name, JSON",
     "JsonCalls": "JSON",
+    "MessageCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
+    "NestedTags": "tags",
 }
 """The words for what the grammars read."""
 _HEAD = """\
@@ -60,6 +62,7 @@ Those that are always parsed, and why:
 
 """
 _PARSED = {
+    "minimax_m3": "objects and lists are tags that nest, and a structural tag holds no schema as tags.",
     "pythonic": "a call begins with a bracket, which stands in any text.",
 }
 """Why a family's own form is not guided."""

@@ -13,13 +13,13 @@ from tests.tokens.build import FIXED
 
 @pytest.mark.parametrize("family", families_recorded())
 def test_any_text_of_fragments_means_the_same_in_any_chunks(family: str) -> None:
-    _any_text(family, 80)
+    _any_text(family, 50)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", families_recorded())
 def test_so_do_many_texts(family: str) -> None:
-    _any_text(family, 500)
+    _any_text(family, 150)
 
 
 def _any_text(family: str, examples: int) -> None:

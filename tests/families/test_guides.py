@@ -236,12 +236,13 @@ OPTIONAL = {
     "type": "object",
     "properties": {
         "path": {"type": "string"},
-        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "note": {"anyOf": [{"$ref": "#/$defs/text"}, {"type": "null"}]},
         "mode": {"anyOf": [{"enum": ["add", "drop"], "type": "string"}, {"type": "null"}]},
         "lines": {"type": ["integer", "null"]},
     },
     "required": ["mode"],
     "additionalProperties": False,
+    "$defs": {"text": {"type": "string"}},
 }
 TAGGED = {
     "qwen3_coder": (
@@ -281,8 +282,13 @@ def test_arguments_in_tags_may_be_missing_or_null(family: str) -> None:
             "required": ["path"],
         },
         {"properties": {"path": {"type": "object", "$ref": "#/properties/x"}}, "required": ["path"]},
+        {
+            "properties": {"path": {"type": "string", "anyOf": [{"$ref": "#/$defs/loop"}]}},
+            "$defs": {"loop": {"$ref": "#/$defs/loop"}},
+        },
+        {"properties": {"path": {"type": "string", "anyOf": 5, "enum": 5}}},
     ],
-    ids=["any", "limited", "union", "limited or null", "reference"],
+    ids=["any", "limited", "union", "limited or null", "reference", "loop", "no schema"],
 )
 def test_xml_calls_are_not_guided_where_bare_text_cannot_be(change: dict[str, Any]) -> None:
     _, _, preparation = prepared("qwen3_coder", tools=(tool("edit", {**EDIT, **change}, strict=True),), choice="auto")
@@ -305,3 +311,49 @@ def test_markers_are_seen_in_turns_with_tools_only() -> None:
     assert prepared("hermes")[2].special == frozenset()
     assert prepared("qwen3")[2].special == {"<think>", "</think>"}
     assert prepared("llama3_json")[2].stop == ("<|eom_id|>",)
+
+
+PLAN = {
+    "type": "object",
+    "properties": {
+        "note": {"type": ["string", "null"]},
+        "days": {"type": "integer"},
+        "city": {"type": "string"},
+        "now": {"type": "boolean"},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+}
+ROWS = {
+    "lfm2": ("<|tool_call_start|>[%s]<|tool_call_end|>", "(", "=", ", ", ")", '"', "True"),
+    "olmo3": ("<function_calls>\n%s\n</function_calls>", "(", "=", ", ", ")", '"', "False"),
+    "gemma4": ("<|tool_call>call:%s<tool_call|>", "{", ":", ",", "}", '<|"|>', "true"),
+    "functiongemma": ("<start_function_call>call:%s<end_function_call>", "{", ":", ",", "}", "<escape>", "false"),
+}
+
+
+@pytest.mark.parametrize("family", sorted(ROWS))
+@pytest.mark.parametrize("required", [("city",), ()], ids=["one required", "none required"])
+def test_strict_arguments_in_a_row_are_held_and_read(family: str, required: tuple[str, ...]) -> None:
+    block, begin, equals, comma, end, quote, true = ROWS[family]
+    plan = tool("plan", {**PLAN, "required": required}, strict=True)
+    chosen, turn, preparation = prepared(family, tools=(plan,), choice="auto")
+    assert preparation.guide is not None
+
+    def call(**values: str) -> str:
+        return block % f"plan{begin}{comma.join(name + equals + value for name, value in values.items())}{end}"
+
+    first = {"city": f"{quote}Köln, )]{quote}"}
+    rest = {"note": "null", "days": "3"}
+    values = {**first, **rest, "now": true} if required else {**rest, **first, "now": true}
+    for dropped in ((), ("note",), ("days", "now"), ("note", "days", "now")):
+        text = call(**{name: value for name, value in values.items() if name not in dropped})
+        assert keeps_to(preparation.guide, text)
+        events = parse(chosen.parser(turn, preparation, ""), text)
+        (arguments,) = [event.text for event in events if type(event).__name__ == "CallArguments"]
+        assert json.loads(arguments)["city"] == "Köln, )]"
+        assert ("days" in json.loads(arguments)) is ("days" not in dropped)
+    assert keeps_to(preparation.guide, call()) is not bool(required)
+    assert not keeps_to(preparation.guide, call(city="3"))
+    assert not keeps_to(preparation.guide, call(city=first["city"], days="many"))
+    assert not keeps_to(preparation.guide, call(city=first["city"], more="3"))

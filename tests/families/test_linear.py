@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from gateway.families import CallStart, Family, ToolPlan
 from tests.families.harness import cases, families_recorded
+from tests.families.written import calls_text, each_formed, exact_tool, is_single, prompts
 
 LENGTH = 100_000
 LIMIT = 4
@@ -38,16 +42,50 @@ def _texts(family: str, length: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("family", families_recorded())
 def test_a_character_is_looked_at_less_than_four_times(family: str) -> None:
-    _check(family, False, 1, LENGTH // 50)
-    _check(family, True, 1009, LENGTH // 5)
+    _check(family, False, 1, LENGTH // 100)
+    _check(family, True, 1009, LENGTH // 10)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("eager", [False, True], ids=["whole", "eager"])
 @pytest.mark.parametrize("family", families_recorded())
 def test_so_it_is_in_answers_of_a_hundred_thousand_characters(family: str, eager: bool) -> None:
-    _check(family, eager, 1, LENGTH)
+    _check(family, eager, 1, LENGTH // 10)
     _check(family, eager, 1009, LENGTH)
+
+
+@each_formed
+def test_many_calls_and_long_ones_are_read(family: Family) -> None:
+    _calls(family, 200, 5_000)
+
+
+@pytest.mark.long
+@each_formed
+def test_so_are_ten_thousand_calls_and_one_of_a_million_characters(family: Family) -> None:
+    _calls(family, 10_000, 1_000_000)
+
+
+def _calls(family: Family, count: int, length: int) -> None:
+    """Read many calls, and one long one, in pieces; a parser keeps no more than the call that it reads."""
+    prompt = prompts(family)[-1]
+    tools = (exact_tool("f", {"a": "VALUE"}),)
+    turn = ToolPlan(tools=tools, choice="auto")
+    call = calls_text(family, tools) + "\n"
+    answers = [(call.replace("VALUE", "v" * length), 1, length)]
+    if not is_single(family) and family.name != "xlam":  # whose list of calls is all of an answer
+        answers.append((call * count, count, 0))
+    tracemalloc.start()
+    for text, calls, kept in answers:
+        parser = family.parser(turn, family.prepare(turn, prompt), prompt)
+        tracemalloc.reset_peak()
+        before, started = tracemalloc.get_traced_memory()[0], 0
+        for start in range(0, len(text), 1009):
+            started += sum(isinstance(event, CallStart) for event in parser.feed(text[start : start + 1009]))
+        started += sum(isinstance(event, CallStart) for event in parser.finish(cut=False))
+        assert started == calls
+        assert tracemalloc.get_traced_memory()[1] - before < 100_000 + 8 * kept
+        assert parser.examined < LIMIT * len(text)
+    tracemalloc.stop()
 
 
 def _check(family: str, eager: bool, size: int, length: int) -> None:

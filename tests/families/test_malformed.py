@@ -32,6 +32,16 @@ LISTED = {
     "granite": ("<|tool_call|>[", ", ", "]"),
     "mistral": ("[TOOL_CALLS][", ", ", "]"),
     "phi4": ("<|tool_call|>[", ", ", "]<|/tool_call|>"),
+    "granite_20b": ("<function_call> ", "\n", ""),
+    "hunyuan": ("<tool_calls>[", ", ", "]</tool_calls>"),
+    "minimax_m1": ("<tool_calls>\n", "\n", "\n</tool_calls>"),
+    "jamba": ("<tool_calls>[\n", ",\n", "\n]</tool_calls>"),
+    "apriel": ("<tool_calls>[", ", ", "]</tool_calls>"),
+    "nemotron": ("<TOOLCALL>[", ", ", "]</TOOLCALL>"),
+    "internlm": ("<|action_start|><|plugin|>\n", "\n", "<|action_end|>"),
+    "intern_s1": ("<|action_start|> <|plugin|>\n", "\n", "<|action_end|>"),
+    "longcat": ("<longcat_tool_call>\n", "\n", "\n</longcat_tool_call>"),
+    "ernie": ("<tool_call>\n", "\n", "\n</tool_call>"),
     "llama3_json": ("<|python_tag|>", "; ", "<|eom_id|>"),
 }
 # What stands before and behind a call's JSON arguments, with its name.
@@ -46,6 +56,11 @@ ARGUED = {
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>",
         "<|tool_call_end|><|tool_calls_section_end|>",
     ),
+    "kimi_k3": (
+        '<|open|>tools<|sep|><|open|>call tool="%s" index="1"<|sep|><|open|>json type="object"<|sep|>',
+        "<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    ),
+    "functionary_v31": ("<function=%s>", "</function>"),
     "harmony": ("<|channel|>commentary to=functions.%s <|constrain|>json<|message|>", "<|call|>"),
 }
 

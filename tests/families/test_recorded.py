@@ -71,6 +71,8 @@ CONTROL = {
     ),
     **dict.fromkeys(("minimax_m2", "dots"), ("<invoke", "</invoke", "<parameter", "</parameter")),
     **dict.fromkeys(("deepseek_v32", "deepseek_v4", "gigachat35"), ("｜", "invoke", "parameter", "string=")),
+    "minimax_m3": ("minimax", "<invoke", "</invoke", "<city"),
+    "longcat2": ("longcat_arg",),
     "step3": ("steptml", "function"),
     "minicpm5": ("<function", "</function", "<param", "</param"),
     "gemma4": ("call:",),

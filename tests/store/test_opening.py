@@ -94,7 +94,7 @@ def another_programs(path: Path) -> None:
 
 def of_tomorrow(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as base:
-        base.executescript("PRAGMA application_id = 0x746F6777; PRAGMA user_version = 2; CREATE TABLE documents (x)")
+        base.executescript("PRAGMA application_id = 0x746F6777; PRAGMA user_version = 3; CREATE TABLE documents (x)")
 
 
 @pytest.mark.parametrize("make", [text, another_programs, of_tomorrow])

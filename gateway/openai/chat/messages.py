@@ -56,9 +56,7 @@ TextContent = Annotated[_String | _TextParts, _CONTENT_DISCRIMINATOR]
 AssistantContent = Annotated[_String | _AnyParts, _CONTENT_DISCRIMINATOR]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
+class _Message(_Part):
     name: str | None = None
 
 
@@ -83,40 +81,34 @@ class UserMessage(_Message):
     content: TextContent
 
 
-class CalledFunction(BaseModel):
+class CalledFunction(_Part):
     """The function of an earlier tool call."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     name: str
     arguments: str
 
 
-class FunctionCall(BaseModel):
+class _Call(_Part):
+    id: str
+
+
+class FunctionCall(_Call):
     """A call of a function that the assistant made earlier in the conversation."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    id: str
     type: Literal["function"]
     function: CalledFunction
 
 
-class CalledCustom(BaseModel):
+class CalledCustom(_Part):
     """The custom tool of an earlier tool call."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     name: str
     input: str
 
 
-class CustomCall(BaseModel):
+class CustomCall(_Call):
     """A call of a custom tool that the assistant made earlier in the conversation."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    id: str
     type: Literal["custom"]
     custom: CalledCustom
 
@@ -132,10 +124,8 @@ ToolCall = Annotated[
 ]
 
 
-class Prediction(BaseModel):
+class Prediction(_Part):
     """How the answer is thought to begin."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     type: Literal["content"]
     content: TextContent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from starlette.requests import Request
 
@@ -57,8 +58,7 @@ async def begin_turn(
 
     def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
         asked = parse(body)
-        _check_background(asked, keeps=kept.store is not None)
-        _check_conversation(asked, keeps=kept.store is not None)
+        _check_state(asked, keeps=kept.store is not None)
         return (asked, size_of(body)) if needs_store(asked) else check(asked, NOTHING)
 
     taken = await read_request(request, take)
@@ -72,26 +72,25 @@ async def begin_turn(
     return await in_turn(request, size + earlier.size, lambda: check(asked, earlier))
 
 
-def _check_background(asked: ResponsesRequest, *, keeps: bool) -> None:
-    if not asked.background:
-        return
-    if not keeps:
-        message = "The parameter 'background' is not supported: this gateway keeps no responses; stream the answer."
-        raise BadRequestError(message, "background", "unsupported_parameter")
-    if asked.store is False:
-        message = "Background responses need 'store': they are kept until they are asked for."
-        raise BadRequestError(message, "background", "invalid_value")
+_NEED_STORE: Final = {
+    "background": (
+        "this gateway keeps no responses; stream the answer.",
+        "Background responses need 'store': they are kept until they are asked for.",
+    ),
+    "conversation": (
+        "this gateway keeps nothing between requests.",
+        "A conversation keeps the items of its responses, and 'store': false asks to keep nothing.",
+    ),
+}
+"""Parameters that need a store: why they are refused without one, and why beside ``store: false``."""
 
 
-def _check_conversation(asked: ResponsesRequest, *, keeps: bool) -> None:
-    if asked.conversation is None:
-        return
-    if asked.previous_response_id is not None:
+def _check_state(asked: ResponsesRequest, *, keeps: bool) -> None:
+    if asked.conversation is not None and asked.previous_response_id is not None:
         message = "'conversation' and 'previous_response_id' exclude each other: what comes before is in one of them."
         raise BadRequestError(message, None, "mutually_exclusive_parameters")
-    if not keeps:
-        message = "The parameter 'conversation' is not supported: this gateway keeps nothing between requests."
-        raise BadRequestError(message, "conversation", "unsupported_parameter")
-    if asked.store is False:
-        message = "A conversation keeps the items of its responses, and 'store': false asks to keep nothing."
-        raise BadRequestError(message, "conversation", "invalid_value")
+    for name, (nowhere, unkept) in _NEED_STORE.items():
+        if getattr(asked, name) and not keeps:
+            raise BadRequestError(f"The parameter {name!r} is not supported: {nowhere}", name, "unsupported_parameter")
+        if getattr(asked, name) and asked.store is False:
+            raise BadRequestError(unkept, name, "invalid_value")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 from tests.clients.programs.desk import BEFORE, NOTES, Desk
 from tests.clients.programs.pages import MODEL
@@ -93,6 +94,17 @@ def agent_gateway(
         yield gateway
 
 
+@pytest.fixture(scope="session")
+def sealing_gateway(
+    programs: Path, served: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """A gateway whose operator has given a key, by which reasoning is sealed for its clients."""
+    folder = tmp_path_factory.mktemp("sealing-gateway")
+    file = _written(folder / "gateway.yaml", served() | {"state": {"keys": [Fernet.generate_key().decode()]}})
+    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
+        yield gateway
+
+
 @contextlib.contextmanager
 def _desk(programs: Path, gateway: GatewayProcess, folder: Path) -> Iterator[Desk]:
     """A desk; at its end, nothing but the gateway was asked, and only for streams."""
@@ -110,6 +122,13 @@ def _desk(programs: Path, gateway: GatewayProcess, folder: Path) -> Iterator[Des
 def desk(programs: Path, agent_gateway: GatewayProcess, tmp_path: Path) -> Iterator[Desk]:
     """A desk before the gateway."""
     with _desk(programs, agent_gateway, tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def sealing_desk(programs: Path, sealing_gateway: GatewayProcess, tmp_path: Path) -> Iterator[Desk]:
+    """A desk before the gateway that seals."""
+    with _desk(programs, sealing_gateway, tmp_path) as desk:
         yield desk
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.clients.programs.process import Outcome, run
 from tests.clients.programs.recorder import Recorder
+from tests.scripted_engine.replay import ScriptedServer, turn
 
 NOTES = "notes.txt"
 BEFORE, AFTER = "Hello, Paris\n", "Hello, Rome\n"
@@ -42,6 +43,23 @@ class Desk:
 def call(name: str, **arguments: Any) -> str:
     """A call as the model writes it."""
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def play_looks_and_an_edit(triton: ScriptedServer, looks: list[str], edit: str, edited: str) -> None:
+    """Have the model look twice at once, edit, and say so, thinking before each.
+
+    Args:
+        triton: plays the model.
+        looks: calls, one of which gives the text of `NOTES`.
+        edit: a call.
+        edited: how its result tells that it took place.
+    """
+    triton.play(
+        turn(text=thought("First a look.") + "I look.\n" + "\n".join(looks) + "<|im_end|>"),
+        turn("<tool_response>.*Hello, Paris", text=f"{thought('Now the edit.')}{edit}<|im_end|>"),
+        turn(edited, text="It is Rome now.<|im_end|>"),
+        chunk=[1, 7],
+    )
 
 
 def thought(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.clients.programs.conftest import ALIAS, CONTEXT, SMALL
-from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
+from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, play_looks_and_an_edit
 from tests.clients.programs.pages import MODEL, blocks, exports, named
 from tests.clients.programs.recorder import Exchange
 from tests.scripted_engine.replay import ScriptedServer, turn
@@ -65,14 +65,9 @@ def test_a_question(desk: Desk, scripted_triton: ScriptedServer) -> None:
 
 def test_calls_at_once_an_edit_and_thinking(desk: Desk, scripted_triton: ScriptedServer) -> None:
     notes = str(desk.work / NOTES)
-    looks = "\n".join([call("Bash", command="ls", description="Lists files"), call("Read", file_path=notes)])
+    looks = [call("Bash", command="ls", description="Lists files"), call("Read", file_path=notes)]
     edit = call("Edit", file_path=notes, old_string=BEFORE.strip(), new_string=AFTER.strip())
-    scripted_triton.play(
-        turn(text=f"{thought('First a look.')}I look.\n{looks}<|im_end|>"),
-        turn("<tool_response>.*Hello, Paris", text=f"{thought('Now the edit.')}{edit}<|im_end|>"),
-        turn("has been updated", text="It is Rome now.<|im_end|>"),
-        chunk=[1, 7],
-    )
+    play_looks_and_an_edit(scripted_triton, looks, edit, "has been updated")
     answered(claude(desk, "Make it Rome."), "It is Rome now.", 4)
     assert desk.notes == AFTER
     _, second, third = asked(desk, 3)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.clients.programs.conftest import CONTEXT, SMALL
-from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
+from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, play_looks_and_an_edit
 from tests.clients.programs.pages import blocks, exports, named
 from tests.clients.programs.process import Outcome
 from tests.clients.programs.recorder import Exchange
@@ -68,15 +68,30 @@ def test_a_question(desk: Desk, scripted_triton: ScriptedServer) -> None:
     assert len(scripted_triton.requests()) == 1
 
 
+def play_exec(triton: ScriptedServer) -> None:
+    """Have the model look twice at once, and edit."""
+    looks = [call("exec_command", cmd=command) for command in ("ls", f"cat {NOTES}")]
+    edit = call("exec_command", cmd=f"apply_patch <<'EOF'\n{PATCH}EOF")
+    play_looks_and_an_edit(triton, looks, edit, "Success. Updated")
+
+
+@pytest.mark.long
+def test_sealed_reasoning_comes_back(sealing_desk: Desk, scripted_triton: ScriptedServer) -> None:
+    play_exec(scripted_triton)
+    ended = codex(sealing_desk, "Make it Rome.")
+    assert (ended.code, ended.out) == (0, "It is Rome now.\n"), ended.err
+    assert sealing_desk.notes == AFTER
+    posts = asked(sealing_desk, 3)
+    assert {name for post in posts for name in post.left_out} == set(named("codex")) - {
+        "include.reasoning.encrypted_content"
+    }
+    sealed = [item["encrypted_content"] for item in items(posts[2], "reasoning")]
+    assert [text[:8] for text in sealed] == ["sealed1."] * 2
+    assert "<think>First a look.</think>I look." in scripted_triton.requests()[2]["prompt"]
+
+
 def test_calls_at_once_an_edit_and_reasoning(desk: Desk, scripted_triton: ScriptedServer) -> None:
-    looks = "\n".join(call("exec_command", cmd=command) for command in ("ls", f"cat {NOTES}"))
-    edits = call("exec_command", cmd=f"apply_patch <<'EOF'\n{PATCH}EOF")
-    scripted_triton.play(
-        turn(text=f"{thought('First a look.')}I look.\n{looks}<|im_end|>"),
-        turn("<tool_response>.*Hello, Paris", text=f"{thought('Now the edit.')}{edits}<|im_end|>"),
-        turn("Success. Updated", text="It is Rome now.<|im_end|>"),
-        chunk=[1, 7],
-    )
+    play_exec(scripted_triton)
     ended = codex(desk, "Make it Rome.")
     assert (ended.code, ended.out) == (0, "It is Rome now.\n"), ended.err
     assert desk.notes == AFTER

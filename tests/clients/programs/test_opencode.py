@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, thought
-from tests.clients.programs.pages import blocks, exports, named
+from tests.clients.programs.desk import AFTER, BEFORE, NOTES, Desk, call, play_looks_and_an_edit
+from tests.clients.programs.pages import MODEL, blocks, exports, named
 from tests.clients.programs.process import Outcome
-from tests.scripted_engine.replay import ScriptedServer, turn
+from tests.scripted_engine.replay import ScriptedServer
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,12 @@ def of_messages(body: dict[str, Any]) -> Turn:
     return Turn([(block["name"], block["id"]) for block in made], results)
 
 
-def opencode(desk: Desk, prompt: str, package: str) -> Outcome:
-    """Run it on a prompt, with an SDK's package in place of the page's."""
-    (settings,) = (json.loads(block) for block in blocks("opencode", "json", desk.recorder.url))
+def opencode(desk: Desk, prompt: str, package: str, *, sealed: bool = False) -> Outcome:
+    """Run it on a prompt, with an SDK's package in place of the page's, and the page's options for sealed reasoning."""
+    settings, options = (json.loads(block) for block in blocks("opencode", "json", desk.recorder.url))
     settings["provider"]["gateway"]["npm"] = package
+    if sealed:
+        settings["provider"]["gateway"]["models"][MODEL] |= options["models"][MODEL]
     (desk.work / "opencode.json").write_text(json.dumps(settings), encoding="utf-8")
     (shell,) = blocks("opencode", "sh", desk.recorder.url)
     # With a title it asks for none, a request beside the first turn.
@@ -69,14 +71,9 @@ def test_calls_at_once_and_an_edit(
     desk: Desk, scripted_triton: ScriptedServer, package: str, path: str, turn_of: Callable[[dict[str, Any]], Turn]
 ) -> None:
     notes = str(desk.work / NOTES)
-    looks = "\n".join([call("bash", command="ls", description="Lists files"), call("read", filePath=notes)])
+    looks = [call("bash", command="ls", description="Lists files"), call("read", filePath=notes)]
     edit = call("edit", filePath=notes, oldString=BEFORE.strip(), newString=AFTER.strip())
-    scripted_triton.play(
-        turn(text=f"{thought('First a look.')}I look.\n{looks}<|im_end|>"),
-        turn("<tool_response>.*Hello, Paris", text=f"{thought('Now the edit.')}{edit}<|im_end|>"),
-        turn("Edit applied", text="It is Rome now.<|im_end|>"),
-        chunk=[1, 7],
-    )
+    play_looks_and_an_edit(scripted_triton, looks, edit, "Edit applied")
     ended = opencode(desk, "Make it Rome.", package)
     assert ended.code == 0, ended.err
     assert ended.out.endswith("It is Rome now.\n")
@@ -98,3 +95,19 @@ def test_calls_at_once_and_an_edit(
     assert len(shown) == 3
     # Its package for Responses keeps reasoning back: `store` is false, and there is no sealed form of it.
     assert ("<think>First a look.</think>" in shown[2]["prompt"]) == (turn_of is not of_responses)
+
+
+@pytest.mark.long
+def test_sealed_reasoning_by_responses(sealing_desk: Desk, scripted_triton: ScriptedServer) -> None:
+    notes = str(sealing_desk.work / NOTES)
+    looks = [call("bash", command="ls", description="Lists files"), call("read", filePath=notes)]
+    edit = call("edit", filePath=notes, oldString=BEFORE.strip(), newString=AFTER.strip())
+    play_looks_and_an_edit(scripted_triton, looks, edit, "Edit applied")
+    ended = opencode(sealing_desk, "Make it Rome.", "@ai-sdk/openai", sealed=True)
+    assert ended.code == 0, ended.err
+    assert sealing_desk.notes == AFTER
+    posts = sealing_desk.recorder.exchanges
+    assert [(post.path, post.status, post.left_out) for post in posts] == [("/v1/responses", 200, [])] * 3
+    sealed = [item["encrypted_content"] for item in posts[2].body["input"] if item.get("type") == "reasoning"]
+    assert [text[:8] for text in sealed] == ["sealed1."] * 2
+    assert "<think>First a look.</think>" in scripted_triton.requests()[2]["prompt"]

@@ -1,0 +1,171 @@
+"""Calls whose arguments are tags named after them, which nest as the values do, each behind a token that marks it.
+
+    ]<]minimax[>[<tool_call>
+    ]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>
+    ]<]minimax[>[</tool_call>
+
+Objects are tags inside a tag, lists are tags ``item``, all other values stand bare and get their types from the schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.families.bare_arguments import argument_types, resolve, typed_json
+from gateway.families.family_parser import FamilyParser
+from gateway.families.grammar import Grammar
+from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, dumps, read_name
+from gateway.families.markers import Markers
+from gateway.families.parser_events import FormingCall
+from gateway.families.text_source import Steps
+
+_CALL, _CALL_END = '<invoke name="', "</invoke>"
+_SECTION, _SECTION_END = "<tool_call>", "</tool_call>"
+_ITEM = "item"
+_DEEPEST = 16
+_TAG_CHARACTERS = NAME_CHARACTERS + '</ ="'
+
+
+@dataclass(frozen=True, kw_only=True)
+class NestedTags(Grammar):
+    """Reads such calls. There is no guide: a structural tag holds a schema's JSON, not these tags.
+
+    Attributes:
+        word: the token before each tag.
+    """
+
+    word: str
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """The token alone: all tags follow it."""
+        return (self.word,)
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """The token, too."""
+        return (self.word,)
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read a section behind the token before its tag, or a call; returns whether there was one."""
+        source = parser.source
+        called, section = False, False
+        while True:
+            yield from source.space()
+            if not section and (yield from source.literal(_SECTION)):
+                section = True
+            elif (yield from source.literal(_SECTION_END)):
+                return called
+            else:
+                call = parser.begin_call(self.word)
+                parser.begin_header()
+                if not (yield from self.read_call(parser, call)):
+                    yield from source.run(_TAG_CHARACTERS, LONGEST_NAME)
+                    yield from source.literal(">")
+                    parser.broken(call)
+                    return called or call.started
+                called = True
+                if not section:
+                    return True
+            yield from source.space()
+            if not (yield from source.literal(self.word)):
+                return called
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+        """Read a call behind the token before its tag; see ``Grammar``."""
+        source = parser.source
+        if not (yield from source.literal(_CALL)):
+            return False
+        name = yield from read_name(source)
+        if not (yield from source.literal('">')) or not call.named(name):
+            return False
+        parser.end_header()
+        yield from source.space()
+        if not (yield from source.literal(self.word)):
+            return False
+        arguments = yield from self._read_tags(parser, parser.plan.parameters(name) or {}, _CALL_END, 0)
+        if arguments is None:
+            return False
+        call.arguments(arguments)
+        return call.complete()
+
+    def without_format(self, raw: str, *, cut: bool) -> str:
+        """The text without the tags behind the token, and those that the token limit has cut; see ``Grammar``."""
+        rest = "|\\Z" if cut else ""
+        return re.sub(rf"{re.escape(self.word)}\s*</?[^<>\n]*(?:>{rest})", "", raw)
+
+    def _read_tags(self, parser: FamilyParser, schema: Mapping[str, Any], end: str, depth: int) -> Steps[str | None]:
+        """Read tags up to the ``end`` of the one around them; returns the JSON text of their values, None: broken.
+
+        Args:
+            parser: behind the token before the first tag.
+            schema: of the object; that of a list names its items as an object's properties.
+            end: the closing tag.
+            depth: tags around this one.
+        """
+        source = parser.source
+        values: dict[str, str] = {}
+        items: list[str] = []
+        while True:
+            yield from source.space()
+            if (yield from source.literal(end)):
+                return _container(values, items)
+            name = yield from self._read_tag(parser)
+            value = (yield from self._read_value(parser, schema, name, depth)) if name else None
+            if value is None or name in values:
+                return None
+            if name == _ITEM:
+                items.append(value)
+            else:
+                values[name] = value
+            yield from source.space()
+            if not (yield from source.literal(self.word)):
+                return None
+
+    def _read_tag(self, parser: FamilyParser) -> Steps[str]:
+        """Read a tag; returns its name, empty where it is none."""
+        source = parser.source
+        if not (yield from source.literal("<")):
+            return ""
+        name = yield from source.run(NAME_CHARACTERS, LONGEST_NAME)
+        return name if (yield from source.literal(">")) else ""
+
+    def _read_value(self, parser: FamilyParser, schema: Mapping[str, Any], name: str, depth: int) -> Steps[str | None]:
+        """Read the value behind a tag, and its closing tag; returns its JSON text, None: it is broken."""
+        source, end = parser.source, f"</{name}>"
+        pieces: list[str] = []
+        if (yield from source.until(Markers(self.word), pieces.append)) is None or depth == _DEEPEST:
+            return None
+        text = "".join(pieces)
+        yield from source.space()
+        if (yield from source.literal(end)):
+            source.examined += len(text)
+            types = argument_types(schema, name)
+            if not text.strip() and types & {"array", "object"}:
+                return "[]" if "array" in types else "{}"
+            return typed_json(schema, name, text)
+        if text.strip():
+            return None
+        return (yield from self._read_tags(parser, _inner(schema, name), end, depth + 1))
+
+
+def _container(values: Mapping[str, str], items: Sequence[str]) -> str | None:
+    """The JSON text of an object or a list; None for what is both."""
+    if items:
+        return None if values else f"[{', '.join(items)}]"
+    return "{" + ", ".join(f"{dumps(name)}: {value}" for name, value in values.items()) + "}"
+
+
+def _inner(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The schema of what is inside of an argument; empty where there is none."""
+    properties = schema.get("properties")
+    part = properties.get(name) if isinstance(properties, Mapping) else None
+    if isinstance(part, Mapping) and "$ref" in part:
+        part = resolve(part["$ref"], schema)
+    if not isinstance(part, Mapping):
+        return {}
+    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    return {**({"properties": {_ITEM: part["items"]}} if "items" in part else part), **definitions}
