@@ -150,8 +150,8 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _or_null(field: dict[str, Any]) -> dict[str, Any]:
     null = {"type": "null"}
-    if null in field.get("anyOf", ()):
-        return field
     outer = {"description", "default"}
     inner = {key: value for key, value in field.items() if key not in outer}
+    if not inner or null in field.get("anyOf", ()):  # what takes anything takes null
+        return field
     return {"anyOf": [inner, null], **{key: value for key, value in field.items() if key in outer}}

@@ -26,6 +26,7 @@ from gateway.families.family_choice import Choice, Evidence, choose
 from gateway.families.family_table import CLAIMING, THINK
 from gateway.prompt import ChatTemplate
 from gateway.serving.written_call import written_call
+from tests.families.harness import LOADER
 
 FILE = Path(__file__).with_name("templates.yaml")
 _WORD = re.compile(r"""<[^\s<>"'{}]{1,48}>|\[/?[A-Z_]{3,32}\]|\btools\b|functools""")
@@ -42,7 +43,7 @@ class _Tokens:
 
 def load() -> dict[str, dict[str, Any]]:
     """The entries of the file, by name."""
-    return yaml.safe_load(FILE.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return yaml.load(FILE.read_text(encoding="utf-8"), Loader=LOADER)  # type: ignore[no-any-return]
 
 
 def evidence(entry: Mapping[str, Any]) -> Evidence:
