@@ -195,8 +195,11 @@ async def test_items_that_are_sent_again_stand_once_in_the_prompt(running: Gatew
     ask = {"id": "msg_mine", "role": "user", "content": "One?"}
     first = await whole(running, input=[ask], **({"conversation": name} if by == "conversation" else {}))
     more = {by: name if by == "conversation" else first.id}
-    output = [item.to_dict() for item in first.output]
-    bare = [{**output[0], "content": None}, {key: output[1][key] for key in ("id", "type", "role", "content")}]
+    output: list[dict[str, Any]] = [item.to_dict() for item in first.output]
+    bare: list[dict[str, Any]] = [
+        {**output[0], "content": None},
+        {key: output[1][key] for key in ("id", "type", "role", "content")},
+    ]
     again = [ask, *bare, {"role": "user", "content": "One?"}, {"role": "user", "content": "Two?"}]
     second = await post(running, input=again, **more)
     assert second.headers["x-ignored-parameters"] == "input.duplicate"
