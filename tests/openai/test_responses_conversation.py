@@ -291,7 +291,7 @@ async def test_sealed_reasoning_that_nobody_can_open_is_named(running: Gateway, 
                        server={"api_keys": ["other"]}) as second:  # fmt: skip
         second.client.headers["x-api-key"] = "other"
         for content in [sealed, *foreign]:
-            item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Short."}]}
+            item: dict[str, Any] = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Short."}]}
             item |= {"content": None, "encrypted_content": content}
             answer = await post(second, input=[user, item, said, user], store=False)
             assert answer.status_code == 200, answer.text
