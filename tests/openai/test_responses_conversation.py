@@ -195,8 +195,11 @@ async def test_items_that_are_sent_again_stand_once_in_the_prompt(running: Gatew
     ask = {"id": "msg_mine", "role": "user", "content": "One?"}
     first = await whole(running, input=[ask], **({"conversation": name} if by == "conversation" else {}))
     more = {by: name if by == "conversation" else first.id}
-    output = [item.to_dict() for item in first.output]
-    bare = [{**output[0], "content": None}, {key: output[1][key] for key in ("id", "type", "role", "content")}]
+    output: list[dict[str, Any]] = [item.to_dict() for item in first.output]
+    bare: list[dict[str, Any]] = [
+        {**output[0], "content": None},
+        {key: output[1][key] for key in ("id", "type", "role", "content")},
+    ]
     again = [ask, *bare, {"role": "user", "content": "One?"}, {"role": "user", "content": "Two?"}]
     second = await post(running, input=again, **more)
     assert second.headers["x-ignored-parameters"] == "input.duplicate"
@@ -288,7 +291,7 @@ async def test_sealed_reasoning_that_nobody_can_open_is_named(running: Gateway, 
                        server={"api_keys": ["other"]}) as second:  # fmt: skip
         second.client.headers["x-api-key"] = "other"
         for content in [sealed, *foreign]:
-            item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Short."}]}
+            item: dict[str, Any] = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Short."}]}
             item |= {"content": None, "encrypted_content": content}
             answer = await post(second, input=[user, item, said, user], store=False)
             assert answer.status_code == 200, answer.text

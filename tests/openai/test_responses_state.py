@@ -131,8 +131,8 @@ async def test_numbers_come_back_as_they_were_sent(kept: Gateway) -> None:
     assert found["tools"] == [tool]
     made = (await kept.client.post("/v1/conversations", json={"items": [item]})).json()["id"]
     for _ in range(2):  # also when another turn was put behind it
-        answer = await kept.client.get(f"/v1/conversations/{made}/items", params={"order": "asc"})
-        assert answer.json()["data"][0]["mark"] == large
+        page = await kept.client.get(f"/v1/conversations/{made}/items", params={"order": "asc"})
+        assert page.json()["data"][0]["mark"] == large
         await whole(kept, conversation=made)
     background = (await post(kept, background=True, tools=[tool], tool_choice="none")).json()
     cancelled = await kept.client.post(f"/v1/responses/{background['id']}/cancel")
