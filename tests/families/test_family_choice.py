@@ -154,6 +154,10 @@ def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None
 HERMES = WrittenCall("", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>')
 LFM2 = WrittenCall("", "<|tool_call_start|>[get_weather(city='Rome')]<|tool_call_end|>")
 FOREIGN = WrittenCall("", "<call>get_weather</call>")
+NEMOTRON = WrittenCall(
+    "<SPECIAL_11>Assistant\n",
+    '<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Rome"}}]</TOOLCALL><SPECIAL_12>\n\n',
+)
 GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Rome"}}]')
 
 
@@ -235,6 +239,7 @@ def test_a_doubtful_choice_is_doubted(name: str | None, family: str, evidence: E
         (None, Evidence(model_type="qwen2", template="tools<tool_call>", written=HERMES)),
         (None, Evidence(model_type="granite", template="tools", written=GRANITE, has_token="<|tool_call|>".__eq__)),
         ("hermes", Evidence(template="tools", written=HERMES, has_token=lambda _: False)),
+        (None, Evidence(model_type="nemotron_h", template="tools<TOOLCALL>[<think>", written=NEMOTRON)),
         ("llama3_json", Evidence(has_token=lambda _: False)),  # it reads calls without a token before them
     ],
 )
