@@ -91,6 +91,8 @@ MODELS = [
     ),
     ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
     ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("glm47", "{{ tools }}<arg_key>k</arg_key><arg_value>v</arg_value><think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("glm47", "{{ tools }}<arg_key>k</arg_key><arg_value>v</arg_value>", "GlmMoeDsaForCausalLM", "glm_moe_dsa"),
     ("deepseek_v32", "{% set dsml = '｜DSML｜' %}<{{ dsml }}function_calls>", "DeepseekV32ForCausalLM", "deepseek_v32"),
     ("deepseek_v32", "", "DeepseekV32ForCausalLM", "deepseek_v32"),  # no template: it is a program
     # V3.2-Exp still writes as V3.1 does
