@@ -136,8 +136,14 @@ class CallFormat:
         if len(calls) < len(held):
             return None
         single = not self._many(plan) or (beside and not self.section[1])
-        form = either(*self._single(calls, *self.section)) if single else self._several(calls)
+        forms = (self, *self.also) if self.once else (self,)
+        ones = [tagged for form in forms for tagged in form.tags_alone(calls)]
+        form = either(*ones) if single else self._several(calls)
         return sequence(constant(self.lead), form) if self.lead else form
+
+    def tags_alone(self, calls: Mapping[str, Format]) -> list[Format]:
+        """The tags of one call alone, in this form alone; ``calls``: the arguments of each tool."""
+        return self._single(calls, *self.section)
 
     def _held(self, tool: Tool) -> Format | None:
         """Arguments that follow the tool's schema, as far as can be where it is not strict."""

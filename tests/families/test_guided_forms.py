@@ -224,3 +224,14 @@ def test_demanded_calls_have_the_line_ends_of_templates(name: str, keeps: Keeps)
     events = parse(family.parser(turn, preparation, prompt), [DEMANDED[name]], cut=False)
     assert calls_in(events) == [("now", {}), ("now", {})]
     assert content_in(events).strip() == ""
+
+
+@each_engine
+def test_a_demanded_call_has_either_form_of_a_message(keeps: Keeps) -> None:
+    """GigaChat 3 was taught the role of a message, and 3.1 a marker."""
+    turn = ToolPlan(tools=(NOW, SEARCH), choice="required", guide_types=GUIDES)
+    made = FAMILIES["gigachat3"].prepare(turn, "").guide
+    assert made is not None
+    assert keeps(made, '<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "now", "arguments": {}}')
+    assert keeps(made, '<|function_call|>{"name": "now", "arguments": {}}')
+    assert not keeps(made, '<|message_sep|>\n\nassistant<|role_sep|>\n{"name": "now", "arguments": {}}')
