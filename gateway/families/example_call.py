@@ -14,8 +14,8 @@ from gateway.families.tool_plan import Tool, ToolPlan
 EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 ARGUMENTS = {"city": "Rome"}
 _BARE = re.compile(r"\s*(\{|\[\s*\{|\[?" + EXAMPLE.name + r"\()")
-# Forms of tokens that stand for no text; the second bar is DeepSeek's.
-_CONTROL = re.compile(r"<[|｜][^<>]*>|<[^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|\[/?[A-Z_]+\]")  # noqa: RUF001
+# Forms of tokens that stand for no text; the second bar is DeepSeek's, numbers are Nemotron's.
+_CONTROL = re.compile(r"<[|｜][^<>]*>|<[^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<SPECIAL_[0-9]+>|\[/?[A-Z_]+\]")  # noqa: RUF001
 _AS_BARE = (
     json.dumps({"name": EXAMPLE.name, "parameters": ARGUMENTS}),
     f'[{EXAMPLE.name}(city="{ARGUMENTS["city"]}")]',

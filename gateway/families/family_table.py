@@ -90,11 +90,14 @@ _INVOKE_TAGS = TaggedCalls(
     end="</invoke>",
 )
 _TOOL_CALL_THINK = ThinkTags(instead=("<tool_call>",))
+_LINE_THINK = replace(_TOOL_CALL_THINK, between="\n")
+_GLM_STOP = ("<|observation|>", "<|user|>")
 
 
 def _attributed_tags(word: str, section: str) -> TaggedCalls:
     """The tags of DeepSeek's markup language and its kin, each with a word that marks it as the format's own."""
     return TaggedCalls(
+        lead="\n\n",
         section=(f"<{word}{section}>\n", f"\n</{word}{section}>"),
         call=f'<{word}invoke name="',
         named='">\n',
@@ -127,6 +130,7 @@ def _hunyuan_think(suffix: str) -> ThinkTags:
 
 
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
+_GLM_TYPES = frozenset({"glm4_moe", "Glm4MoeForCausalLM"})
 _MINIMAX_WORD = "]<]minimax[>["
 _HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
 _HUNYUAN_SOURCES = (
@@ -232,7 +236,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/deepseek-ai/DeepSeek-V3-0324",
             "https://huggingface.co/deepseek-ai/DeepSeek-R1",
         ),
-        grammar=replace(_DEEPSEEK_CALLS, typed="written", fenced="written"),
+        grammar=replace(_DEEPSEEK_CALLS, gap="\n", typed="written", fenced="written"),
         tags=_DEEPSEEK_THINK,
         signs=((_DEEPSEEK_SECTION,),),
         shared_types=frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"}),
@@ -282,7 +286,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/ibm-granite/granite-20b-functioncalling",
             "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_granite_20b_fc.jinja",
         ),
-        grammar=JsonCalls(opens=("<function_call>",), each=True, around=(" ", ""), separator=""),
+        grammar=JsonCalls(opens=("<function_call>",), each=True, around=(" ", ""), separator="\n"),
         signs=(("<function_call>", "<|function_call_library|>"),),
     ),
     ModelFamily(  # results follow in the same turn of the template, so that a call must end the answer
@@ -491,7 +495,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/MiniMaxAI/MiniMax-M2/blob/main/docs/tool_calling_guide.md",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/unsloth-MiniMax-M2.jinja",
         ),
-        grammar=replace(_INVOKE_TAGS, section=("<minimax:tool_call>\n", "\n</minimax:tool_call>")),
+        grammar=replace(_INVOKE_TAGS, lead="\n", section=("<minimax:tool_call>\n", "\n</minimax:tool_call>")),
         tags=ThinkTags(between="\n\n", instead=("<minimax:tool_call>",)),
         signs=(("<minimax:tool_call>",),),
         model_types=frozenset({"minimax_m2", "MiniMaxM2ForCausalLM"}),
@@ -570,7 +574,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             end="</function>",
             cdata=True,
         ),
-        tags=ThinkTags(),
+        tags=ThinkTags(between="\n\n"),
         signs=(('<function name="', '<param name="'), ("<function name=", "<param name=")),
     ),
     ModelFamily(
@@ -606,23 +610,36 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         signs=(("<|tool_call:start|>", "<|tool_arg:start|>"),),
     ),
+    ModelFamily(  # the calls of the family below, without line ends
+        name="glm47",
+        models="GLM 4.7, 5; Laguna S",
+        sources=(
+            "https://huggingface.co/zai-org/GLM-4.7",
+            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GLM-4.7-Flash.jinja",
+        ),
+        grammar=replace(
+            _ARGUMENT_TAGS, named="", keyed="</arg_key><arg_value>", value_end="</arg_value>", separator=""
+        ),
+        tags=_TOOL_CALL_THINK,
+        stop=_GLM_STOP,
+        signs=(("<arg_key>", "<arg_value>", "</arg_key><arg_value>"),),
+        model_types=frozenset({"glm4_moe_lite", "glm_moe_dsa", "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM"}),
+        older_types=_GLM_TYPES,
+    ),
     ModelFamily(
         name="glm",
-        models="GLM 4.5, 4.6, 4.7, 5; Ling 3 and Laguna",
+        models="GLM 4.5, 4.6; Ling 3 and Laguna XS",
         sources=(
             "https://huggingface.co/zai-org/GLM-4.5",
             "https://huggingface.co/zai-org/GLM-4.6",
-            "https://huggingface.co/zai-org/GLM-4.7",
             "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/ling3_tool_parser.py",
             "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/poolside_v1_tool_parser.py",
         ),
         grammar=_ARGUMENT_TAGS,
-        tags=_TOOL_CALL_THINK,
-        stop=("<|observation|>", "<|user|>"),
+        tags=_LINE_THINK,
+        stop=_GLM_STOP,
         signs=(("<arg_key>", "<arg_value>"),),
-        model_types=frozenset(
-            {"glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "Glm4MoeForCausalLM", "GlmMoeDsaForCausalLM"}
-        ),
+        model_types=_GLM_TYPES,
     ),
     ModelFamily(  # Qwen3.5 and its successors: the calls of Qwen3-Coder, with reasoning
         name="qwen3_5",
@@ -641,7 +658,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/vllm-project/vllm/blob/main/vllm/parser/nemotron_v3.py",
         ),
         grammar=_FUNCTION_TAGS,
-        tags=_TOOL_CALL_THINK,
+        tags=_LINE_THINK,
         signs=_FUNCTION_THINK_SIGNS,
         older_types=frozenset({"nemotron_h", "NemotronHForCausalLM"}),
     ),
@@ -649,8 +666,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="step3p5",
         models="Step 3.5 and 3.7",
         sources=("https://github.com/ggml-org/llama.cpp/blob/master/models/templates/StepFun3.7-Flash.jinja",),
-        grammar=_FUNCTION_TAGS,
-        tags=replace(_TOOL_CALL_THINK, between="\n"),
+        grammar=replace(_FUNCTION_TAGS, separator=""),
+        tags=_LINE_THINK,
         signs=_FUNCTION_THINK_SIGNS,
         model_types=frozenset({"step3p5", "step3p7", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"}),
     ),

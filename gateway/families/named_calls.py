@@ -32,6 +32,7 @@ class NamedCalls(Grammar):
         separator: the marker before the arguments; a single character is ordinary text.
         end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
+        gap: text that models write between two calls.
         extra: other markers that only belong to the format.
         namespace: the text that models write before the name, and may leave out.
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
@@ -46,6 +47,7 @@ class NamedCalls(Grammar):
     separator: str
     end: str = ""
     section: tuple[str, str] = ("", "")
+    gap: str = ""
     extra: tuple[str, ...] = ()
     namespace: str = ""
     numbered: bool = False
@@ -77,7 +79,7 @@ class NamedCalls(Grammar):
         if self.fenced == "written":
             between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.end}"
         arguments = self._numbered_arguments if self.numbered else arguments_format
-        return CallFormat(before, between, after, trigger=self.call, section=self.section, arguments=arguments)
+        return CallFormat(before, between, after, self.call, self.section, self.gap, arguments=arguments)
 
     def _numbered_arguments(self, tool: Tool) -> Format:
         """The number of the call, as the model counts them, and its arguments."""

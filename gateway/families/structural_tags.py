@@ -72,6 +72,7 @@ class CallFormat:
             instead: there are no calls but inside of one.
         section: texts before the first and after the last of calls that follow each other.
         separator: text between two of them.
+        lead: text before calls, or their section, that stand alone, behind reasoning or not.
         once: whether an answer has one call at most, as its models were taught.
         arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
             of another as free as can be; None where it cannot.
@@ -84,6 +85,7 @@ class CallFormat:
     trigger: str = ""
     section: tuple[str, str] = ("", "")
     separator: str = ""
+    lead: str = ""
     once: bool = False
     arguments: Callable[[Tool], Format | None] = arguments_format
     also: tuple[CallFormat, ...] = ()
@@ -133,9 +135,15 @@ class CallFormat:
         calls = {name: content for name, content in held.items() if content is not None}
         if len(calls) < len(held):
             return None
-        if not self._many(plan) or (beside and not self.section[1]):
-            return either(*self._single(calls, *self.section))
-        return self._several(calls)
+        single = not self._many(plan) or (beside and not self.section[1])
+        forms = (self, *self.also) if self.once else (self,)
+        ones = [tagged for form in forms for tagged in form.tags_alone(calls)]
+        form = either(*ones) if single else self._several(calls)
+        return sequence(constant(self.lead), form) if self.lead else form
+
+    def tags_alone(self, calls: Mapping[str, Format]) -> list[Format]:
+        """The tags of one call alone, in this form alone; ``calls``: the arguments of each tool."""
+        return self._single(calls, *self.section)
 
     def _held(self, tool: Tool) -> Format | None:
         """Arguments that follow the tool's schema, as far as can be where it is not strict."""

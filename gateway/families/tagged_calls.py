@@ -36,8 +36,10 @@ class TaggedCalls(Grammar):
     The texts are as a template writes them, with its line ends; an answer may have other whitespace between tags.
 
     Attributes:
+        lead: text before calls that stand alone.
         section: texts around calls; an answer may leave them out. Empty: there are none.
         wrapped: whether each call has a section of its own, as far as a template tells.
+        separator: text between two calls.
         call: text before a function's name; an answer may leave out what stands between its first and its last tag.
         named: text between the name and the arguments.
         key: text before an argument's name.
@@ -50,8 +52,10 @@ class TaggedCalls(Grammar):
         cdata: whether a value may stand in a CDATA section.
     """
 
+    lead: str = ""
     section: tuple[str, str] = ("", "")
     wrapped: bool = False
+    separator: str = "\n"
     call: str
     named: str
     key: str
@@ -81,7 +85,7 @@ class TaggedCalls(Grammar):
         if self.wrapped:
             begin, end, call, after = "", "", begin + call, after + end
         trigger = _pieces(self.section[0] or call)[0]
-        return CallFormat(call, "", after, trigger, (begin, end), separator="\n", arguments=self._arguments)
+        return CallFormat(call, "", after, trigger, (begin, end), self.separator, self.lead, arguments=self._arguments)
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer; a call may come without its section."""
@@ -253,7 +257,9 @@ class TaggedCalls(Grammar):
         values = bare_formats(tool)
         if values is None:
             return None
-        return sequence(constant(self.named), *(self._argument(name, value) for name, value in values.items()))
+        named = [constant(self.named)] if self.named else []
+        pieces = [*named, *(self._argument(name, value) for name, value in values.items())]
+        return sequence(*(pieces or [nothing()]))
 
     def _argument(self, name: str, value: BareFormat) -> Format:
         forms = []

@@ -91,6 +91,8 @@ MODELS = [
     ),
     ("phi4", "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}", "Phi3ForCausalLM", "phi3"),
     ("glm", "{{ tools }}<tool_call><arg_key><arg_value><think></think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("glm47", "{{ tools }}<arg_key>k</arg_key><arg_value>v</arg_value><think>", "Glm4MoeForCausalLM", "glm4_moe"),
+    ("glm47", "{{ tools }}<arg_key>k</arg_key><arg_value>v</arg_value>", "GlmMoeDsaForCausalLM", "glm_moe_dsa"),
     ("deepseek_v32", "{% set dsml = '｜DSML｜' %}<{{ dsml }}function_calls>", "DeepseekV32ForCausalLM", "deepseek_v32"),
     ("deepseek_v32", "", "DeepseekV32ForCausalLM", "deepseek_v32"),  # no template: it is a program
     # V3.2-Exp still writes as V3.1 does
@@ -154,6 +156,10 @@ def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None
 HERMES = WrittenCall("", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>')
 LFM2 = WrittenCall("", "<|tool_call_start|>[get_weather(city='Rome')]<|tool_call_end|>")
 FOREIGN = WrittenCall("", "<call>get_weather</call>")
+NEMOTRON = WrittenCall(
+    "<SPECIAL_11>Assistant\n",
+    '<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Rome"}}]</TOOLCALL><SPECIAL_12>\n\n',
+)
 GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Rome"}}]')
 
 
@@ -235,6 +241,7 @@ def test_a_doubtful_choice_is_doubted(name: str | None, family: str, evidence: E
         (None, Evidence(model_type="qwen2", template="tools<tool_call>", written=HERMES)),
         (None, Evidence(model_type="granite", template="tools", written=GRANITE, has_token="<|tool_call|>".__eq__)),
         ("hermes", Evidence(template="tools", written=HERMES, has_token=lambda _: False)),
+        (None, Evidence(model_type="nemotron_h", template="tools<TOOLCALL>[<think>", written=NEMOTRON)),
         ("llama3_json", Evidence(has_token=lambda _: False)),  # it reads calls without a token before them
     ],
 )

@@ -22,6 +22,8 @@ from tests.families.harness import GUIDES, Case, cases, parse, tool
 from tests.families.test_guides import keeps_to as by_the_reference_engine
 from tests.families.written import call_texts, calls_in, content_in, exact_tool, native, prompts, texts_of
 
+# ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
+
 VERSION = "0.1.25"  # of XGrammar, which TensorRT-LLM 1.2 carries
 FOLDER = Path(__file__).resolve().parents[2] / "build" / f"xgrammar-{VERSION}"
 ARGUMENTS = {"query": "größer 1, 2", "limit": 3}
@@ -185,3 +187,51 @@ def test_a_published_call_is_let_pass(family: Family, keeps: Keeps) -> None:
     assert guides
     # The test's tokenizer has a token of its own for this letter.
     assert any(keeps(guide, output.replace("ü", "u")) for guide, output in guides)
+
+
+# Reasoning and two calls with the line ends of the models' chat templates.
+DEMANDED = {
+    "deepseek_v3": "Hm.</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```"
+    "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>"
+    "<｜tool▁calls▁end｜>",
+    "deepseek_v32": 'Hm.</think>\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name="now">\n</｜DSML｜invoke>\n'
+    '<｜DSML｜invoke name="now">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    "glm": "Hm.</think>\n<tool_call>now\n</tool_call>\n<tool_call>now\n</tool_call>",
+    "glm47": "Hm.</think><tool_call>now</tool_call><tool_call>now</tool_call>",
+    "granite_20b": '<function_call> {"name": "now", "arguments": {}}\n<function_call> {"name": "now", "arguments": {}}',
+    "minicpm5": 'Hm.\n</think>\n\n<function name="now"></function>\n<function name="now"></function>',
+    "minimax_m2": 'Hm.\n</think>\n\n\n<minimax:tool_call>\n<invoke name="now">\n</invoke>\n'
+    '<invoke name="now">\n</invoke>\n</minimax:tool_call>',
+    "nemotron3": "Hm.\n</think>\n<tool_call>\n<function=now>\n</function>\n</tool_call>\n"
+    "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+    "qwen3": 'Hm.\n</think>\n\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
+    "step3p5": "Hm.\n</think>\n<tool_call>\n<function=now>\n</function>\n</tool_call>"
+    "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+}
+
+
+@pytest.mark.parametrize("name", DEMANDED)
+@each_engine
+def test_demanded_calls_have_the_line_ends_of_templates(name: str, keeps: Keeps) -> None:
+    family = FAMILIES[name]
+    tags = getattr(family, "tags", None)
+    prompt = f"{tags.open}\n" if tags else ""
+    turn = ToolPlan(tools=(NOW, SEARCH), choice="required", guide_types=GUIDES)
+    preparation = family.prepare(turn, prompt)
+    assert preparation.guide is not None
+    assert keeps(preparation.guide, DEMANDED[name])
+    events = parse(family.parser(turn, preparation, prompt), [DEMANDED[name]], cut=False)
+    assert calls_in(events) == [("now", {}), ("now", {})]
+    assert content_in(events).strip() == ""
+
+
+@each_engine
+def test_a_demanded_call_has_either_form_of_a_message(keeps: Keeps) -> None:
+    """GigaChat 3 was taught the role of a message, and 3.1 a marker."""
+    turn = ToolPlan(tools=(NOW, SEARCH), choice="required", guide_types=GUIDES)
+    made = FAMILIES["gigachat3"].prepare(turn, "").guide
+    assert made is not None
+    assert keeps(made, '<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "now", "arguments": {}}')
+    assert keeps(made, '<|function_call|>{"name": "now", "arguments": {}}')
+    assert not keeps(made, '<|message_sep|>\n\nassistant<|role_sep|>\n{"name": "now", "arguments": {}}')
