@@ -11,7 +11,7 @@ all in one line. Strings stand bare, all other values are JSON, and so may be al
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,12 +51,8 @@ class Tag(NamedTuple):
 class ChannelCalls(Grammar):
     """Reads channels, and the calls in them; text outside of channels is content."""
 
+    extra: tuple[str, ...] = _TOKENS.texts
     whole: bool = True
-
-    @property
-    def markers(self) -> Sequence[str]:
-        """The tokens, which are nothing but the format's."""
-        return _TOKENS.texts
 
     @property
     def call_format(self) -> CallFormat:

@@ -38,9 +38,9 @@ _INTERN_CALLS = JsonCalls(
 )
 _LONGCAT_CALLS = replace(_HERMES_CALLS, opens=("<longcat_tool_call>",), close="</longcat_tool_call>")
 _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
-    call="<｜tool▁call▁begin｜>",
+    opens=("<｜tool▁call▁begin｜>",),
     separator="<｜tool▁sep｜>",
-    end="<｜tool▁call▁end｜>",
+    close="<｜tool▁call▁end｜>",
     section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     typed="read",
     fenced="read",
@@ -57,8 +57,8 @@ _COHERE_CALLS = JsonCalls(
 _KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 # Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
-_MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
-_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=(_MISTRAL_CALLS.call,), anywhere=True)
+_MISTRAL_CALLS = NamedCalls(opens=("[TOOL_CALLS]",), separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
+_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=_MISTRAL_CALLS.opens, anywhere=True)
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
 
@@ -153,8 +153,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=_MISTRAL_CALLS,
         tags=_MISTRAL_THINK,
         signs=(
-            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),
-            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
+            (*_MISTRAL_CALLS.opens, _MISTRAL_CALLS.separator),
+            (*_MISTRAL_CALLS.opens, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
         ),
         shared_types=_MISTRAL_TYPES,
     ),
@@ -167,7 +167,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         grammar=replace(_MISTRAL_CALLS, array="written"),
         tags=_MISTRAL_THINK,
-        signs=((_MISTRAL_CALLS.call,), ("[AVAILABLE_TOOLS]",)),
+        signs=(_MISTRAL_CALLS.opens, ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
@@ -178,9 +178,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_llama.jinja",
             "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_qwen.jinja",
         ),
-        grammar=BareCalls(
-            before="[TOOL_CALLS]", after=("</tool_call>",), aliases=("<tool_call>",), fenced=True, written="array"
-        ),
+        grammar=BareCalls(opens=("[TOOL_CALLS]", "<tool_call>"), close="</tool_call>", fenced=True, written="array"),
         tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
         signs=(('[{"name": "tool_call_name", "arguments": {',),),
     ),
@@ -192,9 +190,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/moonshotai/Kimi-K2-Thinking",
         ),
         grammar=NamedCalls(
-            call="<|tool_call_begin|>",
+            opens=("<|tool_call_begin|>",),
             separator="<|tool_call_argument_begin|>",
-            end="<|tool_call_end|>",
+            close="<|tool_call_end|>",
             section=_KIMI_SECTION,
             extra=_KIMI_SLIPS,
             namespace="functions.",
@@ -503,7 +501,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/MiniMaxAI/MiniMax-M3",
             "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/minimax_m3.py",
         ),
-        grammar=NestedTags(word=_MINIMAX_WORD),
+        grammar=NestedTags(opens=(_MINIMAX_WORD,)),
         tags=ThinkTags("<mm:think>", "</mm:think>", instead=(_MINIMAX_WORD,)),
         signs=(("<mm:think>", "minimax[>["), (_MINIMAX_WORD,)),
         model_types=frozenset({"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration"}),
@@ -699,7 +697,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_toolace.jinja",
             "https://ai.google.dev/gemma/docs/capabilities/function-calling",
         ),
-        grammar=BareCalls(before="<|python_start|>", after=("<|python_end|>", "<|eom|>")),
+        grammar=BareCalls(opens=("<|python_start|>",), close="<|python_end|>", extra=("<|eom|>",)),
         stop=("<|eom|>",),
         signs=(("<|python_start|>",), ("[func_name1(",)),
         model_types=frozenset({"llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"}),
@@ -711,7 +709,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/LiquidAI/LFM2-1.2B",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/LFM2.5-8B-A1B.jinja",
         ),
-        grammar=BareCalls(before="<|tool_call_start|>", after=("<|tool_call_end|>",), marked=True),
+        grammar=BareCalls(opens=("<|tool_call_start|>",), close="<|tool_call_end|>", marked=True),
         tags=ThinkTags(instead=("<|tool_call_start|>",)),
         signs=(("<|tool_call_start|>",),),
         model_types=frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}),
@@ -724,7 +722,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/allenai/Olmo-3-7B-Think",
             "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_olmo3.jinja",
         ),
-        grammar=BareCalls(before="<function_calls>", after=("</function_calls>",), marked=True, written="lines"),
+        grammar=BareCalls(opens=("<function_calls>",), close="</function_calls>", marked=True, written="lines"),
         tags=ThinkTags(instead=("<function_calls>",)),
         signs=(("<functions>", "<function_calls>"),),
         model_types=frozenset({"olmo3", "Olmo3ForCausalLM"}),
@@ -736,7 +734,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
         ),
-        grammar=GemmaCalls(before="<|tool_call>", after=("<tool_call|>", "<|tool_response>"), quote='<|"|>'),
+        grammar=GemmaCalls(opens=("<|tool_call>",), close="<tool_call|>", extra=("<|tool_response>",), quote='<|"|>'),
         tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
         stop=("<|tool_response>",),
         signs=(("<|tool_call>call:",),),
@@ -747,8 +745,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="FunctionGemma",
         sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
         grammar=GemmaCalls(
-            before="<start_function_call>",
-            after=("<end_function_call>", "<start_function_response>"),
+            opens=("<start_function_call>",),
+            close="<end_function_call>",
+            extra=("<start_function_response>",),
             quote="<escape>",
             typed=True,
         ),
@@ -803,7 +802,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://huggingface.co/meetkai/functionary-small-v3.1",
             "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/meetkai-functionary-medium-v3.1.jinja",
         ),
-        grammar=NamedCalls(call="<function=", separator=">", end="</function>"),
+        grammar=NamedCalls(opens=("<function=",), separator=">", close="</function>"),
         stop=("<|eom_id|>",),
         signs=(("<function=", "</function>", "<|python_tag|>"),),
     ),
@@ -814,7 +813,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/meta-llama/llama-models/blob/main/models/llama3_3/prompt_format.md",
             "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
         ),
-        grammar=BareCalls(before="<|python_tag|>", after=("<|eom_id|>",), written="json"),
+        grammar=BareCalls(opens=("<|python_tag|>",), close="<|eom_id|>", written="json"),
         stop=("<|eom_id|>",),
         signs=(("<|python_tag|>",), ("<|start_header_id|>", '"parameters": ')),
         shared_types=frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"}),

@@ -33,31 +33,22 @@ class GemmaCalls(Grammar):
     """Reads such calls.
 
     Attributes:
-        before: the marker before a call.
-        after: the marker after it, which may be missing, and that of its answer, before which models stop.
         quote: the token on both sides of a string.
         typed: whether arguments of other types stand between these tokens, too: the tool's schema tells their types.
     """
 
-    before: str
-    after: tuple[str, ...]
     quote: str
     typed: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return (self.before, *self.after, self.quote)
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """The one before a call."""
-        return (self.before,)
+        return (*super().markers, self.quote)
 
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag."""
-        return CallFormat(f"{self.before}{_CALL}", "", f"}}{self.after[0]}", self.before, arguments=self._arguments)
+        return CallFormat(self.opens[0] + _CALL, "", "}" + self.close, self.opens[0], arguments=self._arguments)
 
     @cached_property
     def _quotes(self) -> Markers:
@@ -82,7 +73,7 @@ class GemmaCalls(Grammar):
         if not (yield from self._object(source, call.arguments, 1, typed)) or not call.complete():
             return False
         yield from source.space()
-        yield from source.literal(self.after[0])
+        yield from source.literal(self.close)
         return True
 
     def _object(

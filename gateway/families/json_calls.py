@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -54,10 +53,9 @@ KEYS = Keys()
 class JsonCalls(Grammar):
     """Reads a list of calls, one call or several behind a marker; the marker at the end may be missing.
 
+    Any of ``opens`` and ``extra`` may follow another of ``opens``.
+
     Attributes:
-        opens: the markers before calls, any of which may follow another; models write the first.
-        close: the marker behind calls; empty: there is none.
-        extra: other markers that only belong to the format; they too may follow one of ``opens``.
         keys: of a call.
         each: whether models write the markers around each call, instead of around all of them.
         around: the text that they write between the markers and the calls.
@@ -65,24 +63,11 @@ class JsonCalls(Grammar):
         word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
     """
 
-    opens: tuple[str, ...]
-    close: str = ""
-    extra: tuple[str, ...] = ()
     keys: Keys = KEYS
     each: bool = False
     around: tuple[str, str] = ("[", "]")
     separator: str = ", "
     word: str = ""
-
-    @property
-    def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
-        return [text for text in (*self.opens, self.close, *self.extra) if text]
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """Those before calls."""
-        return self.opens
 
     @cached_property
     def _leading(self) -> Markers:

@@ -28,11 +28,8 @@ class NamedCalls(Grammar):
     """Reads a name, a separator and JSON arguments behind a marker; whitespace may stand between all of them.
 
     Attributes:
-        call: the marker before a call.
         separator: the marker before the arguments; a single character is ordinary text.
-        end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
-        extra: other markers that only belong to the format.
         namespace: the text that models write before the name, and may leave out.
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
@@ -42,11 +39,8 @@ class NamedCalls(Grammar):
         array: whether a JSON array of calls stands behind the marker.
     """
 
-    call: str
     separator: str
-    end: str = ""
     section: tuple[str, str] = ("", "")
-    extra: tuple[str, ...] = ()
     namespace: str = ""
     numbered: bool = False
     id_marker: str = ""
@@ -58,26 +52,21 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        texts = (*self.section, *self.extra, self.call, self.end, self.separator, self.id_marker)
+        texts = (*super().markers, *self.section, self.separator, self.id_marker)
         return [text for text in texts if len(text) > 1]
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """The one before a call."""
-        return (self.call,)
 
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, without an id that may be missing."""
+        call = self.opens[0]
         if self.array == "written":
-            section = (f"{self.call}[", "]")
-            return CallFormat('{"name": "', '", "arguments": ', "}", self.call, section, ", ")
-        before = self.call + (_TYPE + self.separator) * (self.typed == "written") + self.namespace
-        between, after = ":" if self.numbered else self.separator, self.end
+            return CallFormat('{"name": "', '", "arguments": ', "}", call, (f"{call}[", "]"), ", ")
+        before = call + (_TYPE + self.separator) * (self.typed == "written") + self.namespace
+        between, after = ":" if self.numbered else self.separator, self.close
         if self.fenced == "written":
-            between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.end}"
+            between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.close}"
         arguments = self._numbered_arguments if self.numbered else arguments_format
-        return CallFormat(before, between, after, trigger=self.call, section=self.section, arguments=arguments)
+        return CallFormat(before, between, after, trigger=call, section=self.section, arguments=arguments)
 
     def _numbered_arguments(self, tool: Tool) -> Format:
         """The number of the call, as the model counts them, and its arguments."""
