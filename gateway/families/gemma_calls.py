@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from gateway.families.bare_arguments import argument_types, bare_forms, is_text, row_format, typed_json
@@ -17,7 +17,7 @@ from gateway.families.grammar import Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
-from gateway.families.python_literals import MAX_DEPTH, read_python_scalar
+from gateway.families.python_literals import MAX_DEPTH, read_python_scalar, say_text
 from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
 from gateway.families.text_source import Emit, Steps, TextSource
 from gateway.families.tool_plan import Tool
@@ -152,13 +152,8 @@ class GemmaCalls(Grammar):
 
     def _string(self, source: TextSource, emit: Emit) -> Steps[bool]:
         """Read a string behind its quote; it ends at the next one, whatever stands in it."""
-
-        def say(text: str) -> None:
-            source.examined += len(text)
-            emit(dumps(text)[1:-1])
-
         emit('"')
-        closed = (yield from source.until(self._quotes, say)) is not None
+        closed = (yield from source.until(self._quotes, partial(say_text, source, emit))) is not None
         emit('"' if closed else "")
         return closed
 

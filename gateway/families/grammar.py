@@ -58,11 +58,11 @@ class Grammar:
         tags = parser.tags
         thoughts = (tags.open,) if tags and tags.anywhere else ()
         yield from parser.think(opened=parser.opened)
-        while (marker := (yield from parser.content_until(*parser.opening, *thoughts))) is not None:
+        while (marker := (yield from parser.content_until(*self.opening, *thoughts))) is not None:
             if marker in thoughts:
                 yield from parser.think(opened=True)
             else:
-                yield from parser.read_block()
+                yield from self.read_block(parser)
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the text behind an opening marker; returns whether there was a call."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
+from gateway.families.structural_tags import CallFormat, arguments_format, numbered_arguments
 from gateway.families.text_source import Steps, TextSource
-from gateway.families.tool_plan import Tool
 
 Variant: TypeAlias = Literal["no", "read", "written"]
 """A form of its own: whether it is read all the same, and whether it is the one that the family's models write."""
@@ -20,7 +20,6 @@ Variant: TypeAlias = Literal["no", "read", "written"]
 _TYPE = "function"
 _FENCE = "```"
 _BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
-NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +64,8 @@ class NamedCalls(Grammar):
         between, after = ":" if self.numbered else self.separator, self.close
         if self.fenced == "written":
             between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.close}"
-        arguments = self._numbered_arguments if self.numbered else arguments_format
+        arguments = partial(numbered_arguments, between=self.separator) if self.numbered else arguments_format
         return CallFormat(before, between, after, trigger=call, section=self.section, arguments=arguments)
-
-    def _numbered_arguments(self, tool: Tool) -> Format:
-        """The number of the call, as the model counts them, and its arguments."""
-        return sequence(NUMBER, constant(self.separator), arguments_format(tool))
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a call, or an array of them; see ``Grammar``."""

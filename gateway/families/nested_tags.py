@@ -121,7 +121,7 @@ class NestedTags(Grammar):
         source = parser.source
         if not (yield from source.literal("<")):
             return ""
-        name = yield from source.run(NAME_CHARACTERS, LONGEST_NAME)
+        name = yield from read_name(source)
         return name if (yield from source.literal(">")) else ""
 
     def _read_value(self, parser: FamilyParser, schema: Mapping[str, Any], name: str, depth: int) -> Steps[str | None]:

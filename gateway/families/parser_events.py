@@ -20,22 +20,14 @@ _SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Text for the user.
-
-    Attributes:
-        text: never empty, without the family's markers.
-    """
+    """Text for the user: never empty, without the family's markers."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Text of the model's reasoning.
-
-    Attributes:
-        text: never empty, without the family's markers.
-    """
+    """Text of the model's reasoning: never empty, without the family's markers."""
 
     text: str
 

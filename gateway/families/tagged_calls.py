@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from gateway.families.bare_arguments import BareArguments, BareFormat, bare_formats
+from gateway.families.bare_arguments import BareArguments, Forms, bare_formats
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
@@ -215,7 +215,7 @@ class TaggedCalls(Grammar):
         first, *more = _pieces(self.keyed)
         again, closed = (more[-1], "") if more else (self.key, first if first.startswith("<") else first[0])
         while (marker := (yield from source.until(_markers(end, again), arguments.more))) == again:
-            name = (yield from source.run(NAME_CHARACTERS, LONGEST_NAME)) if closed else ""
+            name = (yield from read_name(source)) if closed else ""
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
                 if closed == '"':
                     yield from _rest_of_tag(source)
@@ -253,20 +253,20 @@ class TaggedCalls(Grammar):
         values = bare_formats(tool)
         if values is None:
             return None
-        return sequence(constant(self.named), *(self._argument(name, value) for name, value in values.items()))
+        return sequence(constant(self.named), *(self._argument(name, *value) for name, value in values.items()))
 
-    def _argument(self, name: str, value: BareFormat) -> Format:
-        forms = []
+    def _argument(self, name: str, forms: Forms, optional: bool) -> Format:
+        tags = []
         end = self.value_end.strip()
-        for text, form in value.forms:
+        for text, form in forms:
             attribute = f' {self.attribute}="{str(text).lower()}"' if self.attribute else ""
             begin = self.key + name + (self.keyed.replace(">", attribute + ">") if attribute else self.keyed)
             if form == free_text():  # which must not hold the tag, with or without line ends
                 after = self.value_end.partition(end)[2]
-                forms.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
+                tags.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
             else:
-                forms.append(tag(begin, form, self.value_end))
-        return either(*forms, *([nothing()] if value.optional else []))
+                tags.append(tag(begin, form, self.value_end))
+        return either(*tags, *([nothing()] if optional else []))
 
 
 @cache
