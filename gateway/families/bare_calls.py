@@ -19,7 +19,7 @@ from typing import Literal
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import NAME_CHARACTERS, read_json_call
-from gateway.families.markers import Markers
+from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall, without
 from gateway.families.python_calls import python_arguments, read_python_call
 from gateway.families.structural_tags import CallFormat
@@ -60,10 +60,6 @@ class BareCalls(Grammar):
         return CallFormat("", "", ")", self.opens[0], section, between, arguments=python_arguments)
 
     @cached_property
-    def _opens(self) -> Markers:
-        return Markers(*self.opens)
-
-    @cached_property
     def _ends(self) -> Markers:
         return Markers(*filter(None, (self.close, *self.extra)))
 
@@ -96,7 +92,7 @@ class BareCalls(Grammar):
 
     def _bracket(self, source: TextSource) -> Steps[str]:
         """Read a bracket that begins calls, and no marker; empty where none comes next."""
-        marker = yield from source.choice(self._opens)
+        marker = yield from source.choice(markers_of(*self.opens))
         if marker is not None:
             source.unread(marker)
         elif (yield from source.peek()) in {"{", "["}:

@@ -39,14 +39,7 @@ class FamilyParser:
     ) -> None:
         """Parse one answer; arguments as of the attributes.
 
-        Args:
-            plan: of the answer.
-            grammar: of the calls; None: there are none to read.
-            markers: as of the attribute.
-            tags: as of the attribute.
-            prompt: the rendered prompt.
-            eager: whether calls are said while they form.
-            guided: as of the attribute.
+        ``grammar``: of the calls; None: there are none to read. ``eager``: whether calls are said while they form.
         """
         self._grammar = grammar or Grammar()
         self.plan = plan

@@ -125,10 +125,7 @@ def _hunyuan_think(suffix: str) -> ThinkTags:
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
 _MINIMAX_WORD = "]<]minimax[>["
 _HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
-_HUNYUAN_SOURCES = (
-    _HUB + "tencent/Hy3-preview",
-    _SGLANG + "function_call/hunyuan_detector.py",
-)
+_HUNYUAN_SOURCES = (_HUB + "tencent/Hy3-preview", _SGLANG + "function_call/hunyuan_detector.py")
 
 PLAIN = ModelFamily(name="plain", models="all others")
 """Chat models that were not taught to call tools, and all that no other family claims."""
@@ -471,10 +468,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Seed-OSS",
         sources=(_HUB + "ByteDance-Seed/Seed-OSS-36B-Instruct", _TEMPLATES + "ByteDance-Seed-OSS.jinja"),
         grammar=replace(
-            _FUNCTION_TAGS,
-            section=("<seed:tool_call>\n", "\n</seed:tool_call>"),
-            keyed=">",
-            value_end="</parameter>\n",
+            _FUNCTION_TAGS, section=("<seed:tool_call>\n", "\n</seed:tool_call>"), keyed=">", value_end="</parameter>\n"
         ),
         tags=ThinkTags("<seed:think>", "</seed:think>", between="\n", instead=("<seed:tool_call>",)),
         signs=(("<seed:tool_call>",),),

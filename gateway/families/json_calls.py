@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import string
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_scanner import JsonScanner
-from gateway.families.markers import Markers
+from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import Steps, TextSource
@@ -69,10 +68,6 @@ class JsonCalls(Grammar):
     separator: str = ", "
     word: str = ""
 
-    @cached_property
-    def _leading(self) -> Markers:
-        return Markers(*self.opens, *self.extra)
-
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, in every form that begins a call."""
@@ -105,7 +100,7 @@ class JsonCalls(Grammar):
         """Read the calls behind an opening marker; returns whether there was one."""
         call = parser.begin_call()
         yield from parser.source.space()
-        while (yield from parser.source.choice(self._leading)):
+        while (yield from parser.source.choice(markers_of(*self.opens, *self.extra))):
             yield from parser.source.space()
         return (yield from read_call_list(parser, call, keys=self.keys))
 

@@ -18,7 +18,7 @@ from gateway.families.bare_arguments import argument_types, resolve, typed_json
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, dumps, read_name
-from gateway.families.markers import Markers
+from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.text_source import Steps
 
@@ -128,7 +128,7 @@ class NestedTags(Grammar):
         """Read the value behind a tag, and its closing tag; returns its JSON text, None: it is broken."""
         source, end = parser.source, f"</{name}>"
         pieces: list[str] = []
-        if (yield from source.until(Markers(self._word), pieces.append)) is None or depth == _DEEPEST:
+        if (yield from source.until(markers_of(self._word), pieces.append)) is None or depth == _DEEPEST:
             return None
         text = "".join(pieces)
         yield from source.space()

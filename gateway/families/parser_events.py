@@ -96,12 +96,7 @@ class Emitter:
     """
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
-        """Say an answer's events.
-
-        Args:
-            plan: names the tools that may be called.
-            eager: whether calls are said while they form.
-        """
+        """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
         self._events: list[Event] = []
         self._names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
         self._parallel = plan.parallel

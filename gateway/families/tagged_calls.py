@@ -18,7 +18,7 @@ from gateway.families.bare_arguments import BareArguments, Forms, bare_formats
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
-from gateway.families.markers import Markers
+from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
 from gateway.families.text_source import Steps, TextSource
@@ -166,7 +166,7 @@ class TaggedCalls(Grammar):
             if (yield from source.peek()) == "{":
                 whole = yield from read_arguments(source, call)
                 yield from source.space()
-                return (yield from source.choice(_markers(*_pieces(self.end)[:1]))) if whole else None
+                return (yield from source.choice(markers_of(*_pieces(self.end)[:1]))) if whole else None
         arguments = BareArguments(call, parser.plan.parameters(name), line_end=self._line_end)
         if marker is None:
             yield from source.space()
@@ -187,7 +187,7 @@ class TaggedCalls(Grammar):
         text = None
         first, *more = _pieces(self.keyed)
         bare = () if first.startswith("<") else ("<", "\n")
-        ends = _markers(first[0] if self.attribute else first, *(bare or (self.key, *more)))
+        ends = markers_of(first[0] if self.attribute else first, *(bare or (self.key, *more)))
         if (yield from source.until(ends, pieces.append)) != ends.texts[0]:
             return False
         if self.attribute:
@@ -210,11 +210,11 @@ class TaggedCalls(Grammar):
         """Read a value and the text behind it; one that another begins in was never closed."""
         source, end = parser.source, self.value_end.strip()
         if self.cdata and (yield from source.literal(_CDATA)):
-            yield from source.until(_markers(_CDATA_END), arguments.more)
+            yield from source.until(markers_of(_CDATA_END), arguments.more)
             return (yield from source.literal(end))
         first, *more = _pieces(self.keyed)
         again, closed = (more[-1], "") if more else (self.key, first if first.startswith("<") else first[0])
-        while (marker := (yield from source.until(_markers(end, again), arguments.more))) == again:
+        while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
             name = (yield from read_name(source)) if closed else ""
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
                 if closed == '"':
@@ -231,7 +231,7 @@ class TaggedCalls(Grammar):
 
     @property
     def _next(self) -> Markers:
-        return _markers(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
+        return markers_of(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
 
     @property
     def _line_end(self) -> str:
@@ -239,7 +239,7 @@ class TaggedCalls(Grammar):
 
     @property
     def _tags(self) -> Markers:
-        return _markers(_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
+        return markers_of(_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
 
     @property
     def _whole_tags(self) -> re.Pattern[str]:
@@ -273,11 +273,6 @@ class TaggedCalls(Grammar):
 def _pieces(text: str) -> tuple[str, ...]:
     """The tags in a text, and what is between them, without whitespace."""
     return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
-
-
-@cache
-def _markers(*texts: str) -> Markers:
-    return Markers(*texts)
 
 
 def _read(source: TextSource, pieces: Sequence[str]) -> Steps[bool]:
