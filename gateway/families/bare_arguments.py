@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
@@ -17,10 +16,13 @@ from gateway.families.tool_plan import Tool
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _SPACE = " \t\r\n"
-_NOTES = frozenset({"type", "title", "description", "default", "examples"})
 _MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
 _DEFINITIONS = ("$defs", "definitions")
+NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFINITIONS})
+"""Keywords of a schema that limit no value beyond its type."""
 _Held = TypeVar("_Held")
+Forms: TypeAlias = list[tuple[bool, Format]]
+"""What a value may be, one of them: whether that is a string, and its format."""
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -170,30 +172,14 @@ def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
     return found
 
 
-@dataclass(frozen=True)
-class BareFormat:
-    """An argument as a piece of a structural tag.
-
-    Attributes:
-        forms: what its value may be: whether that is a string, and its format. One of them applies.
-        optional: whether it may be missing.
-    """
-
-    forms: tuple[tuple[bool, Format], ...]
-    optional: bool
-
-
-def bare_formats(tool: Tool) -> dict[str, BareFormat] | None:
+def bare_formats(tool: Tool) -> dict[str, tuple[Forms, bool]] | None:
     """The arguments of a tool as pieces of a structural tag, in order; strings stand bare, other values are JSON.
 
     Returns:
-        The formats by name; None where bare text cannot be held to the schema: arguments may have other names, strings
-        have limits, or may be something else than null as well.
+        By name the forms, and whether it may be missing. None where bare text cannot be held to the schema: arguments
+        may have other names, strings have limits, or may be something else than null as well.
     """
-    held = _held(tool, lambda name, value: bare_forms(argument_types(tool.parameters, name), value) or None)
-    return (
-        None if held is None else {name: BareFormat(tuple(forms), optional) for name, (forms, optional) in held.items()}
-    )
+    return _held(tool, lambda name, value: bare_forms(argument_types(tool.parameters, name), value) or None)
 
 
 def row_format(
@@ -243,8 +229,8 @@ def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) ->
     return held
 
 
-def bare_forms(types: set[str], value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
-    """What an argument may be: whether that is a string, and its format. Empty where bare text cannot be held to it."""
+def bare_forms(types: set[str], value: Mapping[str, Any]) -> Forms:
+    """What an argument may be; empty where bare text cannot be held to it."""
     if "string" not in types:
         return [(False, json_format(value))] if types else []
     texts = _text_formats(value, value, _DEEPEST) if types <= {"string", "null"} else None
@@ -263,7 +249,7 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
     """
     if not isinstance(value, Mapping) or depth == 0:
         return None
-    limits = set(value) - _NOTES.union(_DEFINITIONS)
+    limits = set(value) - NOTES
     for key in limits & {"anyOf", "oneOf", "$ref"}:
         inner = [resolve(value[key], root)] if key == "$ref" else value[key]
         parts = [_text_formats(part, root, depth - 1) for part in inner] if isinstance(inner, list) else [None]

@@ -12,7 +12,6 @@ answer: the same text can be part of an explanation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -20,7 +19,7 @@ from typing import Literal
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import NAME_CHARACTERS, read_json_call
-from gateway.families.markers import Markers
+from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall, without
 from gateway.families.python_calls import python_arguments, read_python_call
 from gateway.families.structural_tags import CallFormat
@@ -34,32 +33,18 @@ _FENCE = "```"
 class BareCalls(Grammar):
     """Reads calls in all these forms, and Python calls one a line. One that is broken breaks all beside it.
 
+    Behind calls may stand ``close`` or one of ``extra``.
+
     Attributes:
-        before: the marker before calls.
-        after: the markers after them, which may be missing.
-        marked: whether calls always stand behind the marker.
-        aliases: markers that may stand in place of ``before``.
+        marked: whether calls always stand behind a marker.
         fenced: whether calls without a marker may stand in a Markdown fence.
         written: the form that models are taught: JSON objects, an array of them, a list of Python calls, or such calls
             one a line, which are read behind the marker alone.
     """
 
-    before: str
-    after: tuple[str, ...]
     marked: bool = False
-    aliases: tuple[str, ...] = ()
     fenced: bool = False
     written: Literal["json", "array", "list", "lines"] = "list"
-
-    @property
-    def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
-        return (*self.opening, *self.after)
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """Those before calls."""
-        return (self.before, *self.aliases)
 
     @property
     def call_format(self) -> CallFormat | None:
@@ -71,16 +56,12 @@ class BareCalls(Grammar):
         if not self.marked:
             return None
         begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
-        section = (self.before + begin, end + self.after[0])
-        return CallFormat("", "", ")", self.before, section, between, arguments=python_arguments)
-
-    @cached_property
-    def _opens(self) -> Markers:
-        return Markers(*self.opening)
+        section = (self.opens[0] + begin, end + self.close)
+        return CallFormat("", "", ")", self.opens[0], section, between, arguments=python_arguments)
 
     @cached_property
     def _ends(self) -> Markers:
-        return Markers(*self.after)
+        return Markers(*filter(None, (self.close, *self.extra)))
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read reasoning, then content and calls."""
@@ -95,9 +76,9 @@ class BareCalls(Grammar):
                 yield from self._beginning(parser, marker[0])
             elif marker == _FENCE:
                 yield from self._in_fence(parser)
-            elif marker in self.opening:
+            elif marker in self.opens:
                 yield from self.read_block(parser)
-            elif marker in self.after:  # of a block without calls, which Llama 4's template writes before them
+            elif marker in self._ends.texts:  # of a block without calls, which Llama 4's template writes before them
                 yield from self._beginning(parser)
 
     def _beginning(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
@@ -111,7 +92,7 @@ class BareCalls(Grammar):
 
     def _bracket(self, source: TextSource) -> Steps[str]:
         """Read a bracket that begins calls, and no marker; empty where none comes next."""
-        marker = yield from source.choice(self._opens)
+        marker = yield from source.choice(markers_of(*self.opens))
         if marker is not None:
             source.unread(marker)
         elif (yield from source.peek()) in {"{", "["}:

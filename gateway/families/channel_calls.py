@@ -11,20 +11,19 @@ all in one line. Strings stand bare, all other values are JSON, and so may be al
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from gateway.families.bare_arguments import BareArguments
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments
+from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
-from gateway.families.named_calls import NUMBER
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
+from gateway.families.structural_tags import CallFormat, numbered_arguments
 from gateway.families.text_source import Steps, TextSource
-from gateway.families.tool_plan import Tool
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _END = (_CLOSE, "call")
@@ -51,12 +50,8 @@ class Tag(NamedTuple):
 class ChannelCalls(Grammar):
     """Reads channels, and the calls in them; text outside of channels is content."""
 
+    extra: tuple[str, ...] = _TOKENS.texts
     whole: bool = True
-
-    @property
-    def markers(self) -> Sequence[str]:
-        """The tokens, which are nothing but the format's."""
-        return _TOKENS.texts
 
     @property
     def call_format(self) -> CallFormat:
@@ -66,7 +61,7 @@ class ChannelCalls(Grammar):
             '" index="',
             f"{_CLOSE}json{_SEPARATOR}{_CLOSE}call{_SEPARATOR}",
             section=(f"{_CLOSE}response{_SEPARATOR}{OPEN}tools{_SEPARATOR}", f"{_CLOSE}tools{_SEPARATOR}"),
-            arguments=_numbered_arguments,
+            arguments=partial(numbered_arguments, between=f'"{_SEPARATOR}{OPEN}json type="object"{_SEPARATOR}'),
         )
 
     def run(self, parser: FamilyParser) -> Steps[None]:
@@ -130,11 +125,11 @@ def _read_next_tag(source: TextSource) -> Steps[Tag | None]:
 def _read_tag(source: TextSource, token: str) -> Steps[Tag | None]:
     """Read a tag behind the token that begins it; None where it is none."""
     yield from source.space()
-    word = yield from source.run(NAME_CHARACTERS, LONGEST_NAME)
+    word = yield from read_name(source)
     attributes: dict[str, str] = {}
     yield from source.space()
     while not (yield from source.literal(_SEPARATOR)):
-        key = yield from source.run(NAME_CHARACTERS, LONGEST_NAME)
+        key = yield from read_name(source)
         pieces: list[str] = []
         if not key or not (yield from source.literal('="')):
             return None
@@ -155,9 +150,3 @@ def _read_argument(source: TextSource, arguments: BareArguments, tag: Tag) -> St
     source.examined += arguments.close()
     closing = yield from _read_tag(source, _CLOSE)
     return closing is not None and closing.word == "argument"
-
-
-def _numbered_arguments(tool: Tool) -> Format:
-    """The number of the call, as the model counts them, and its arguments."""
-    between = f'"{_SEPARATOR}{OPEN}json type="object"{_SEPARATOR}'
-    return sequence(NUMBER, constant(between), arguments_format(tool))

@@ -13,7 +13,6 @@ class FamilyParser:
     """Parses one answer: reasoning, where the family has it, then content and calls.
 
     Attributes:
-        opening: markers that begin a call.
         plan: of the answer.
         prompt: the rendered prompt.
         markers: cut out of content, reasoning and broken calls, since they must never reach the client.
@@ -40,17 +39,9 @@ class FamilyParser:
     ) -> None:
         """Parse one answer; arguments as of the attributes.
 
-        Args:
-            plan: of the answer.
-            grammar: of the calls; None: there are none to read.
-            markers: as of the attribute.
-            tags: as of the attribute.
-            prompt: the rendered prompt.
-            eager: whether calls are said while they form.
-            guided: as of the attribute.
+        ``grammar``: of the calls; None: there are none to read. ``eager``: whether calls are said while they form.
         """
         self._grammar = grammar or Grammar()
-        self.opening = self._grammar.opening
         self.plan = plan
         self.prompt = prompt
         self.markers = markers
@@ -84,14 +75,6 @@ class FamilyParser:
         self.emitter.finish()
         return self.emitter.take()
 
-    def run(self) -> Steps[None]:
-        """Read the answer from ``source`` and say it with ``emitter``."""
-        return (yield from self._grammar.run(self))
-
-    def read_block(self) -> Steps[bool]:
-        """Read the text behind an opening marker; returns whether there was a call."""
-        return (yield from self._grammar.read_block(self))
-
     def content_until(self, *wanted: str) -> Steps[str | None]:
         """Read content up to one of the ``wanted`` markers; the family's other markers are dropped on the way.
 
@@ -106,7 +89,7 @@ class FamilyParser:
     def think(self, *, opened: bool) -> Steps[str | None]:
         """Read the reasoning between the tags, if there is any.
 
-        A marker of ``tags.instead`` ends it; but behind one that is ``opening`` only a call does, and other text is
+        A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
         reasoning.
 
         Args:
@@ -146,14 +129,14 @@ class FamilyParser:
 
     def _thoughts(self, tags: ThinkTags, ends: set[str]) -> Steps[str | None]:
         """Read the reasoning up to one of its ends, or up to a call; returns the marker that ended it, if any."""
-        markers = self.markers.also(*ends)
+        markers, opening = self.markers.also(*ends), self._grammar.opening
         while (marker := (yield from self.source.until(markers, self.emitter.reasoning))) is not None:
-            if marker in ends or (marker in tags.instead and marker not in self.opening):
+            if marker in ends or (marker in tags.instead and marker not in opening):
                 return marker
             if marker in tags.instead:
                 self.marker = marker
                 self.say_prose = self.emitter.reasoning
-                called = yield from self.read_block()
+                called = yield from self._grammar.read_block(self)
                 self.say_prose = self.emitter.content
                 if called:
                     return None
@@ -200,14 +183,10 @@ class FamilyParser:
             begun = self.markers.begun(raw)
             self.source.unread(begun)
             raw = raw.removesuffix(begun)
-        self.say_prose(self.without_format(raw))
-
-    def without_format(self, raw: str) -> str:
-        """The text of a broken call without the parts that only belong to the format."""
-        if self.source.cut:
+        else:
             raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
-        return without(self._grammar.without_format(raw, cut=self.source.cut), self.markers.texts)
+        self.say_prose(without(self._grammar.without_format(raw, cut=self.source.cut), self.markers.texts))
 
     def _whole(self) -> Steps[None]:
-        yield from self.run()
+        yield from self._grammar.run(self)
         yield from self.content_until()

@@ -20,6 +20,12 @@ from gateway.families.named_calls import NamedCalls
 from gateway.families.nested_tags import NestedTags
 from gateway.families.tagged_calls import TaggedCalls
 
+# Where formats are described: model cards and their files, the templates of llama.cpp, vLLM, SGLang.
+_HUB = "https://huggingface.co/"
+_TEMPLATES = "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/"
+_VLLM = "https://github.com/vllm-project/vllm/blob/main/"
+_SGLANG = "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/"
+
 _HERMES_CALLS = JsonCalls(opens=("<tool_call>",), close="</tool_call>", each=True, around=("\n", "\n"), separator="\n")
 _HERMES_THINK = ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens)
 _TOOL_CALLS = JsonCalls(opens=("<tool_calls>",), close="</tool_calls>")
@@ -38,9 +44,9 @@ _INTERN_CALLS = JsonCalls(
 )
 _LONGCAT_CALLS = replace(_HERMES_CALLS, opens=("<longcat_tool_call>",), close="</longcat_tool_call>")
 _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
-    call="<｜tool▁call▁begin｜>",
+    opens=("<｜tool▁call▁begin｜>",),
     separator="<｜tool▁sep｜>",
-    end="<｜tool▁call▁end｜>",
+    close="<｜tool▁call▁end｜>",
     section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     typed="read",
     fenced="read",
@@ -57,20 +63,11 @@ _COHERE_CALLS = JsonCalls(
 _KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 # Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
-_MISTRAL_CALLS = NamedCalls(call="[TOOL_CALLS]", separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
-_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=(_MISTRAL_CALLS.call,), anywhere=True)
+_MISTRAL_CALLS = NamedCalls(opens=("[TOOL_CALLS]",), separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
+_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=_MISTRAL_CALLS.opens, anywhere=True)
 _MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
 _GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
 
-_ARGUMENT_TAGS = TaggedCalls(
-    call="<tool_call>",
-    named="\n",
-    key="<arg_key>",
-    keyed="</arg_key>\n<arg_value>",
-    value_end="</arg_value>\n",
-    end="</tool_call>",
-    own=True,
-)
 _FUNCTION_TAGS = TaggedCalls(
     section=("<tool_call>\n", "\n</tool_call>"),
     wrapped=True,
@@ -81,21 +78,26 @@ _FUNCTION_TAGS = TaggedCalls(
     value_end="\n</parameter>\n",
     end="</function>",
 )
-_INVOKE_TAGS = TaggedCalls(
-    call='<invoke name="',
-    named='">\n',
-    key='<parameter name="',
-    keyed='">',
-    value_end="</parameter>\n",
-    end="</invoke>",
-)
 _TOOL_CALL_THINK = ThinkTags(instead=("<tool_call>",))
 _LINE_THINK = replace(_TOOL_CALL_THINK, between="\n")
 _GLM_STOP = ("<|observation|>", "<|user|>")
 
 
-def _attributed_tags(word: str, section: str) -> TaggedCalls:
-    """The tags of DeepSeek's markup language and its kin, each with a word that marks it as the format's own."""
+def _argument_tags(*, prefix: str = "", suffix: str = "") -> TaggedCalls:
+    """The tags of GLM and its kin, for the name and for the value of each argument; families differ in their words."""
+    return TaggedCalls(
+        call=f"<{prefix}tool_call{suffix}>",
+        named="\n",
+        key=f"<{prefix}arg_key{suffix}>",
+        keyed=f"</{prefix}arg_key{suffix}>\n<{prefix}arg_value{suffix}>",
+        value_end=f"</{prefix}arg_value{suffix}>\n",
+        end=f"</{prefix}tool_call{suffix}>",
+        own=True,
+    )
+
+
+def _invoke_tags(section: str, word: str = "") -> TaggedCalls:
+    """The tags of MiniMax M2 and its kin, in a section; ``word``: in each tag, as the mark of the format."""
     return TaggedCalls(
         lead="\n\n",
         section=(f"<{word}{section}>\n", f"\n</{word}{section}>"),
@@ -103,26 +105,20 @@ def _attributed_tags(word: str, section: str) -> TaggedCalls:
         named='">\n',
         key=f'<{word}parameter name="',
         keyed='">',
-        attribute="string",
         value_end=f"</{word}parameter>\n",
         end=f"</{word}invoke>",
-        own=True,
-        or_json=True,
     )
+
+
+def _marked_tags(section: str, word: str) -> TaggedCalls:
+    """The tags of DeepSeek's markup language and its kin: as above, with a word that makes them the format's own."""
+    return replace(_invoke_tags(section, word), attribute="string", own=True, or_json=True)
 
 
 def _hunyuan_tags(suffix: str) -> TaggedCalls:
     """The tags of Hunyuan, whose tokens may have a suffix."""
-    return TaggedCalls(
-        section=(f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>"),
-        call=f"<tool_call{suffix}>",
-        named=f"<tool_sep{suffix}>\n",
-        key=f"<arg_key{suffix}>",
-        keyed=f"</arg_key{suffix}>\n<arg_value{suffix}>",
-        value_end=f"</arg_value{suffix}>\n",
-        end=f"</tool_call{suffix}>",
-        own=True,
-    )
+    section = (f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>")
+    return replace(_argument_tags(suffix=suffix), section=section, named=f"<tool_sep{suffix}>\n")
 
 
 def _hunyuan_think(suffix: str) -> ThinkTags:
@@ -133,10 +129,7 @@ _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
 _GLM_TYPES = frozenset({"glm4_moe", "Glm4MoeForCausalLM"})
 _MINIMAX_WORD = "]<]minimax[>["
 _HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
-_HUNYUAN_SOURCES = (
-    "https://huggingface.co/tencent/Hy3-preview",
-    "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/hunyuan_detector.py",
-)
+_HUNYUAN_SOURCES = (_HUB + "tencent/Hy3-preview", _SGLANG + "function_call/hunyuan_detector.py")
 
 PLAIN = ModelFamily(name="plain", models="all others")
 """Chat models that were not taught to call tools, and all that no other family claims."""
@@ -157,34 +150,29 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=_MISTRAL_CALLS,
         tags=_MISTRAL_THINK,
         signs=(
-            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator),
-            (_MISTRAL_CALLS.call, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
+            (*_MISTRAL_CALLS.opens, _MISTRAL_CALLS.separator),
+            (*_MISTRAL_CALLS.opens, _MISTRAL_CALLS.separator, "[AVAILABLE_TOOLS]"),
         ),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
         name="mistral",
         models="Mistral 7B v0.3, Nemo, Large, Small up to 3.1",
-        sources=(
-            "https://github.com/mistralai/mistral-common",
-            "https://huggingface.co/mistralai/Mistral-Nemo-Instruct-2407",
-        ),
+        sources=("https://github.com/mistralai/mistral-common", _HUB + "mistralai/Mistral-Nemo-Instruct-2407"),
         grammar=replace(_MISTRAL_CALLS, array="written"),
         tags=_MISTRAL_THINK,
-        signs=((_MISTRAL_CALLS.call,), ("[AVAILABLE_TOOLS]",)),
+        signs=(_MISTRAL_CALLS.opens, ("[AVAILABLE_TOOLS]",)),
         shared_types=_MISTRAL_TYPES,
     ),
     ModelFamily(
         name="xlam",
         models="Salesforce xLAM-2",
         sources=(
-            "https://huggingface.co/Salesforce/Llama-xLAM-2-8b-fc-r",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_llama.jinja",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_xlam_qwen.jinja",
+            _HUB + "Salesforce/Llama-xLAM-2-8b-fc-r",
+            _VLLM + "examples/tool_chat_template_xlam_llama.jinja",
+            _VLLM + "examples/tool_chat_template_xlam_qwen.jinja",
         ),
-        grammar=BareCalls(
-            before="[TOOL_CALLS]", after=("</tool_call>",), aliases=("<tool_call>",), fenced=True, written="array"
-        ),
+        grammar=BareCalls(opens=("[TOOL_CALLS]", "<tool_call>"), close="</tool_call>", fenced=True, written="array"),
         tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
         signs=(('[{"name": "tool_call_name", "arguments": {',),),
     ),
@@ -193,12 +181,12 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Kimi K2",
         sources=(
             "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md",
-            "https://huggingface.co/moonshotai/Kimi-K2-Thinking",
+            _HUB + "moonshotai/Kimi-K2-Thinking",
         ),
         grammar=NamedCalls(
-            call="<|tool_call_begin|>",
+            opens=("<|tool_call_begin|>",),
             separator="<|tool_call_argument_begin|>",
-            end="<|tool_call_end|>",
+            close="<|tool_call_end|>",
             section=_KIMI_SECTION,
             extra=_KIMI_SLIPS,
             namespace="functions.",
@@ -211,10 +199,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="kimi_k3",
         models="Kimi K3",
-        sources=(
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Kimi-K3.jinja",
-            "https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_kimi_k3_tool_parser.py",
-        ),
+        sources=(_TEMPLATES + "Kimi-K3.jinja", _VLLM + "tests/tool_parsers/test_kimi_k3_tool_parser.py"),
         grammar=ChannelCalls(),
         tags=ThinkTags("<|open|>think<|sep|>", "<|close|>think<|sep|>", between="<|open|>response<|sep|>"),
         signs=(("<|open|>", "<|close|>", "<|sep|>"),),
@@ -223,7 +208,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="deepseek_v31",
         models="DeepSeek V3.1",
-        sources=("https://huggingface.co/deepseek-ai/DeepSeek-V3.1",),
+        sources=(_HUB + "deepseek-ai/DeepSeek-V3.1",),
         grammar=_DEEPSEEK_CALLS,
         tags=_DEEPSEEK_THINK,
         signs=((_DEEPSEEK_SECTION, "<｜Assistant｜></think>"), (_DEEPSEEK_SECTION, "thinking is defined")),
@@ -232,10 +217,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="deepseek_v3",
         models="DeepSeek V3, R1 and its distilled models",
-        sources=(
-            "https://huggingface.co/deepseek-ai/DeepSeek-V3-0324",
-            "https://huggingface.co/deepseek-ai/DeepSeek-R1",
-        ),
+        sources=(_HUB + "deepseek-ai/DeepSeek-V3-0324", _HUB + "deepseek-ai/DeepSeek-R1"),
         grammar=replace(_DEEPSEEK_CALLS, gap="\n", typed="written", fenced="written"),
         tags=_DEEPSEEK_THINK,
         signs=((_DEEPSEEK_SECTION,),),
@@ -253,7 +235,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="granite4",
         models="Granite 4",
-        sources=("https://huggingface.co/ibm-granite/granite-4.0-h-small",),
+        sources=(_HUB + "ibm-granite/granite-4.0-h-small",),
         grammar=replace(_HERMES_CALLS, opens=(*_HERMES_CALLS.opens, "<|tool_call|>")),
         signs=(("<|start_of_role|>", "<tool_call>"),),
         model_types=frozenset({"granitemoehybrid", "GraniteMoeHybridForCausalLM"}),
@@ -262,10 +244,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(  # tags in 3.3, phrases in 3.2; 3.1 writes <tool_call> before the list, as noted in vLLM's parser
         name="granite",
         models="Granite 3.0 to 3.3",
-        sources=(
-            "https://huggingface.co/ibm-granite/granite-3.3-8b-instruct",
-            "https://huggingface.co/ibm-granite/granite-3.2-8b-instruct",
-        ),
+        sources=(_HUB + "ibm-granite/granite-3.3-8b-instruct", _HUB + "ibm-granite/granite-3.2-8b-instruct"),
         grammar=_GRANITE_CALLS,
         tags=ThinkTags(
             instead=_GRANITE_CALLS.opens,
@@ -283,8 +262,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="granite_20b",
         models="Granite 20B Function Calling",
         sources=(
-            "https://huggingface.co/ibm-granite/granite-20b-functioncalling",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_granite_20b_fc.jinja",
+            _HUB + "ibm-granite/granite-20b-functioncalling",
+            _VLLM + "examples/tool_chat_template_granite_20b_fc.jinja",
         ),
         grammar=JsonCalls(opens=("<function_call>",), each=True, around=(" ", ""), separator="\n"),
         signs=(("<function_call>", "<|function_call_library|>"),),
@@ -292,10 +271,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(  # results follow in the same turn of the template, so that a call must end the answer
         name="apertus",
         models="Apertus",
-        sources=(
-            "https://huggingface.co/swiss-ai/Apertus-8B-Instruct-2509",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Apertus-8B-Instruct.jinja",
-        ),
+        sources=(_HUB + "swiss-ai/Apertus-8B-Instruct-2509", _TEMPLATES + "Apertus-8B-Instruct.jinja"),
         grammar=_APERTUS_CALLS,
         tags=ThinkTags("<|inner_prefix|>", "<|inner_suffix|>", instead=_APERTUS_CALLS.opens, anywhere=True),
         stop=(_APERTUS_CALLS.close,),
@@ -305,10 +281,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(  # a list of calls in its reasoning is none, nor is one in that of MiniMax M1
         name="hunyuan",
         models="Hunyuan A13B",
-        sources=(
-            "https://huggingface.co/tencent/Hunyuan-A13B-Instruct",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_hunyuan_a13b.jinja",
-        ),
+        sources=(_HUB + "tencent/Hunyuan-A13B-Instruct", _VLLM + "examples/tool_chat_template_hunyuan_a13b.jinja"),
         grammar=_TOOL_CALLS,
         tags=ThinkTags(between="\n<answer>\n", answer=("<answer>", "助手："), answer_end="</answer>"),
         signs=(("<tool_calls>[", "<|extra_0|>"),),
@@ -319,7 +292,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="MiniMax M1",
         sources=(
             "https://github.com/MiniMax-AI/MiniMax-M1/blob/main/docs/function_call_guide.md",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_minimax_m1.jinja",
+            _VLLM + "examples/tool_chat_template_minimax_m1.jinja",
         ),
         grammar=replace(_TOOL_CALLS, around=("\n", "\n"), separator="\n"),
         tags=ThinkTags(),
@@ -330,7 +303,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="jamba",
         models="Jamba 1.5, 1.6, 1.7",
         sources=(
-            "https://huggingface.co/ai21labs/AI21-Jamba-1.5-Mini",
+            _HUB + "ai21labs/AI21-Jamba-1.5-Mini",
             "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/chat_templates/templates/jamba.jinja",
         ),
         grammar=replace(_TOOL_CALLS, around=("[\n    ", "\n]"), separator=",\n    "),
@@ -340,10 +313,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="pangu",
         models="openPangu",
-        sources=(
-            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/pangu_tool_parser.py",
-            "https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/models/registry.py",
-        ),
+        sources=(_VLLM + "vllm/tool_parsers/pangu_tool_parser.py", _VLLM + "vllm/model_executor/models/registry.py"),
         grammar=JsonCalls(
             opens=("[unused11]", "<|tool_call_start|>"), close="[unused12]", extra=("<|tool_call_end|>",)
         ),
@@ -354,10 +324,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="apriel",
         models="Apriel 1.5 and 1.6 Thinker",
-        sources=(
-            "https://huggingface.co/ServiceNow-AI/Apriel-1.6-15b-Thinker",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Apriel-1.6-15b-Thinker-fixed.jinja",
-        ),
+        sources=(_HUB + "ServiceNow-AI/Apriel-1.6-15b-Thinker", _TEMPLATES + "Apriel-1.6-15b-Thinker-fixed.jinja"),
         grammar=_TOOL_CALLS,
         tags=ThinkTags(
             "Here are my reasoning steps:",
@@ -372,9 +339,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="nemotron",
         models="Nemotron Nano v2, Llama-Nemotron",
         sources=(
-            "https://huggingface.co/nvidia/NVIDIA-Nemotron-Nano-9B-v2",
-            "https://huggingface.co/nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja",
+            _HUB + "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+            _HUB + "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
+            _TEMPLATES + "NVIDIA-Nemotron-Nano-v2.jinja",
         ),
         grammar=_NEMOTRON_CALLS,
         tags=ThinkTags(instead=_NEMOTRON_CALLS.opens),
@@ -384,10 +351,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="intern_s1",
         models="Intern-S1",
-        sources=(
-            "https://huggingface.co/internlm/Intern-S1",
-            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/internlm_detector.py",
-        ),
+        sources=(_HUB + "internlm/Intern-S1", _SGLANG + "function_call/internlm_detector.py"),
         grammar=replace(_INTERN_CALLS, around=(" <|plugin|>\n", "")),
         tags=ThinkTags(between="\n", instead=_INTERN_CALLS.opens),
         signs=((*_INTERN_CALLS.opens, "<|plugin|>", "<think>"),),
@@ -398,7 +362,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="InternLM2, 2.5 and 3",
         sources=(
             "https://github.com/InternLM/InternLM/blob/main/chat/chat_format.md",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_internlm2_tool.jinja",
+            _VLLM + "examples/tool_chat_template_internlm2_tool.jinja",
         ),
         grammar=_INTERN_CALLS,
         signs=((*_INTERN_CALLS.opens, "<|plugin|>"),),
@@ -407,23 +371,15 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="longcat2",
         models="LongCat 2.0, LongCat-Flash-Lite",
-        sources=("https://huggingface.co/meituan-longcat/LongCat-2.0-Preview",),
-        grammar=TaggedCalls(
-            call="<longcat_tool_call>",
-            named="\n",
-            key="<longcat_arg_key>",
-            keyed="</longcat_arg_key>\n<longcat_arg_value>",
-            value_end="</longcat_arg_value>\n",
-            end="</longcat_tool_call>",
-            own=True,
-        ),
+        sources=(_HUB + "meituan-longcat/LongCat-2.0-Preview",),
+        grammar=_argument_tags(prefix="longcat_"),
         tags=ThinkTags("<longcat_think>", "</longcat_think>", instead=("<longcat_tool_call>",)),
         signs=(("<longcat_arg_key>",),),
     ),
     ModelFamily(
         name="longcat",
         models="LongCat-Flash",
-        sources=("https://huggingface.co/meituan-longcat/LongCat-Flash-Chat",),
+        sources=(_HUB + "meituan-longcat/LongCat-Flash-Chat",),
         grammar=_LONGCAT_CALLS,
         tags=ThinkTags("<longcat_think>", "</longcat_think>", between="\n", instead=_LONGCAT_CALLS.opens),
         signs=(_LONGCAT_CALLS.opens,),
@@ -433,7 +389,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="ernie",
         models="Ernie 4.5 Thinking",
         sources=(
-            "https://huggingface.co/baidu/ERNIE-4.5-21B-A3B-Thinking",
+            _HUB + "baidu/ERNIE-4.5-21B-A3B-Thinking",
             "https://github.com/PaddlePaddle/FastDeploy/blob/develop/docs/features/tool_calling.md",
         ),
         grammar=_HERMES_CALLS,
@@ -444,7 +400,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="phi4",
         models="Phi-4-mini, Phi-4-multimodal",
-        sources=("https://huggingface.co/microsoft/Phi-4-mini-instruct",),
+        sources=(_HUB + "microsoft/Phi-4-mini-instruct",),
         grammar=_PHI_CALLS,
         tags=ThinkTags(instead=_PHI_CALLS.opens),
         signs=(("<|tool|>", "<|/tool|>"), (_PHI_CALLS.word,)),
@@ -453,11 +409,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="deepseek_v32",
         models="DeepSeek V3.2",
-        sources=(
-            "https://huggingface.co/deepseek-ai/DeepSeek-V3.2",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/DeepSeek-V3.2.jinja",
-        ),
-        grammar=_attributed_tags("｜DSML｜", "function_calls"),
+        sources=(_HUB + "deepseek-ai/DeepSeek-V3.2", _TEMPLATES + "DeepSeek-V3.2.jinja"),
+        grammar=_marked_tags("function_calls", "｜DSML｜"),
         tags=ThinkTags(instead=("<｜DSML｜function_calls>",)),
         visible=("｜DSML｜",),
         signs=(("｜DSML｜", "function_calls"),),
@@ -467,10 +420,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="deepseek_v4",
         models="DeepSeek V4",
         sources=(
-            "https://huggingface.co/deepseek-ai/DeepSeek-V4-Pro/blob/main/encoding/encoding_dsv4.py",
-            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv4_tool_parser.py",
+            _HUB + "deepseek-ai/DeepSeek-V4-Pro/blob/main/encoding/encoding_dsv4.py",
+            _VLLM + "vllm/tool_parsers/deepseekv4_tool_parser.py",
         ),
-        grammar=_attributed_tags("｜DSML｜", "tool_calls"),
+        grammar=_marked_tags("tool_calls", "｜DSML｜"),
         tags=ThinkTags(instead=("<｜DSML｜tool_calls>",)),
         visible=("｜DSML｜",),
         signs=(("｜DSML｜", "tool_calls"),),
@@ -479,11 +432,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="gigachat35",
         models="GigaChat 3.5",
-        sources=(
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3.5.jinja",
-            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/gigachat35_tool_parser.py",
-        ),
-        grammar=_attributed_tags("｜GCML｜", "tool_calls"),
+        sources=(_TEMPLATES + "GigaChat3.5.jinja", _VLLM + "vllm/tool_parsers/gigachat35_tool_parser.py"),
+        grammar=_marked_tags("tool_calls", "｜GCML｜"),
         tags=ThinkTags(instead=("<｜GCML｜tool_calls>",)),
         visible=("｜GCML｜",),
         signs=(("｜GCML｜",),),
@@ -492,10 +442,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="minimax_m2",
         models="MiniMax M2, M2.1, M2.5",
         sources=(
-            "https://huggingface.co/MiniMaxAI/MiniMax-M2/blob/main/docs/tool_calling_guide.md",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/unsloth-MiniMax-M2.jinja",
+            _HUB + "MiniMaxAI/MiniMax-M2/blob/main/docs/tool_calling_guide.md",
+            _TEMPLATES + "unsloth-MiniMax-M2.jinja",
         ),
-        grammar=replace(_INVOKE_TAGS, lead="\n", section=("<minimax:tool_call>\n", "\n</minimax:tool_call>")),
+        grammar=replace(_invoke_tags("minimax:tool_call"), lead="\n"),
         tags=ThinkTags(between="\n\n", instead=("<minimax:tool_call>",)),
         signs=(("<minimax:tool_call>",),),
         model_types=frozenset({"minimax_m2", "MiniMaxM2ForCausalLM"}),
@@ -503,11 +453,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="minimax_m3",
         models="MiniMax M3",
-        sources=(
-            "https://huggingface.co/MiniMaxAI/MiniMax-M3",
-            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/minimax_m3.py",
-        ),
-        grammar=NestedTags(word=_MINIMAX_WORD),
+        sources=(_HUB + "MiniMaxAI/MiniMax-M3", _SGLANG + "function_call/minimax_m3.py"),
+        grammar=NestedTags(opens=(_MINIMAX_WORD,)),
         tags=ThinkTags("<mm:think>", "</mm:think>", instead=(_MINIMAX_WORD,)),
         signs=(("<mm:think>", "minimax[>["), (_MINIMAX_WORD,)),
         model_types=frozenset({"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration"}),
@@ -515,23 +462,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="dots",
         models="dots, as SGLang serves them",
-        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/dots_detector.py",),
-        grammar=replace(_INVOKE_TAGS, section=("<dots_function_call>\n", "\n</dots_function_call>")),
+        sources=(_SGLANG + "function_call/dots_detector.py",),
+        grammar=_invoke_tags("dots_function_call"),
         tags=ThinkTags(instead=("<dots_function_call>",)),
         signs=(("<dots_function_call>",),),
     ),
     ModelFamily(
         name="seed_oss",
         models="Seed-OSS",
-        sources=(
-            "https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/ByteDance-Seed-OSS.jinja",
-        ),
+        sources=(_HUB + "ByteDance-Seed/Seed-OSS-36B-Instruct", _TEMPLATES + "ByteDance-Seed-OSS.jinja"),
         grammar=replace(
-            _FUNCTION_TAGS,
-            section=("<seed:tool_call>\n", "\n</seed:tool_call>"),
-            keyed=">",
-            value_end="</parameter>\n",
+            _FUNCTION_TAGS, section=("<seed:tool_call>\n", "\n</seed:tool_call>"), keyed=">", value_end="</parameter>\n"
         ),
         tags=ThinkTags("<seed:think>", "</seed:think>", between="\n", instead=("<seed:tool_call>",)),
         signs=(("<seed:tool_call>",),),
@@ -540,10 +481,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="step3",
         models="Step3",
-        sources=(
-            "https://huggingface.co/stepfun-ai/step3/blob/main/chat_template.json",
-            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/step3_detector.py",
-        ),
+        sources=(_HUB + "stepfun-ai/step3/blob/main/chat_template.json", _SGLANG + "function_call/step3_detector.py"),
         grammar=TaggedCalls(
             section=("<｜tool_calls_begin｜>\n", "\n<｜tool_calls_end｜>"),
             call='<｜tool_call_begin｜>\nfunction<｜tool_sep｜><steptml:invoke name="',
@@ -563,7 +501,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="MiniCPM5",
         sources=(
             "https://github.com/OpenBMB/MiniCPM#with-tool-calling",
-            "https://huggingface.co/openbmb/MiniCPM5-1B/blob/main/chat_template.jinja",
+            _HUB + "openbmb/MiniCPM5-1B/blob/main/chat_template.jinja",
         ),
         grammar=TaggedCalls(
             call='<function name="',
@@ -598,7 +536,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="solar_open2",
         models="Solar Open 2",
-        sources=("https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/solar_open2_tool_parser.py",),
+        sources=(_VLLM + "vllm/tool_parsers/solar_open2_tool_parser.py",),
         grammar=TaggedCalls(
             call="<|tool_call:start|>",
             named="\n",
@@ -614,11 +552,11 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="glm47",
         models="GLM 4.7, 5; Laguna S",
         sources=(
-            "https://huggingface.co/zai-org/GLM-4.7",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GLM-4.7-Flash.jinja",
+            _HUB + "zai-org/GLM-4.7",
+            _TEMPLATES + "GLM-4.7-Flash.jinja",
         ),
         grammar=replace(
-            _ARGUMENT_TAGS, named="", keyed="</arg_key><arg_value>", value_end="</arg_value>", separator=""
+            _argument_tags(), named="", keyed="</arg_key><arg_value>", value_end="</arg_value>", separator=""
         ),
         tags=_TOOL_CALL_THINK,
         stop=_GLM_STOP,
@@ -630,12 +568,12 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="glm",
         models="GLM 4.5, 4.6; Ling 3 and Laguna XS",
         sources=(
-            "https://huggingface.co/zai-org/GLM-4.5",
-            "https://huggingface.co/zai-org/GLM-4.6",
-            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/ling3_tool_parser.py",
-            "https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/poolside_v1_tool_parser.py",
+            _HUB + "zai-org/GLM-4.5",
+            _HUB + "zai-org/GLM-4.6",
+            _VLLM + "vllm/tool_parsers/ling3_tool_parser.py",
+            _VLLM + "vllm/tool_parsers/poolside_v1_tool_parser.py",
         ),
-        grammar=_ARGUMENT_TAGS,
+        grammar=_argument_tags(),
         tags=_LINE_THINK,
         stop=_GLM_STOP,
         signs=(("<arg_key>", "<arg_value>"),),
@@ -644,7 +582,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(  # Qwen3.5 and its successors: the calls of Qwen3-Coder, with reasoning
         name="qwen3_5",
         models="Qwen3.5 and later",
-        sources=("https://huggingface.co/Qwen/Qwen3.5-35B-A3B",),
+        sources=(_HUB + "Qwen/Qwen3.5-35B-A3B",),
         grammar=_FUNCTION_TAGS,
         tags=_HERMES_THINK,
         signs=_FUNCTION_THINK_SIGNS,
@@ -653,10 +591,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="nemotron3",
         models="Nemotron 3",
-        sources=(
-            "https://huggingface.co/nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
-            "https://github.com/vllm-project/vllm/blob/main/vllm/parser/nemotron_v3.py",
-        ),
+        sources=(_HUB + "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", _VLLM + "vllm/parser/nemotron_v3.py"),
         grammar=_FUNCTION_TAGS,
         tags=_LINE_THINK,
         signs=_FUNCTION_THINK_SIGNS,
@@ -665,7 +600,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="step3p5",
         models="Step 3.5 and 3.7",
-        sources=("https://github.com/ggml-org/llama.cpp/blob/master/models/templates/StepFun3.7-Flash.jinja",),
+        sources=(_TEMPLATES + "StepFun3.7-Flash.jinja",),
         grammar=replace(_FUNCTION_TAGS, separator=""),
         tags=_LINE_THINK,
         signs=_FUNCTION_THINK_SIGNS,
@@ -674,7 +609,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="mimo",
         models="MiMo V2",
-        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/mimo_detector.py",),
+        sources=(_SGLANG + "function_call/mimo_detector.py",),
         grammar=replace(_FUNCTION_TAGS, keyed=">", value_end="</parameter>\n"),
         tags=_TOOL_CALL_THINK,
         signs=_FUNCTION_THINK_SIGNS,
@@ -683,7 +618,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="qwen3_coder",
         models="Qwen3-Coder",
-        sources=("https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct",),
+        sources=(_HUB + "Qwen/Qwen3-Coder-30B-A3B-Instruct",),
         grammar=_FUNCTION_TAGS,
         signs=(("<tool_call>", "<function="),),
     ),
@@ -713,10 +648,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=(
             "https://github.com/meta-llama/llama-models/blob/main/models/llama4/prompt_format.md",
             "https://github.com/meta-llama/llama-models/blob/main/models/llama3_2/text_prompt_format.md",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_toolace.jinja",
+            _VLLM + "examples/tool_chat_template_toolace.jinja",
             "https://ai.google.dev/gemma/docs/capabilities/function-calling",
         ),
-        grammar=BareCalls(before="<|python_start|>", after=("<|python_end|>", "<|eom|>")),
+        grammar=BareCalls(opens=("<|python_start|>",), close="<|python_end|>", extra=("<|eom|>",)),
         stop=("<|eom|>",),
         signs=(("<|python_start|>",), ("[func_name1(",)),
         model_types=frozenset({"llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"}),
@@ -724,11 +659,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="lfm2",
         models="LFM2, LFM2.5",
-        sources=(
-            "https://huggingface.co/LiquidAI/LFM2-1.2B",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/LFM2.5-8B-A1B.jinja",
-        ),
-        grammar=BareCalls(before="<|tool_call_start|>", after=("<|tool_call_end|>",), marked=True),
+        sources=(_HUB + "LiquidAI/LFM2-1.2B", _TEMPLATES + "LFM2.5-8B-A1B.jinja"),
+        grammar=BareCalls(opens=("<|tool_call_start|>",), close="<|tool_call_end|>", marked=True),
         tags=ThinkTags(instead=("<|tool_call_start|>",)),
         signs=(("<|tool_call_start|>",),),
         model_types=frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}),
@@ -737,11 +669,11 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="olmo3",
         models="Olmo 3",
         sources=(
-            "https://huggingface.co/allenai/Olmo-3-7B-Instruct-SFT/blob/main/chat_template.jinja",
-            "https://huggingface.co/allenai/Olmo-3-7B-Think",
-            "https://github.com/vllm-project/vllm/blob/main/examples/tool_chat_template_olmo3.jinja",
+            _HUB + "allenai/Olmo-3-7B-Instruct-SFT/blob/main/chat_template.jinja",
+            _HUB + "allenai/Olmo-3-7B-Think",
+            _VLLM + "examples/tool_chat_template_olmo3.jinja",
         ),
-        grammar=BareCalls(before="<function_calls>", after=("</function_calls>",), marked=True, written="lines"),
+        grammar=BareCalls(opens=("<function_calls>",), close="</function_calls>", marked=True, written="lines"),
         tags=ThinkTags(instead=("<function_calls>",)),
         signs=(("<functions>", "<function_calls>"),),
         model_types=frozenset({"olmo3", "Olmo3ForCausalLM"}),
@@ -751,9 +683,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Gemma 4",
         sources=(
             "https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja",
+            _TEMPLATES + "google-gemma-4-31B-it-interleaved.jinja",
         ),
-        grammar=GemmaCalls(before="<|tool_call>", after=("<tool_call|>", "<|tool_response>"), quote='<|"|>'),
+        grammar=GemmaCalls(opens=("<|tool_call>",), close="<tool_call|>", extra=("<|tool_response>",), quote='<|"|>'),
         tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
         stop=("<|tool_response>",),
         signs=(("<|tool_call>call:",),),
@@ -764,8 +696,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="FunctionGemma",
         sources=("https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices",),
         grammar=GemmaCalls(
-            before="<start_function_call>",
-            after=("<end_function_call>", "<start_function_response>"),
+            opens=("<start_function_call>",),
+            close="<end_function_call>",
+            extra=("<start_function_response>",),
             quote="<escape>",
             typed=True,
         ),
@@ -775,10 +708,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="kimi_vl",
         models="Kimi-VL Thinking",
-        sources=(
-            "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking",
-            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/parser/reasoning_parser.py",
-        ),
+        sources=(_HUB + "moonshotai/Kimi-VL-A3B-Thinking", _SGLANG + "parser/reasoning_parser.py"),
         tags=ThinkTags("◁think▷", "◁/think▷"),
         signs=(("◁think▷",), ("◁/think▷",)),
         model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
@@ -788,8 +718,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Command R7B, Command A, Command A Reasoning, Command A+",
         sources=(
             "https://docs.cohere.com/docs/command-a-hf",
-            "https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024",
-            "https://huggingface.co/CohereLabs/command-a-reasoning-08-2025",
+            _HUB + "CohereLabs/c4ai-command-r7b-12-2024",
+            _HUB + "CohereLabs/command-a-reasoning-08-2025",
         ),
         grammar=_COHERE_CALLS,
         tags=ThinkTags(
@@ -805,10 +735,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="gigachat3",
         models="GigaChat 3, 3.1",
-        sources=(
-            "https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja",
-        ),
+        sources=(_HUB + "ai-sage/GigaChat3-10B-A1.8B", _TEMPLATES + "GigaChat3-10B-A1.8B.jinja"),
         grammar=MessageCalls(opens=("<|function_call|>",), header="<|message_sep|>\n\nfunction call<|role_sep|>\n"),
         visible=("<|message_sep|>\n\n", "<|role_sep|>\n"),
         signs=(("<|role_sep|>", "<|message_sep|>"),),
@@ -816,11 +743,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
     ModelFamily(
         name="functionary_v31",
         models="Functionary 3.1",
-        sources=(
-            "https://huggingface.co/meetkai/functionary-small-v3.1",
-            "https://github.com/ggml-org/llama.cpp/blob/master/models/templates/meetkai-functionary-medium-v3.1.jinja",
-        ),
-        grammar=NamedCalls(call="<function=", separator=">", end="</function>"),
+        sources=(_HUB + "meetkai/functionary-small-v3.1", _TEMPLATES + "meetkai-functionary-medium-v3.1.jinja"),
+        grammar=NamedCalls(opens=("<function=",), separator=">", close="</function>"),
         stop=("<|eom_id|>",),
         signs=(("<function=", "</function>", "<|python_tag|>"),),
     ),
@@ -829,9 +753,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Llama 3.1, 3.2, 3.3",
         sources=(
             "https://github.com/meta-llama/llama-models/blob/main/models/llama3_3/prompt_format.md",
-            "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
+            _HUB + "meta-llama/Llama-3.1-8B-Instruct",
         ),
-        grammar=BareCalls(before="<|python_tag|>", after=("<|eom_id|>",), written="json"),
+        grammar=BareCalls(opens=("<|python_tag|>",), close="<|eom_id|>", written="json"),
         stop=("<|eom_id|>",),
         signs=(("<|python_tag|>",), ("<|start_header_id|>", '"parameters": ')),
         shared_types=frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"}),

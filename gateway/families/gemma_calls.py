@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from gateway.families.bare_arguments import argument_types, bare_forms, is_text, row_format, typed_json
@@ -17,7 +17,7 @@ from gateway.families.grammar import Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
-from gateway.families.python_literals import MAX_DEPTH, read_python_scalar
+from gateway.families.python_literals import MAX_DEPTH, read_python_scalar, say_text
 from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
 from gateway.families.text_source import Emit, Steps, TextSource
 from gateway.families.tool_plan import Tool
@@ -33,31 +33,22 @@ class GemmaCalls(Grammar):
     """Reads such calls.
 
     Attributes:
-        before: the marker before a call.
-        after: the marker after it, which may be missing, and that of its answer, before which models stop.
         quote: the token on both sides of a string.
         typed: whether arguments of other types stand between these tokens, too: the tool's schema tells their types.
     """
 
-    before: str
-    after: tuple[str, ...]
     quote: str
     typed: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return (self.before, *self.after, self.quote)
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """The one before a call."""
-        return (self.before,)
+        return (*super().markers, self.quote)
 
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag."""
-        return CallFormat(f"{self.before}{_CALL}", "", f"}}{self.after[0]}", self.before, arguments=self._arguments)
+        return CallFormat(self.opens[0] + _CALL, "", "}" + self.close, self.opens[0], arguments=self._arguments)
 
     @cached_property
     def _quotes(self) -> Markers:
@@ -82,7 +73,7 @@ class GemmaCalls(Grammar):
         if not (yield from self._object(source, call.arguments, 1, typed)) or not call.complete():
             return False
         yield from source.space()
-        yield from source.literal(self.after[0])
+        yield from source.literal(self.close)
         return True
 
     def _object(
@@ -161,13 +152,8 @@ class GemmaCalls(Grammar):
 
     def _string(self, source: TextSource, emit: Emit) -> Steps[bool]:
         """Read a string behind its quote; it ends at the next one, whatever stands in it."""
-
-        def say(text: str) -> None:
-            source.examined += len(text)
-            emit(dumps(text)[1:-1])
-
         emit('"')
-        closed = (yield from source.until(self._quotes, say)) is not None
+        closed = (yield from source.until(self._quotes, partial(say_text, source, emit))) is not None
         emit('"' if closed else "")
         return closed
 

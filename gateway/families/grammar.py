@@ -18,26 +18,31 @@ if TYPE_CHECKING:
 class Grammar:
     """A format of calls. By itself it has none: everything is content.
 
-    A subclass reads one kind of format; its fields are what differs between families, such as the markers. It has no
-    state: that of an answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements
-    ``read_call``; ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is
-    content.
+    A subclass reads one kind of format; its fields are what differs between families. It has no state: that of an
+    answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements ``read_call``;
+    ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is content.
 
     Attributes:
+        opens: the markers that begin a call; models write the first.
+        close: the marker behind calls, which may be missing; empty: there is none.
+        extra: other texts that only belong to the format.
         whole: whether it is the format of whole answers, so that it reads those without calls too.
     """
 
+    opens: tuple[str, ...] = ()
+    close: str = ""
+    extra: tuple[str, ...] = ()
     whole: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
         """Texts that only belong to the format, without think tags: cut out of content, reasoning and broken calls."""
-        return ()
+        return [text for text in (*self.opens, self.close, *self.extra) if text]
 
     @property
     def opening(self) -> Sequence[str]:
         """Those of the markers that begin a call."""
-        return ()
+        return self.opens
 
     @property
     def call_format(self) -> CallFormat | None:
@@ -53,11 +58,11 @@ class Grammar:
         tags = parser.tags
         thoughts = (tags.open,) if tags and tags.anywhere else ()
         yield from parser.think(opened=parser.opened)
-        while (marker := (yield from parser.content_until(*parser.opening, *thoughts))) is not None:
+        while (marker := (yield from parser.content_until(*self.opening, *thoughts))) is not None:
             if marker in thoughts:
                 yield from parser.think(opened=True)
             else:
-                yield from parser.read_block()
+                yield from self.read_block(parser)
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the text behind an opening marker; returns whether there was a call."""

@@ -11,7 +11,6 @@ channel. Source: https://github.com/openai/harmony (docs/format.md; tests/test_h
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -87,12 +86,8 @@ def _reasons(header: str) -> bool:
 class HarmonyCalls(Grammar):
     """Reads messages. Text outside of messages is content."""
 
+    extra: tuple[str, ...] = (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
     whole: bool = True
-
-    @property
-    def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
-        return (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
 
     @property
     def call_format(self) -> CallFormat:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_scanner import JsonScanner
-from gateway.families.markers import Markers
+from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import Steps, TextSource
@@ -54,10 +52,9 @@ KEYS = Keys()
 class JsonCalls(Grammar):
     """Reads a list of calls, one call or several behind a marker; the marker at the end may be missing.
 
+    Any of ``opens`` and ``extra`` may follow another of ``opens``.
+
     Attributes:
-        opens: the markers before calls, any of which may follow another; models write the first.
-        close: the marker behind calls; empty: there is none.
-        extra: other markers that only belong to the format; they too may follow one of ``opens``.
         keys: of a call.
         each: whether models write the markers around each call, instead of around all of them.
         around: the text that they write between the markers and the calls.
@@ -65,28 +62,11 @@ class JsonCalls(Grammar):
         word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
     """
 
-    opens: tuple[str, ...]
-    close: str = ""
-    extra: tuple[str, ...] = ()
     keys: Keys = KEYS
     each: bool = False
     around: tuple[str, str] = ("[", "]")
     separator: str = ", "
     word: str = ""
-
-    @property
-    def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
-        return [text for text in (*self.opens, self.close, *self.extra) if text]
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """Those before calls."""
-        return self.opens
-
-    @cached_property
-    def _leading(self) -> Markers:
-        return Markers(*self.opens, *self.extra)
 
     @property
     def call_format(self) -> CallFormat:
@@ -120,7 +100,7 @@ class JsonCalls(Grammar):
         """Read the calls behind an opening marker; returns whether there was one."""
         call = parser.begin_call()
         yield from parser.source.space()
-        while (yield from parser.source.choice(self._leading)):
+        while (yield from parser.source.choice(markers_of(*self.opens, *self.extra))):
             yield from parser.source.space()
         return (yield from read_call_list(parser, call, keys=self.keys))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 
 _TAIL = 64  # characters of whitespace at the prompt's end at most
 
@@ -82,7 +82,7 @@ class Markers:
 
     def also(self, *texts: str) -> Markers:
         """These markers and more."""
-        return _joined((*self.texts, *texts))
+        return markers_of(*self.texts, *texts)
 
     def cut_off(self, text: str) -> str:
         """A text that the token limit has cut, without the beginning of a marker at its end.
@@ -107,8 +107,9 @@ class Markers:
         return node.follow.get(character) or self._longest_suffix(node.fallback, character)
 
 
-@lru_cache(maxsize=64)
-def _joined(texts: tuple[str, ...]) -> Markers:
+@cache
+def markers_of(*texts: str) -> Markers:
+    """A set of markers that formats have, prepared once."""
     return Markers(*texts)
 
 

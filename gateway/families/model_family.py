@@ -125,13 +125,7 @@ class ModelFamily:
         elif not (plan.calls or self._whole) or not tagged:
             grammar, markers = None, tags.markers if tags else Markers()
         return FamilyParser(
-            plan,
-            grammar=grammar,
-            markers=markers,
-            tags=tags,
-            prompt=prompt,
-            eager=eager,
-            guided=preparation.guided,
+            plan, grammar=grammar, markers=markers, tags=tags, prompt=prompt, eager=eager, guided=preparation.guided
         )
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:

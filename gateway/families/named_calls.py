@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, arguments_format, constant, sequence
+from gateway.families.structural_tags import CallFormat, arguments_format, numbered_arguments
 from gateway.families.text_source import Steps, TextSource
-from gateway.families.tool_plan import Tool
 
 Variant: TypeAlias = Literal["no", "read", "written"]
 """A form of its own: whether it is read all the same, and whether it is the one that the family's models write."""
@@ -20,7 +20,6 @@ Variant: TypeAlias = Literal["no", "read", "written"]
 _TYPE = "function"
 _FENCE = "```"
 _BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
-NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +27,9 @@ class NamedCalls(Grammar):
     """Reads a name, a separator and JSON arguments behind a marker; whitespace may stand between all of them.
 
     Attributes:
-        call: the marker before a call.
         separator: the marker before the arguments; a single character is ordinary text.
-        end: the marker behind a call, which may be missing; empty: there is none.
         section: the markers around all calls of an answer.
         gap: text that models write between two calls.
-        extra: other markers that only belong to the format.
         namespace: the text that models write before the name, and may leave out.
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
@@ -43,12 +39,9 @@ class NamedCalls(Grammar):
         array: whether a JSON array of calls stands behind the marker.
     """
 
-    call: str
     separator: str
-    end: str = ""
     section: tuple[str, str] = ("", "")
     gap: str = ""
-    extra: tuple[str, ...] = ()
     namespace: str = ""
     numbered: bool = False
     id_marker: str = ""
@@ -60,30 +53,21 @@ class NamedCalls(Grammar):
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        texts = (*self.section, *self.extra, self.call, self.end, self.separator, self.id_marker)
+        texts = (*super().markers, *self.section, self.separator, self.id_marker)
         return [text for text in texts if len(text) > 1]
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """The one before a call."""
-        return (self.call,)
 
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, without an id that may be missing."""
+        call = self.opens[0]
         if self.array == "written":
-            section = (f"{self.call}[", "]")
-            return CallFormat('{"name": "', '", "arguments": ', "}", self.call, section, ", ")
-        before = self.call + (_TYPE + self.separator) * (self.typed == "written") + self.namespace
-        between, after = ":" if self.numbered else self.separator, self.end
+            return CallFormat('{"name": "', '", "arguments": ', "}", call, (f"{call}[", "]"), ", ")
+        before = call + (_TYPE + self.separator) * (self.typed == "written") + self.namespace
+        between, after = ":" if self.numbered else self.separator, self.close
         if self.fenced == "written":
-            between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.end}"
-        arguments = self._numbered_arguments if self.numbered else arguments_format
-        return CallFormat(before, between, after, self.call, self.section, self.gap, arguments=arguments)
-
-    def _numbered_arguments(self, tool: Tool) -> Format:
-        """The number of the call, as the model counts them, and its arguments."""
-        return sequence(NUMBER, constant(self.separator), arguments_format(tool))
+            between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.close}"
+        arguments = partial(numbered_arguments, between=self.separator) if self.numbered else arguments_format
+        return CallFormat(before, between, after, call, self.section, self.gap, arguments=arguments)
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a call, or an array of them; see ``Grammar``."""

@@ -18,7 +18,7 @@ from gateway.families.bare_arguments import argument_types, resolve, typed_json
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, dumps, read_name
-from gateway.families.markers import Markers
+from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.text_source import Steps
 
@@ -31,23 +31,14 @@ _TAG_CHARACTERS = NAME_CHARACTERS + '</ ="'
 
 @dataclass(frozen=True, kw_only=True)
 class NestedTags(Grammar):
-    """Reads such calls. There is no guide: a structural tag holds a schema's JSON, not these tags.
+    """Reads such calls, all of whose tags follow the one token that opens them.
 
-    Attributes:
-        word: the token before each tag.
+    There is no guide: a structural tag holds a schema's JSON, not these tags.
     """
 
-    word: str
-
     @property
-    def markers(self) -> Sequence[str]:
-        """The token alone: all tags follow it."""
-        return (self.word,)
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """The token, too."""
-        return (self.word,)
+    def _word(self) -> str:
+        return self.opens[0]
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a section behind the token before its tag, or a call; returns whether there was one."""
@@ -60,7 +51,7 @@ class NestedTags(Grammar):
             elif (yield from source.literal(_SECTION_END)):
                 return called
             else:
-                call = parser.begin_call(self.word)
+                call = parser.begin_call(self._word)
                 parser.begin_header()
                 if not (yield from self.read_call(parser, call)):
                     yield from source.run(_TAG_CHARACTERS, LONGEST_NAME)
@@ -71,7 +62,7 @@ class NestedTags(Grammar):
                 if not section:
                     return True
             yield from source.space()
-            if not (yield from source.literal(self.word)):
+            if not (yield from source.literal(self._word)):
                 return called
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
@@ -84,7 +75,7 @@ class NestedTags(Grammar):
             return False
         parser.end_header()
         yield from source.space()
-        if not (yield from source.literal(self.word)):
+        if not (yield from source.literal(self._word)):
             return False
         arguments = yield from self._read_tags(parser, parser.plan.parameters(name) or {}, _CALL_END, 0)
         if arguments is None:
@@ -95,7 +86,7 @@ class NestedTags(Grammar):
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without the tags behind the token, and those that the token limit has cut; see ``Grammar``."""
         rest = "|\\Z" if cut else ""
-        return re.sub(rf"{re.escape(self.word)}\s*</?[^<>\n]*(?:>{rest})", "", raw)
+        return re.sub(rf"{re.escape(self._word)}\s*</?[^<>\n]*(?:>{rest})", "", raw)
 
     def _read_tags(self, parser: FamilyParser, schema: Mapping[str, Any], end: str, depth: int) -> Steps[str | None]:
         """Read tags up to the ``end`` of the one around them; returns the JSON text of their values, None: broken.
@@ -122,7 +113,7 @@ class NestedTags(Grammar):
             else:
                 values[name] = value
             yield from source.space()
-            if not (yield from source.literal(self.word)):
+            if not (yield from source.literal(self._word)):
                 return None
 
     def _read_tag(self, parser: FamilyParser) -> Steps[str]:
@@ -130,14 +121,14 @@ class NestedTags(Grammar):
         source = parser.source
         if not (yield from source.literal("<")):
             return ""
-        name = yield from source.run(NAME_CHARACTERS, LONGEST_NAME)
+        name = yield from read_name(source)
         return name if (yield from source.literal(">")) else ""
 
     def _read_value(self, parser: FamilyParser, schema: Mapping[str, Any], name: str, depth: int) -> Steps[str | None]:
         """Read the value behind a tag, and its closing tag; returns its JSON text, None: it is broken."""
         source, end = parser.source, f"</{name}>"
         pieces: list[str] = []
-        if (yield from source.until(Markers(self.word), pieces.append)) is None or depth == _DEEPEST:
+        if (yield from source.until(markers_of(self._word), pieces.append)) is None or depth == _DEEPEST:
             return None
         text = "".join(pieces)
         yield from source.space()

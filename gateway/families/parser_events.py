@@ -20,22 +20,14 @@ _SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Text for the user.
-
-    Attributes:
-        text: never empty, without the family's markers.
-    """
+    """Text for the user: never empty, without the family's markers."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Text of the model's reasoning.
-
-    Attributes:
-        text: never empty, without the family's markers.
-    """
+    """Text of the model's reasoning: never empty, without the family's markers."""
 
     text: str
 
@@ -104,12 +96,7 @@ class Emitter:
     """
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
-        """Say an answer's events.
-
-        Args:
-            plan: names the tools that may be called.
-            eager: whether calls are said while they form.
-        """
+        """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
         self._events: list[Event] = []
         self._names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
         self._parallel = plan.parallel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.families.bare_arguments import argument_types, row_format
+from gateway.families.bare_arguments import NOTES, argument_types, row_format
 from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_name
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.parser_events import FormingCall
@@ -13,8 +13,6 @@ from gateway.families.python_literals import read_python_value
 from gateway.families.structural_tags import Format, constant, either, json_format, sequence
 from gateway.families.text_source import Steps, TextSource
 from gateway.families.tool_plan import Tool
-
-_NOTES = frozenset({"type", "title", "description", "default", "examples", "$defs", "definitions"})
 
 
 def read_python_call(source: TextSource, call: FormingCall, *, guided: bool = False) -> Steps[bool]:
@@ -65,7 +63,7 @@ def python_arguments(tool: Tool) -> Format | None:
     def hold(name: str, value: Mapping[str, Any]) -> Format | None:
         if not set(name).issubset(NAME_CHARACTERS):
             return None
-        word = argument_types(tool.parameters, name) == {"boolean"} and _NOTES.issuperset(value)
+        word = argument_types(tool.parameters, name) == {"boolean"} and NOTES.issuperset(value)
         form = either(constant("True"), constant("False")) if word else json_format(value)
         return sequence(constant(f"{name}="), form)
 

@@ -7,9 +7,10 @@ are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. A t
 
 from __future__ import annotations
 
-import json
 import re
+from functools import partial
 
+from gateway.families.json_calls import dumps
 from gateway.families.markers import Markers
 from gateway.families.text_source import Emit, Steps, TextSource
 
@@ -51,7 +52,7 @@ def read_python_value(source: TextSource, emit: Emit, depth: int = 0) -> Steps[b
     first = yield from source.peek()
     if first in _QUOTES:
         return (yield from read_python_string(source, emit))
-    if first in {"[", "(", "{"} and first:
+    if first in _OPENING:
         read = {"[": _list, "(": _parenthesis, "{": _braces}[first]
         yield from source.take()
         return depth < MAX_DEPTH and (yield from read(source, emit, depth + 1))
@@ -87,7 +88,7 @@ def read_python_string(source: TextSource, emit: Emit, *, raw: bool = False) -> 
         quote *= 3
     emit('"')
     while True:
-        marker = yield from source.until(_ENDS[quote], lambda text: _say(source, emit, text))
+        marker = yield from source.until(_ENDS[quote], partial(say_text, source, emit))
         if marker == quote:
             emit('"')
             return True
@@ -95,7 +96,8 @@ def read_python_string(source: TextSource, emit: Emit, *, raw: bool = False) -> 
             return False
 
 
-def _say(source: TextSource, emit: Emit, text: str) -> None:
+def say_text(source: TextSource, emit: Emit, text: str) -> None:
+    """Say a part of a string that was read as it stands between the quotes of a JSON string."""
     source.examined += len(text)
     emit(_json_text(text))
 
@@ -238,4 +240,4 @@ def _dictionary(source: TextSource, emit: Emit, begun: str, depth: int) -> Steps
 
 def _json_text(text: str) -> str:
     """The text as it stands between the quotes of a JSON string."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+    return dumps(text)[1:-1]

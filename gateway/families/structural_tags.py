@@ -60,6 +60,11 @@ def arguments_format(tool: Tool) -> Format:
     return json_format(arguments_schema(tool) if tool.strict else {"type": "object"})
 
 
+def numbered_arguments(tool: Tool, between: str) -> Format:
+    """The number of a call, as models count them, the text ``between``, and the tool's arguments."""
+    return sequence({"type": "regex", "pattern": "[0-9]{1,4}"}, constant(between), arguments_format(tool))
+
+
 @dataclass(frozen=True, slots=True)
 class CallFormat:
     """A family's own format of calls: the texts before, between and after a tool's name and its arguments.

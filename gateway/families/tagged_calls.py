@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from gateway.families.bare_arguments import BareArguments, BareFormat, bare_formats
+from gateway.families.bare_arguments import BareArguments, Forms, bare_formats
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
-from gateway.families.markers import Markers
+from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
 from gateway.families.text_source import Steps, TextSource
@@ -170,7 +170,7 @@ class TaggedCalls(Grammar):
             if (yield from source.peek()) == "{":
                 whole = yield from read_arguments(source, call)
                 yield from source.space()
-                return (yield from source.choice(_markers(*_pieces(self.end)[:1]))) if whole else None
+                return (yield from source.choice(markers_of(*_pieces(self.end)[:1]))) if whole else None
         arguments = BareArguments(call, parser.plan.parameters(name), line_end=self._line_end)
         if marker is None:
             yield from source.space()
@@ -191,7 +191,7 @@ class TaggedCalls(Grammar):
         text = None
         first, *more = _pieces(self.keyed)
         bare = () if first.startswith("<") else ("<", "\n")
-        ends = _markers(first[0] if self.attribute else first, *(bare or (self.key, *more)))
+        ends = markers_of(first[0] if self.attribute else first, *(bare or (self.key, *more)))
         if (yield from source.until(ends, pieces.append)) != ends.texts[0]:
             return False
         if self.attribute:
@@ -214,12 +214,12 @@ class TaggedCalls(Grammar):
         """Read a value and the text behind it; one that another begins in was never closed."""
         source, end = parser.source, self.value_end.strip()
         if self.cdata and (yield from source.literal(_CDATA)):
-            yield from source.until(_markers(_CDATA_END), arguments.more)
+            yield from source.until(markers_of(_CDATA_END), arguments.more)
             return (yield from source.literal(end))
         first, *more = _pieces(self.keyed)
         again, closed = (more[-1], "") if more else (self.key, first if first.startswith("<") else first[0])
-        while (marker := (yield from source.until(_markers(end, again), arguments.more))) == again:
-            name = (yield from source.run(NAME_CHARACTERS, LONGEST_NAME)) if closed else ""
+        while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
+            name = (yield from read_name(source)) if closed else ""
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
                 if closed == '"':
                     yield from _rest_of_tag(source)
@@ -235,7 +235,7 @@ class TaggedCalls(Grammar):
 
     @property
     def _next(self) -> Markers:
-        return _markers(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
+        return markers_of(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
 
     @property
     def _line_end(self) -> str:
@@ -243,7 +243,7 @@ class TaggedCalls(Grammar):
 
     @property
     def _tags(self) -> Markers:
-        return _markers(_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
+        return markers_of(_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
 
     @property
     def _whole_tags(self) -> re.Pattern[str]:
@@ -258,32 +258,27 @@ class TaggedCalls(Grammar):
         if values is None:
             return None
         named = [constant(self.named)] if self.named else []
-        pieces = [*named, *(self._argument(name, value) for name, value in values.items())]
+        pieces = [*named, *(self._argument(name, *value) for name, value in values.items())]
         return sequence(*(pieces or [nothing()]))
 
-    def _argument(self, name: str, value: BareFormat) -> Format:
-        forms = []
+    def _argument(self, name: str, forms: Forms, optional: bool) -> Format:
+        tags = []
         end = self.value_end.strip()
-        for text, form in value.forms:
+        for text, form in forms:
             attribute = f' {self.attribute}="{str(text).lower()}"' if self.attribute else ""
             begin = self.key + name + (self.keyed.replace(">", attribute + ">") if attribute else self.keyed)
             if form == free_text():  # which must not hold the tag, with or without line ends
                 after = self.value_end.partition(end)[2]
-                forms.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
+                tags.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
             else:
-                forms.append(tag(begin, form, self.value_end))
-        return either(*forms, *([nothing()] if value.optional else []))
+                tags.append(tag(begin, form, self.value_end))
+        return either(*tags, *([nothing()] if optional else []))
 
 
 @cache
 def _pieces(text: str) -> tuple[str, ...]:
     """The tags in a text, and what is between them, without whitespace."""
     return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
-
-
-@cache
-def _markers(*texts: str) -> Markers:
-    return Markers(*texts)
 
 
 def _read(source: TextSource, pieces: Sequence[str]) -> Steps[bool]:

@@ -101,9 +101,9 @@ class TextSource:
         self._consume(self._at + len(character))
         return character
 
-    def space(self, characters: str = " \t\r\n") -> Steps[str]:
+    def space(self) -> Steps[str]:
         """Read whitespace; returns it."""
-        return (yield from self.run(characters))
+        return (yield from self.run(" \t\r\n"))
 
     def run(self, characters: str, limit: int | None = None) -> Steps[str]:
         """Read characters of a set, as many as there are.

@@ -269,7 +269,7 @@ def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None
 
 VISITOR = ModelFamily(
     name="visitor",
-    grammar=NamedCalls(call="<visit:", separator=">", end="</visit>"),
+    grammar=NamedCalls(opens=("<visit:",), separator=">", close="</visit>"),
     signs=(("<visit:",),),
 )
 """A family of another package."""
