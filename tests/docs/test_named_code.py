@@ -27,7 +27,7 @@ _OF_OTHERS = {"ModelInferRequest", "ModelStreamInfer", "ModelConfig", "TypedDict
 _LINK = re.compile(r"\]\([^)]*\)")
 # Names of other programs, of settings and of the wire, with what they belong to.
 _FOREIGN = re.compile(
-    r"^(?:server|limits|timeouts|models|deployments|triton|grpc|TensorRT|config\.json|tokenizer\.json|gateway\.yaml"
+    r"^(?:server|limits|timeouts|models|deployments|triton|grpc|TensorRT|project|config\.json|tokenizer\.json|gateway\.yaml"
     r"|generation_config\.json|tokenizer_config\.json)\b(?!/)"
 )
 

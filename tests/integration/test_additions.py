@@ -191,6 +191,7 @@ def test_an_adapter_that_cannot_be_served_is_a_start_error(
         adapter, named = tmp_path / "nowhere", "nowhere"
     file = settings_with(tmp_path, triton, adapter)
     env = {"GATEWAY_CONFIG": str(file), "PATH": str(GATEWAY.parent), "GATEWAY_PORT": "0"}
+    env["XDG_STATE_HOME"] = str(tmp_path)
     for command in ([GATEWAY, "serve"], [GATEWAY, "check", str(file)]):
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode != 0

@@ -234,6 +234,7 @@ def test_a_draft_model_that_is_missing_is_a_start_error(triton: TritonServer, tm
     model = {"name": "m", "triton": {"url": triton.grpc_url}, "speculative": {"num_draft_tokens": 4}}
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump({"models": [model]}))
     env = {"GATEWAY_CONFIG": str(tmp_path / "gateway.yaml"), "PATH": str(GATEWAY.parent), "GATEWAY_PORT": "0"}
+    env["XDG_STATE_HOME"] = str(tmp_path)
     done = subprocess.run([GATEWAY, "serve"], env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
     told = " ".join((done.stdout + done.stderr).split())

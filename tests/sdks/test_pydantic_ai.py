@@ -89,7 +89,8 @@ async def test_an_output_of_a_type(stack: Stack, streamed: bool) -> None:
 @APIS
 async def test_an_output_by_a_tool(stack: Stack, api: str) -> None:
     """A type without more is asked for as a call that is demanded."""
-    stack.play(turn(text='[{"name": "final_result", "arguments": {"city": "Rome"}}]<|im_end|>'))
+    call = '<tool_call>\n{"name": "final_result", "arguments": {"city": "Rome"}}\n</tool_call>'
+    stack.play(turn(text=f"{call}<|im_end|>"))
     async with Agent(f"{api}:{MODEL}", output_type=Place) as agent:
         assert (await agent.run("Where?")).output == Place(city="Rome")
     stack.check_schema(PATHS[api])
