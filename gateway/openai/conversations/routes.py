@@ -18,7 +18,7 @@ from gateway.openai.conversations.protocol import (
     parse_conversation,
 )
 from gateway.openai.endpoint import name_header
-from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of
+from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of
 from gateway.openai.items.stored import shown_line
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import read_request
@@ -82,9 +82,9 @@ def _add_items(router: APIRouter, state: State) -> None:
     )
     async def list_conversation_items(request: Request) -> Response:
         """List the items of a conversation, the newest first."""
-        kept = state.of(request.scope)
+        kept, paging = state.of(request.scope), paging_of(request.query_params)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
-        return _answer(*await page_of(found.items, request.query_params, kept.seal))
+        return _answer(*await page_of(found.items, paging, request.query_params, kept.seal))
 
     @router.post(
         "/v1/conversations/{conversation_id}/items",

@@ -43,7 +43,7 @@ class ItemPage(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class _Paging:
+class Paging:
     """A page that is asked for.
 
     Attributes:
@@ -57,7 +57,12 @@ class _Paging:
     after: str | None
 
 
-def _paging_of(query: QueryParams) -> _Paging:
+def paging_of(query: QueryParams) -> Paging:
+    """Read the page that the parameters of the URL ask for.
+
+    Raises:
+        BadRequestError: naming the one at fault.
+    """
     if "before" in query:
         message = "The parameter 'before' is not supported: ask for the other 'order', and go on by 'after'."
         raise BadRequestError(message, "before", "unsupported_parameter")
@@ -67,7 +72,7 @@ def _paging_of(query: QueryParams) -> _Paging:
     if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= _MOST):
         message = f"Invalid value for 'limit': it must be an integer from 1 to {_MOST}."
         raise BadRequestError(message, "limit", "invalid_value")
-    return _Paging(order == "desc", int(limit), query.get("after"))
+    return Paging(order == "desc", int(limit), query.get("after"))
 
 
 def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], list[str]]:
@@ -77,21 +82,21 @@ def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], lis
     return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
 
 
-async def page_of(items: ItemLines, query: QueryParams, seal: Seal | None) -> tuple[bytes, list[str]]:
+async def page_of(items: ItemLines, paging: Paging, query: QueryParams, seal: Seal | None) -> tuple[bytes, list[str]]:
     """Write the page that the parameters of the URL ask for.
 
     Args:
         items: the whole list.
-        query: of the URL.
+        paging: of the page.
+        query: of the URL, for `include`.
         seal: of the owner.
 
     Returns:
         An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
 
     Raises:
-        BadRequestError: naming the parameter at fault, ``after`` too where there is no such item.
+        BadRequestError: there is no item ``after``.
     """
-    paging = _paging_of(query)
     include, left_out = included(query, seal)
     places = range(len(items.ids))[:: -1 if paging.newest_first else 1]
     start = 0

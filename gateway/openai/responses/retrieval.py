@@ -12,7 +12,7 @@ from starlette.responses import Response
 from gateway.bad_request import BadRequestError
 from gateway.openai.endpoint import name_header
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, page_of
+from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, page_of, paging_of
 from gateway.openai.items.stored import LOGPROBS, SEALED, shown
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.following import follow
@@ -93,9 +93,9 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
     )
     async def list_input_items(request: Request) -> Response:
         """List the input items of a response, the newest first."""
-        kept = state.of(request.scope)
+        kept, paging = state.of(request.scope), paging_of(request.query_params)
         _, _, stored, _ = await _find(kept, request)
-        page, left_out = await page_of(stored.input, request.query_params, kept.seal)
+        page, left_out = await page_of(stored.input, paging, request.query_params, kept.seal)
         return _json(page, name_header("x-ignored-parameters", left_out))
 
     return router
