@@ -11,6 +11,7 @@ from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.parser_events import FormingCall
+from gateway.families.python_literals import python_json
 from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
 from gateway.families.tool_plan import Tool
 
@@ -23,6 +24,7 @@ NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFI
 _Held = TypeVar("_Held")
 Forms: TypeAlias = list[tuple[bool, Format]]
 """What a value may be, one of them: whether that is a string, and its format."""
+_BEGINNINGS = {"array": "[", "object": "{"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -119,8 +121,8 @@ def value_json(text: str) -> str:
 def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> str:
     """The JSON text of an argument by the types that the tool's schema names for it.
 
-    A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, and a text that
-    is no JSON is a string.
+    A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, lists and
+    objects may be Python's, and a text that is neither is a string.
 
     Args:
         parameters: schema of the tool's arguments.
@@ -131,7 +133,11 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
     types = argument_types(parameters, name)
     if types == {"string"} or (types == {"string", "null"} and bare not in {"null", "None"}):
         return dumps(text)
-    return _PYTHON_WORDS.get(bare) or value_json(text)
+    told = _PYTHON_WORDS.get(bare.capitalize() if types == {"boolean"} else bare) or value_json(text)
+    if told.startswith('"') and "string" not in types and bare[:1] in {_BEGINNINGS.get(kind) for kind in types}:
+        literal = python_json(bare)
+        return literal if literal[:1] == bare[:1] else told
+    return told
 
 
 def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:

@@ -58,6 +58,8 @@ _COHERE_CALLS = JsonCalls(
     close="<|END_ACTION|>",
     extra=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     keys=Keys("tool_name", ("parameters", "arguments")),
+    around=("[\n    ", "\n]"),
+    separator=",\n    ",
     whole=True,
 )
 _KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2

@@ -37,6 +37,21 @@ _OPENING = frozenset("[({")
 _ENDS = {end: Markers(end, "\\") for end in ('"', "'", '"""', "'''")}
 
 
+def python_json(text: str) -> str:
+    """The JSON text of a whole Python literal; empty where the text is none that JSON can say."""
+    source = TextSource()
+    source.push(text)
+    source.end(cut=False)
+    pieces: list[str] = []
+
+    def read() -> Steps[None]:
+        if not (yield from read_python_value(source, pieces.append)) or (yield from source.more()):
+            pieces.clear()
+
+    next(read(), None)  # to its end: no more text is waited for
+    return "".join(pieces)
+
+
 def read_python_value(source: TextSource, emit: Emit, depth: int = 0) -> Steps[bool]:
     """Read one literal.
 

@@ -53,3 +53,26 @@ def test_values_by_their_types() -> None:
     assert typed_json(SCHEMA, "optional", "None") == "null"
     assert typed_json(None, "any", '[1, {"a": null}]') == '[1, {"a": null}]'
     assert typed_json(None, "any", "[1, {'a': null}]") == "\"[1, {'a': null}]\""
+
+
+@pytest.mark.parametrize(
+    ("types", "text", "value"),
+    [
+        ("object", "{'a': 1, 'b': [True, None]}", {"a": 1, "b": [True, None]}),
+        ("array", "('x', 2),", "('x', 2),"),
+        ("array", "['it\\'s', (1,)]", ["it's", [1]]),
+        (["object", "null"], "{'a': {}}", {"a": {}}),
+        ("object", "{'a', 'b'}", "{'a', 'b'}"),
+        ("object", "{'a': b'x'}", "{'a': b'x'}"),
+        ("object", "{'a': 1} and", "{'a': 1} and"),
+        ("object", "{" * 500, "{" * 500),
+        (["object", "string"], "{'a': 1}", "{'a': 1}"),
+        ("integer", "['x']", "['x']"),
+        ("boolean", " TRUE\n", True),
+        ("boolean", "false", False),
+        ("string", "true", "true"),
+    ],
+)
+def test_lists_and_objects_may_be_written_as_in_python(types: object, text: str, value: object) -> None:
+    """As templates write them that leave them to Python; vLLM and SGLang read them too."""
+    assert json.loads(typed_json({"properties": {"a": {"type": types}}}, "a", text)) == value

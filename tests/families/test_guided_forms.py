@@ -191,6 +191,8 @@ def test_a_published_call_is_let_pass(family: Family, keeps: Keeps) -> None:
 
 # Reasoning and two calls with the line ends of the models' chat templates.
 DEMANDED = {
+    "cohere": 'Hm.<|END_THINKING|><|START_ACTION|>[\n    {"tool_name": "now", "parameters": {}},\n'
+    '    {"tool_name": "now", "parameters": {}}\n]<|END_ACTION|>',
     "deepseek_v3": "Hm.</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```"
     "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>"
     "<｜tool▁calls▁end｜>",
