@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.families.family_parser import FamilyParser
 from gateway.families.grammar import Grammar
-from gateway.families.json_scanner import JsonScanner
+from gateway.families.json_scanner import json_kind
 from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
@@ -204,7 +204,7 @@ def _read_field(source: TextSource, call: FormingCall, key: str, seen: set[str],
     """Read the value of a key; returns whether it is one that a call may have. Notes the parts of a call as seen."""
     part = keys.part(key)
     if not part:
-        return (yield from source.json(JsonScanner()))
+        return (yield from source.json())
     if part in seen or (part == "call" and not call.named(key)):
         return False
     seen.update(("call", "name", "arguments") if part == "call" else (part,))
@@ -220,7 +220,7 @@ def _read_field(source: TextSource, call: FormingCall, key: str, seen: set[str],
 def read_json_string(source: TextSource) -> Steps[str | None]:
     """Read a JSON string; returns its value, or None when there is no whole string."""
     pieces: list[str] = []
-    if (yield from source.peek()) != '"' or not (yield from source.json(JsonScanner(), pieces.append)):
+    if (yield from source.peek()) != '"' or not (yield from source.json(pieces.append)):
         return None
     text = "".join(pieces)
     source.examined += len(text)
@@ -239,7 +239,7 @@ def read_arguments(source: TextSource, call: FormingCall) -> Steps[bool]:
     """Read the arguments of a call; returns whether they were an object, a string that holds one, or null."""
     first = yield from source.peek()
     if first == "{":
-        return (yield from source.json(JsonScanner(), call.arguments))
+        return (yield from source.json(call.arguments))
     if first == '"':
         text = yield from read_json_string(source)
         if text is None or not _is_object(source, text):
@@ -254,13 +254,11 @@ def read_arguments(source: TextSource, call: FormingCall) -> Steps[bool]:
 
 def _is_object(source: TextSource, text: str) -> bool:
     """Whether a text is one JSON object and nothing else; counted as examined."""
-    scanner = JsonScanner()
     stripped = text.strip(" \t\r\n")
     if not stripped.endswith("}"):
         return False
     source.examined += len(text)
-    end = scanner.scan(stripped, 0)
-    return scanner.complete and scanner.kind == "object" and end == len(stripped)
+    return json_kind(stripped) == "object"
 
 
 def dumps(value: Any) -> str:

@@ -184,3 +184,10 @@ _AFTER_SIGN = {
     **{(number, mark): "mark" for number in ("zero", "integer", "fraction") for mark in "eE"},
     **{("mark", sign): "sign" for sign in "+-"},
 }
+
+
+def json_kind(text: str) -> Kind | None:
+    """The kind of the JSON value that a text is, without space around it; None where it is none."""
+    scanner = JsonScanner()
+    end = scanner.scan(text, 0)
+    return scanner.kind if not scanner.failed and scanner.end() and end == len(text) else None

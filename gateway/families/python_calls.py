@@ -7,7 +7,6 @@ from typing import Any
 
 from gateway.families.bare_arguments import NOTES, argument_types, row_format
 from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_name
-from gateway.families.json_scanner import JsonScanner
 from gateway.families.parser_events import FormingCall
 from gateway.families.python_literals import read_python_value
 from gateway.families.structural_tags import Format, constant, either, json_format, sequence
@@ -49,7 +48,7 @@ def _argument(source: TextSource, call: FormingCall, names: set[str], *, guided:
     call.arguments(f"{', ' if names else ''}{dumps(name)}: ")
     names.add(name)
     if guided and (yield from source.peek()) in {'"', "[", "{"}:
-        return (yield from source.json(JsonScanner(), call.arguments))
+        return (yield from source.json(call.arguments))
     return (yield from read_python_value(source, call.arguments))
 
 

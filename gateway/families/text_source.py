@@ -190,16 +190,13 @@ class TextSource:
             emit(shown)
         return None
 
-    def json(self, scanner: JsonScanner, emit: Emit = ignore) -> Steps[bool]:
-        """Read one JSON value.
-
-        Args:
-            scanner: at the beginning of a value.
-            emit: takes its text.
+    def json(self, emit: Emit = ignore) -> Steps[bool]:
+        """Read one JSON value, whose text ``emit`` takes.
 
         Returns:
             Whether it is complete. False: the text is no JSON from the next unread character on, or it ended.
         """
+        scanner = JsonScanner()
         while not scanner.complete and (yield from self.more()):
             end = scanner.scan(self._text, self._at)
             self.examined += min(end + 1, len(self._text)) - self._at
