@@ -8,6 +8,7 @@ import itertools
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from gateway.families import Family, Tool, ToolPlan
 from gateway.families.family_table import FAMILIES
 from gateway.generation import Guide
+from gateway_ops.local_stack.cache import locked
 from tests.families.harness import GUIDES, Case, cases, parse, tool
 from tests.families.test_guides import keeps_to as by_the_reference_engine
 from tests.families.written import call_texts, calls_in, content_in, exact_tool, native, prompts, texts_of
@@ -40,14 +42,23 @@ RESPONSE = Guide("json_schema", json.dumps({"type": "object", "properties": {"n"
 Keeps = Callable[[Guide, str], bool]
 
 
+def fetch(folder: Path) -> None:
+    """Install its wheel into a folder, which is never seen half full."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+        whole = Path(made) / "whole"
+        done = subprocess.run([*install, "--target", whole, f"xgrammar=={VERSION}"], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip(f"XGrammar cannot be fetched: {done.stderr.decode().strip()[-200:]}")
+        whole.rename(folder)
+
+
 @functools.cache
 def xgrammar() -> Any:
     """Its core alone: the Python package around it would bring PyTorch."""
-    if not FOLDER.exists():
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        done = subprocess.run([*install, "--target", FOLDER, f"xgrammar=={VERSION}"], capture_output=True, check=False)
-        if done.returncode:
-            pytest.skip(f"XGrammar cannot be fetched: {done.stderr.decode().strip()[-200:]}")
+    with locked(FOLDER.with_name(f"{FOLDER.name}.lock")):
+        if not FOLDER.exists():
+            fetch(FOLDER)
     (library,) = FOLDER.glob("xgrammar/xgrammar_bindings*.so")
     spec = importlib.util.spec_from_file_location("xgrammar_bindings", library)
     assert spec
