@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import gc
@@ -10,12 +9,14 @@ import logging
 import logging.config
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import uvicorn
 import uvloop
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
@@ -23,12 +24,24 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from gateway import __version__
+from gateway.access.guard import Guard
+from gateway.access.key_metrics import KeyMetrics
+from gateway.access.shared_buckets import SharedBuckets
 from gateway.anthropic.errors import AnthropicMiddleware, error_response, wants_anthropic
 from gateway.anthropic.messages.routes import messages_router
 from gateway.anthropic.models import anthropic_models_router
-from gateway.config import ModelSettings, ServerSettings, Settings, SettingsSource
+from gateway.certificates import CertificateError, CertificateWatch, Reloading
+from gateway.config import (
+    ConfigError,
+    ModelSettings,
+    ServerSettings,
+    Settings,
+    SettingsSource,
+)
+from gateway.config.tls_settings import ServerTlsSettings
 from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
+from gateway.helper import helper_pids
 from gateway.ids import new_id
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
@@ -40,6 +53,7 @@ from gateway.openai.errors import (
     INVALID,
     SERVER,
     OpenAIError,
+    from_limit,
     handle_defect,
     handle_http,
     handle_openai,
@@ -53,26 +67,48 @@ from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
 from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
+from gateway.serving.fleet.fleet import Fleet
+from gateway.serving.fleet.shared_counts import SharedCounts
+from gateway.serving.overload import OVERLOAD
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 from gateway.store import StoreHolder
+from gateway.telemetry.exporting import open_telemetry
 from gateway.telemetry.logs import logging_config
+from gateway.telemetry.memory import Memory
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.slim_page import CONTENT_TYPE, load_families, slim_page
 from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.triton.abilities import engine_options
+from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
 from gateway.web.api_page import api_page_router
-from gateway.web.auth import AuthMiddleware
+from gateway.web.auth import OPEN_PATHS, AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
+from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds, http_protocol
-from gateway.web.listening import BACKLOG, listen, repeated, room_for
-from gateway.web.operations import operations_router
+from gateway.web.listening import BACKLOG, listen, room_for
+from gateway.web.listening_tls import listening_contexts
+from gateway.web.operations import Page, operations_router
+from gateway.web.rate_limits import RateLimitMiddleware
 from gateway.web.routing import widen
+from gateway.web.server import InternalPort, Server, Stages, Tls
 
 _log = logging.getLogger(__name__)
+# FastAPI's own would trace by any global provider, and note bodies. Versions before it take no notice of this.
+_NO_TELEMETRY: Any = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+_DOCS = frozenset({"/docs", "/openapi.json"})
 _AFTER_ABORT_S = 5  # for aborted answers to write their last event
+_INTERNAL_CONNECTIONS = 256
 
 
 class Share(Protocol):
@@ -80,11 +116,17 @@ class Share(Protocol):
 
     Attributes:
         sockets: that this one listens on.
+        internal_sockets: those of the internal port; none without one.
         poll_s: seconds between its health checks of Triton.
+        counts: what all of them know of endpoints.
+        buckets: of the limits of keys, which all of them share.
     """
 
     sockets: Sequence[socket.socket]
+    internal_sockets: Sequence[socket.socket]
     poll_s: float
+    counts: SharedCounts
+    buckets: SharedBuckets
 
     def readiness(self, own: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """For each model why not all workers serve it, None when they do; ``own`` is what this one says."""
@@ -113,23 +155,43 @@ def create_app(
         ConfigError: by the lifespan, when a model cannot be served as configured.
     """
     metrics = Metrics()
-    registry = Registry(settings, backend_factory or _triton_backend(settings, share), metrics)
+    shares = share.counts.shares if share else None
+    certificates = CertificateWatch()
+    accesses = Accesses(certificates)
+    relayed = TritonMetrics(lambda: _metrics_urls(registry), trust=lambda: _metrics_trust(registry, accesses))
+    registry = Registry(
+        settings,
+        backend_factory or _triton_backend(settings, share, accesses),
+        metrics,
+        shares,
+        relayed.engine_limit,
+    )
+    guard = Guard(settings, KeyMetrics(metrics.registry), share.buckets if share else None)
     stores = StoreHolder(settings.state, lambda store: MeteredStore(store, metrics))
     state = State(stores, sealer_of(settings.state))
+    telemetry = open_telemetry(settings.telemetry, __version__)
     runs = Runs(settings.limits.max_background_responses, registry, settings.timeouts)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
+        memory = Memory(helper_pids, share.counts.rows if share else 1)
         try:
             await stores.open()
+            await guard.open()
             await registry.start()
-            async with Reloader(settings, source, registry, metrics) if source else contextlib.nullcontext():
+            reloader = Reloader(settings, source, registry, metrics, guard, certificates) if source else None
+            watched = OVERLOAD.watch(settings.server.memory, memory, metrics)
+            async with watched, certificates, reloader or contextlib.nullcontext():
                 yield
         finally:
+            await relayed.close()
             await runs.close()
             await registry.close()
+            await guard.close()
             await stores.close()
+            if telemetry is not None:
+                await telemetry.close()
 
     app = FastAPI(
         title="Triton OpenAI gateway",
@@ -137,15 +199,17 @@ def create_app(
         lifespan=lifespan,
         openapi_url=None,  # FastAPI sees neither bodies nor answers, and its page needs others; see api_page_router
         redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
         exception_handlers={
             **dict.fromkeys(HANDLED, handle_openai),
             HTTPException: handle_http,
         },
     )
-    app.state.registry, app.state.runs = registry, runs
-    _add_routes(app, settings, registry, metrics, share, state, runs)
-    _add_middleware(app, settings)
-    app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request)
+    app.state.registry, app.state.runs, app.state.certificates = registry, runs, certificates
+    app.state.departure = Departure()
+    _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
+    _add_middleware(app, settings, guard)
+    app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request, telemetry=telemetry)
     return app
 
 
@@ -157,17 +221,26 @@ def _add_routes(
     share: Share | None,
     state: State,
     runs: Runs,
+    relayed: TritonMetrics,
 ) -> None:
-    relayed = TritonMetrics(lambda: _metrics_urls(registry)).render
-    show_reasons = not settings.server.api_keys
+    show_reasons = not settings.asks_for_keys
 
     def readiness() -> Mapping[str, str | None]:
-        own = registry.readiness()
+        own = app.state.departure.readiness(registry.readiness())
         return share.readiness(own) if share else own
 
-    def rendered() -> tuple[bytes, str]:
-        return metrics.render(readiness())
+    async def all_metrics() -> Page:
+        others = await relayed.render()
+        models = {model.name: model.now() for model in registry}
+        own, content_type = metrics.render(readiness(), models)
+        return own + load_families(models, relayed.load).encode() + others, content_type
 
+    async def slim() -> Page:
+        await relayed.fresh()
+        models = {model.name: model.now() for model in registry}
+        return slim_page(readiness(), models, relayed.load, relayed.families).encode(), CONTENT_TYPE
+
+    operations = functools.partial(operations_router, readiness, all_metrics, slim, __version__)
     # In the application's own table, and before all else: an included router is a table of its own, looked at twice.
     app.router.routes[:0] = [
         *chat_router(registry, settings.timeouts, metrics).routes,
@@ -179,46 +252,97 @@ def _add_routes(
         *tokens_router(registry, metrics).routes,
         *anthropic_models_router(registry).routes,
         *models_router(registry).routes,
-        *operations_router(readiness, rendered, relayed, __version__, show_reasons=show_reasons).routes,
+        *operations(show_reasons=show_reasons, shown=settings.server.metrics_shown).routes,
     ]
-    document = functools.cache(lambda: openapi_document(app, keys=bool(settings.server.api_keys)))
-    app.router.routes += api_page_router(document).routes
+    document = functools.cache(lambda: openapi_document(app, keys=settings.asks_for_keys))
+    if settings.server.docs_shown != "none":
+        app.router.routes += api_page_router(document).routes
     widen(app.router.routes)
+    app.state.internal = _internal_app(
+        settings.server,
+        operations(),
+        api_page_router(document),
+    )
+
+
+def _internal_app(settings: ServerSettings, *routers: APIRouter) -> FastAPI:
+    """What the internal port serves: nothing that generates, to everyone who reaches it."""
+    app = FastAPI(
+        openapi_url=None, redirect_slashes=False, exception_handlers={**dict.fromkeys(HANDLED, handle_openai)}
+    )
+    for router in routers:
+        app.include_router(router)
+    names = names_to_check(settings.internal_host or settings.host, settings.allowed_hosts, has_keys=False)
+    _check_names(app, names)
+    return app
 
 
 def _metrics_urls(registry: Registry) -> dict[str, str]:
     """Where each Triton gives its metrics, by its gRPC endpoint."""
-    endpoints = (model.settings.triton for model in registry)
-    return {triton.url: triton.metrics_url for triton in endpoints if triton.metrics_url is not None}
+    urls = {}
+    for model in registry:
+        triton = model.settings.triton
+        if triton.metrics_url is not None:
+            host = {each: each.rpartition(":")[0] for each in _addresses(model)}
+            urls.update({each: triton.metrics_url.replace("{host}", name) for each, name in host.items()})
+    return urls
 
 
-def _triton_backend(settings: Settings, share: Share | None) -> BackendFactory:
+def _addresses(model: ServedModel) -> list[str]:
+    url = model.settings.triton.url
+    return [url] if url is not None else [each.address for each in model.backend.endpoints]
+
+
+def _metrics_trust(registry: Registry, accesses: Accesses) -> dict[str, ssl.SSLContext]:
+    """What vouches for the metrics of each Triton, by its gRPC endpoint: the same as for that."""
+    trust = {}
+    for model in registry:
+        tls = accesses.of(model.name, model.settings.triton).tls
+        if tls is not None:
+            trust.update(dict.fromkeys(_addresses(model), tls.value.http))
+    return trust
+
+
+def _triton_backend(settings: Settings, share: Share | None, accesses: Accesses) -> BackendFactory:
+    counts = share.counts if share else SharedCounts()
+    poll_s = share.poll_s if share else POLL_S
+
     def make(model: ModelSettings) -> Backend:
-        return TritonBackend(
-            model.triton.url,
-            model.triton.model,
-            model.path,
-            request_timeout=settings.timeouts.total_s + 60,
-            options=engine_options(model),
-            transport=model.triton.transport,
-            health=HealthChecks(share.poll_s if share else POLL_S, model.triton.health_failures, model.triton.stall_s),
-        )
+        triton = model.triton
+        access = accesses.of(model.name, triton)
+
+        def at(url: str) -> Backend:
+            return TritonBackend(
+                url,
+                triton.model,
+                model.path,
+                request_timeout=settings.timeouts.total_s + 60,
+                options=engine_options(model),
+                transport=triton.transport,
+                health=HealthChecks(poll_s, triton.health_failures, triton.stall_s),
+                access=access,
+            )
+
+        return at(triton.url) if triton.url is not None else Fleet(model.name, triton, at, counts)
 
     return make
 
 
-def _add_middleware(app: FastAPI, settings: Settings) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
     """Add what may refuse a request, from the innermost to the outermost."""
     app.add_middleware(
         BodyLimitMiddleware,
         limit=settings.limits.max_body_bytes,
         refuse=lambda message: OpenAIError(413, message, code="request_too_large").response(),
     )
-    keys = [key.get_secret_value() for key in settings.server.api_keys]
-    if keys:
+    if settings.asks_for_keys:
+        app.add_middleware(RateLimitMiddleware, permit=guard.permit, refuse=lambda error: from_limit(error).response())
+        half_open = frozenset({"/metrics"} if settings.server.metrics_shown == "key" else ())
         app.add_middleware(
             AuthMiddleware,
-            keys=keys,
+            identity=guard.identity,
+            open_paths=OPEN_PATHS - half_open - (_DOCS if settings.server.docs_shown == "key" else set()),
+            half_open_paths=half_open,
             refuse=lambda message: OpenAIError(
                 401, message, type=INVALID, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
             ).response(),
@@ -235,14 +359,19 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             allow_private_network=True,  # a page that may ask may do so wherever the gateway stands
             expose_headers=EXPOSED_HEADERS,
         )
-    names = names_to_check(settings.server.host, settings.server.allowed_hosts, has_keys=bool(keys))
+    _check_names(
+        app, names_to_check(settings.server.host, settings.server.allowed_hosts, has_keys=settings.asks_for_keys)
+    )
+    app.add_middleware(AnthropicMiddleware)
+
+
+def _check_names(app: FastAPI, names: Sequence[str]) -> None:
     if names:
         app.add_middleware(
             AllowedHostsMiddleware,
             names=names,
             refuse=lambda message: OpenAIError(403, message, code="host_not_allowed").response(),
         )
-    app.add_middleware(AnthropicMiddleware)
 
 
 def serve(settings: Settings, source: SettingsSource | None = None, share: Share | None = None) -> None:
@@ -264,26 +393,67 @@ def serve(settings: Settings, source: SettingsSource | None = None, share: Share
 async def _serve(settings: Settings, source: SettingsSource | None, share: Share | None) -> None:
     outlive_hangups()  # while the application runs they reload
     app = create_app(settings, source=source, share=share)
-    config = uvicorn.Config(
+    bounds = _bounds(settings)
+    tls = None
+    if settings.server.tls is not None:
+        tls = Tls(app.state.certificates.follow(_contexts(settings.server.tls)), bounds)
+    http = http_protocol(unread_answer, bounds, app.state.departure)
+    config = _uvicorn_config(app, http, settings.server)
+    async with app.router.lifespan_context(app):
+        # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        sockets, inner = _sockets(settings.server, share)
+        internal = None
+        if inner:
+            few = replace(bounds, connections=_INTERNAL_CONNECTIONS)
+            plain = http_protocol(unread_answer, few, app.state.departure)
+            internal = InternalPort(_uvicorn_config(app.state.internal, plain, settings.server), inner)
+        server = Server(config, _stages(app, settings.server, share), app.state.departure, tls, internal)
+        try:
+            await server.serve(list(sockets))
+        finally:
+            long_work.reopen_all()
+
+
+def _uvicorn_config(app: FastAPI, http: Any, settings: ServerSettings) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
-        host=settings.server.host,
-        port=settings.server.port,
-        http=http_protocol(unread_answer, _bounds(settings)),
+        host=settings.host,
+        port=settings.port,
+        http=http,
         ws="none",
-        lifespan="off",  # run here instead, so that a ConfigError arrives as one and not as a traceback in the log
+        lifespan="off",  # run beside it, so that a ConfigError arrives as one and not as a traceback in the log
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(settings.server.shutdown_s) + _AFTER_ABORT_S,
+        timeout_graceful_shutdown=int(settings.shutdown_s) + _AFTER_ABORT_S,
     )
-    async with app.router.lifespan_context(app):
-        # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        server = _Server(config, app.state.registry, app.state.runs, settings.server.shutdown_s, share)
-        await server.serve(repeated(share.sockets if share else _listen(settings.server)))
+
+
+def _stages(app: FastAPI, settings: ServerSettings, share: Share | None) -> Stages:
+    registry: Registry = app.state.registry
+
+    async def started() -> None:
+        _spare_the_collector()
+        if share is not None:
+            await share.serving(registry)
+
+    def abort() -> None:
+        error = EngineError(ErrorKind.UNAVAILABLE, "The gateway is shutting down.")
+        registry.abort(error)
+        long_work.close_all(error)
+
+    return Stages(settings.lame_duck_s, settings.shutdown_s, started, abort, app.state.runs.idle)
+
+
+def _contexts(settings: ServerTlsSettings) -> Reloading[ssl.SSLContext]:
+    try:
+        return listening_contexts(settings)
+    except CertificateError as error:
+        raise ConfigError(f"server.tls: {error}.") from None
 
 
 def unread_answer(status: int, message: str, scope: Scope) -> Response:
@@ -307,13 +477,25 @@ def _bounds(settings: Settings) -> Bounds:
         head_s=settings.timeouts.request_head_s,
         body_s=settings.timeouts.request_body_s,
         body_rate=settings.limits.min_body_bytes_per_s,
+        unread_s=settings.timeouts.client_read_s,
         connections=room_for(settings.limits.max_connections),
     )
 
 
-def _listen(settings: ServerSettings) -> list[socket.socket]:
-    (sockets,) = listen(settings.host, settings.port, 1)
-    _log.info("listening on %s port %d", settings.host, sockets[0].getsockname()[1])
+def _sockets(settings: ServerSettings, share: Share | None) -> tuple[Sequence[socket.socket], Sequence[socket.socket]]:
+    """The sockets that this process listens on: for clients, and of the internal port."""
+    if share is not None:
+        return share.sockets, share.internal_sockets
+    return _listen(settings.host, settings.port), (
+        _listen(settings.internal_host or settings.host, settings.internal_port)
+        if settings.internal_port is not None
+        else ()
+    )
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    (sockets,) = listen(host, port, 1)
+    _log.info("listening on %s port %d", host, sockets[0].getsockname()[1])
     return sockets
 
 
@@ -326,38 +508,3 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
-
-
-class _Server(uvicorn.Server):
-    """A server whose running answers end with an error, not with a torn connection, when their time is up."""
-
-    def __init__(
-        self, config: uvicorn.Config, registry: Registry, runs: Runs, shutdown_s: float, share: Share | None
-    ) -> None:
-        super().__init__(config)
-        self._registry = registry
-        self._runs = runs
-        self._shutdown_s = shutdown_s
-        self._share = share
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take connections, and tell the other workers so."""
-        await super().startup(sockets)
-        _spare_the_collector()
-        if self._share is not None:
-            await self._share.serving(self._registry)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running answers end, abort the rest after ``shutdown_s``, and close all connections."""
-        abort = asyncio.get_running_loop().call_later(self._shutdown_s, self._abort)
-        try:
-            await super().shutdown(sockets)
-            await self._runs.idle()  # aborted like all others when their time is up
-        finally:
-            abort.cancel()
-            long_work.reopen_all()
-
-    def _abort(self) -> None:
-        error = EngineError(ErrorKind.UNAVAILABLE, "The gateway is shutting down.")
-        self._registry.abort(error)
-        long_work.close_all(error)

@@ -14,13 +14,16 @@ from types import TracebackType
 
 import anyio.to_thread
 
+from gateway.access.guard import Guard
+from gateway.certificates import CertificateWatch
 from gateway.config import ConfigError, Settings, SettingsSource
 from gateway.hangups import EarlyHangup
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
-_FIXED = ("server", "limits", "timeouts", "state")  # sections that a running process cannot change
+_FIXED = ("server", "limits", "timeouts", "state", "telemetry", "auth")  # sections that a running process cannot change
+_FREE = {("auth", "keys"), ("auth", "keys_file")}  # but for these
 
 
 class Reloader:
@@ -31,13 +34,25 @@ class Reloader:
         source: where they came from.
         registry: of served models, started.
         metrics: where reloads are counted.
+        guard: of the API, which takes other keys.
+        certificates: that are looked at upon SIGHUP.
     """
 
-    def __init__(self, settings: Settings, source: SettingsSource, registry: Registry, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        source: SettingsSource,
+        registry: Registry,
+        metrics: Metrics,
+        guard: Guard,
+        certificates: CertificateWatch,
+    ) -> None:
         self._running = settings
         self._source = source
         self._registry = registry
         self._metrics = metrics
+        self._guard = guard
+        self._certificates = certificates
         self._seen = self._last_look = source.stamp()
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,12 +86,14 @@ class Reloader:
         self._seen = await anyio.to_thread.run_sync(self._source.stamp)  # before reading: a later change is seen again
         try:
             settings = await anyio.to_thread.run_sync(self._source.load)
-            changes = await self._registry.replace(settings.models)
+            keys = await self._guard.read(settings.auth)
+            changes = await self._registry.replace(settings.models, settings.splits)
         except ConfigError as error:
             for line in str(error).splitlines():
                 _log.error("reload refused, the former settings stay in force: %s", line)
             self._metrics.count_reload(ok=False)
             return False
+        self._guard.take(keys)
         self._warn_of_restart(settings)
         self._metrics.count_reload(ok=True)
         _log.info(
@@ -86,16 +103,20 @@ class Reloader:
         return True
 
     def _warn_of_restart(self, settings: Settings) -> None:
+        if settings.asks_for_keys and not self._running.asks_for_keys:
+            _log.warning("auth.keys has changed in the settings: a gateway that began without keys needs a restart")
         for section in _FIXED:
             before, after = getattr(self._running, section), getattr(settings, section)
             for key in type(before).model_fields:
-                if getattr(before, key) != getattr(after, key):
+                if (section, key) not in _FREE and getattr(before, key) != getattr(after, key):
                     _log.warning("%s.%s has changed in the settings: it needs a restart", section, key)
 
     async def _watch(self) -> None:
         interval = self._running.server.reload_s
         while True:
             asked = await self._pause(interval if self._source.path is not None else 0)
+            if asked:
+                await self._certificates.look()
             if asked or await self._changed():
                 await self.reload()
 

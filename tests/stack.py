@@ -40,10 +40,12 @@ class GatewayProcess:
             base[TRANSPORT] = os.environ[TRANSPORT]
         # x: the host that requests by hand name.
         own = {"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": str(self.port), "GATEWAY_ALLOWED_HOSTS": "x"}
+        own["GATEWAY_LAME_DUCK_S"] = "0"
         own["XDG_STATE_HOME"] = str(log.parent)  # not the user's
         self._env = base | own | env
-        # One for all calls, without certificates: to load those takes more than a call.
-        self._client = httpx.Client(base_url=self.url, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
+        # One for all calls, without certificates: to load those takes more than a call. By the internal port, if any.
+        asked = f"http://127.0.0.1:{env.get('GATEWAY_INTERNAL_PORT', self.port)}"
+        self._client = httpx.Client(base_url=asked, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
         self._process: subprocess.Popen[bytes] | ForkedGateway | None = None
 
     def __enter__(self) -> GatewayProcess:

@@ -96,7 +96,7 @@ limits even where they agree; the others follow from what the extensions mean.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
 - Of a `prediction` the tokens that the answer begins with are `accepted_prediction_tokens`, by their ids, all others
   rejected; with `n`, in each choice. What a draft model guessed is no prediction of the client's and not in `usage`.
-- `service_tier` in an answer is `default` where the request named a tier, and absent elsewhere.
+- `service_tier` in an answer is the tier that served it where the request named one, and absent elsewhere.
 - `system_fingerprint` is absent: the engine has no such mark.
 - Each choice has `stop_reason`, as in vLLM: the stop string or the stop token's id that ended it, null where something
   else did. In a stream it is in the last chunk of the choice.

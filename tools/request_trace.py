@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -29,6 +29,7 @@ from gateway.app import create_app, unread_answer
 from gateway.config import Settings
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from gateway.generation.progress import ProgressWatch
+from gateway.generation.route import Aim, OnlyRoute
 from gateway.web.http_protocol import http_protocol
 
 GATEWAY = Path(__file__).parents[1] / "gateway"
@@ -113,14 +114,26 @@ class _Backend:
     """A backend whose engine is always there."""
 
     status = _Status()
+    ready = True
+    endpoints = ()
 
     def __init__(self, engine: _Engine) -> None:
-        self.engine = engine
+        self.features = engine.features
         self.on_discovered: Any = None
-        self.progress = ProgressWatch()
+        self._route = OnlyRoute(engine, ProgressWatch())
+
+    def route(self, aim: Aim) -> OnlyRoute:
+        del aim
+        return self._route
+
+    async def find(self, aim: Aim) -> OnlyRoute:
+        return self.route(aim)
+
+    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+        watcher(self._route.progress)
 
     async def start(self) -> None:
-        self.on_discovered(self.engine.features)
+        self.on_discovered(self.features)
 
     def check(self) -> None: ...
 

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from gateway.anthropic.errors import is_anthropic
 from gateway.anthropic.objects import AnthropicModel, AnthropicModelList
 from gateway.anthropic.router import anthropic_answers
-from gateway.openai.models.lookup import find_model
+from gateway.openai.models.lookup import find_model, models_of_caller
 from gateway.openai.router import api_router, parameter
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -43,15 +43,16 @@ def anthropic_models_router(registry: Registry) -> APIRouter:
     @router.get("/v1/models", responses=anthropic_answers(AnthropicModelList), openapi_extra=_VERSION)
     async def list_anthropic_models() -> JSONResponse:
         """List all served models by all their names, ready or not: all on one page."""
-        data = [_model(model, name) for name, model in registry.names()]
+        data = [_model(model, name) for name, model in models_of_caller(registry)]
         first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
         return JSONResponse(AnthropicModelList(data=data, has_more=False, first_id=first, last_id=last))
 
     @router.get("/v1/models/{model_id:path}", responses=anthropic_answers(AnthropicModel), openapi_extra=_VERSION)
     async def retrieve_anthropic_model(model_id: str) -> JSONResponse:
         """Describe one served model."""
-        model_id = model_id if registry.get(model_id) else model_id.removesuffix("/")
-        return JSONResponse(_model(find_model(registry, model_id), model_id))
+        named = dict(models_of_caller(registry))
+        model_id = model_id if model_id in named else model_id.removesuffix("/")
+        return JSONResponse(_model(named.get(model_id) or find_model(registry, model_id), model_id))
 
     return router
 

@@ -5,15 +5,28 @@ over the file. ``GATEWAY_MODEL`` (a served name) with ``GATEWAY_TRITON_URL`` and
 model and takes the place of the file's ``models``.
 """
 
-from gateway.config.gateway_settings import LimitSettings, ServerSettings, Settings, TimeoutSettings
+from gateway.config.auth_settings import AuthSettings, JwtSettings, KeyLimits, KeySettings
+from gateway.config.gateway_settings import (
+    LimitSettings,
+    MemorySettings,
+    ServerSettings,
+    Settings,
+    TelemetrySettings,
+    TimeoutSettings,
+)
 from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TextStreaming, TritonSettings
 from gateway.config.settings_source import SettingsSource, load_settings
 from gateway.config.state_settings import StateSettings
 from gateway.config.yaml_file import ConfigError, Problem
 
 __all__ = [
+    "AuthSettings",
     "ConfigError",
+    "JwtSettings",
+    "KeyLimits",
+    "KeySettings",
     "LimitSettings",
+    "MemorySettings",
     "ModelSettings",
     "PolicySettings",
     "Problem",
@@ -22,6 +35,7 @@ __all__ = [
     "Settings",
     "SettingsSource",
     "StateSettings",
+    "TelemetrySettings",
     "TextStreaming",
     "TimeoutSettings",
     "TritonSettings",

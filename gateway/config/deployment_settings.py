@@ -87,6 +87,9 @@ class LoraSettings(Section):
     gpu_memory_fraction: Share = Field(0.05, description="Share of the memory left after the KV cache.")
     host_memory_bytes: Size = Field(2**30, ge=1, description="Host cache.")
     prefetch_dir: str | None = Field(None, description="Folder of adapters that are loaded at the start.")
+    adapters: dict[Count, str] = Field(
+        {}, description="Adapters by task id, as {1: /lora/sql}: folders in PEFT's format, converted into prefetch_dir."
+    )
 
 
 class SpeculativeSettings(Section):
@@ -101,6 +104,10 @@ class SpeculativeSettings(Section):
         description="Guessed tokens at most, as built; draft_target needs it; none: lookahead's sizes, or the "
         "checkpoint's.",
     )
+    heads: str | None = Field(
+        None, description="medusa, eagle: folder of the heads beside the model; none: you make the checkpoint."
+    )
+    num_heads: Count | None = Field(None, description="medusa: how many heads; none: upstream's 4.")
     fast_logits: bool = Field(
         False,
         description="draft_target: hand logits over directly, not through Triton; for the draft too.",
@@ -142,7 +149,7 @@ GemmPluginType = Literal["auto", "float16", "float32", "bfloat16", "int32", "fp8
 
 
 class BuildSettings(Section):
-    """Options of ``trtllm-build`` beside the limits; TensorRT engines only."""
+    """Options of ``trtllm-build`` beside the limits, and of the tools that quantise."""
 
     attention_plugin: PluginType = Field("auto", description="gpt_attention_plugin: a type, auto or disable.")
     gemm_plugin: GemmPluginType = Field("auto", description="gemm_plugin: a type, auto or disable.")
@@ -157,6 +164,11 @@ class BuildSettings(Section):
     )
     weight_streaming: bool = Field(False, description="Let a part of the weights live in host memory.")
     awq_block_size: Count = Field(128, description="Group size of int4_awq and w4a8_awq.")
+    calib_dataset: str | None = Field(
+        None, description="Texts for calibration: an id, or a folder where the image has no network; none: the tool's."
+    )
+    calib_size: Count | None = Field(None, description="How many of them; none: the tool's, 512.")
+    calib_batch_size: Count | None = Field(None, description="How many at a time; none: the tool's.")
 
 
 class RuntimeSettings(Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -9,10 +10,12 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.config.auth_settings import AuthSettings
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.model_settings import ModelSettings
 from gateway.config.section import Seconds, Section, split_commas
 from gateway.config.state_settings import StateSettings
+from gateway.config.tls_settings import ServerTlsSettings
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
@@ -52,6 +55,39 @@ def _origin(text: str) -> str:
     return found[0].removesuffix(found[2]) if (found[1], found[2]) in _DEFAULT_PORTS else found[0]
 
 
+_LEAST_BYTES = 2**20
+
+
+class MemorySettings(Section):
+    """Bounds on the memory of all worker processes together.
+
+    A limit up to 1 is a share: of what the tightest cgroup allows, or of the machine where none bounds the process. A
+    larger one counts bytes.
+
+    Attributes:
+        soft: beyond it new large bodies and long prompts wait; 0: never.
+        hard: beyond it new requests are answered 503; 0: never.
+        wait_s: seconds that something large waits at most; then it is answered 503.
+    """
+
+    soft: float = Field(default=0.8, ge=0)
+    hard: float = Field(default=0.9, ge=0)
+    wait_s: Seconds = Field(default=10.0, ge=0)
+
+    @field_validator("soft", "hard")
+    @classmethod
+    def _share_or_bytes(cls, value: float) -> float:
+        if 1 < value < _LEAST_BYTES:
+            raise ValueError("is neither a share, up to 1, nor a number of bytes, from 1048576 on")
+        return value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> MemorySettings:
+        if self.hard and self.soft > self.hard and (self.soft <= 1) == (self.hard <= 1):
+            raise ValueError("soft must not be above hard")
+        return self
+
+
 class ServerSettings(Section):
     """The address that the gateway listens on, and the clients that it serves.
 
@@ -63,11 +99,23 @@ class ServerSettings(Section):
             names below one, ``*`` alone for every name. Where it is empty, only a gateway without keys that listens on
             loopback looks at names.
         log_level: least severe level that is logged.
-        shutdown_s: seconds that running answers have to end after SIGTERM.
+        tls: given, clients connect by TLS.
+        internal_port: a second port, always without TLS and without keys, for health, metrics, version and ``/docs``:
+            what the platform asks, which has no certificate; None: there is none.
+        internal_host: address of that port; None takes ``host``.
+        lame_duck_s: seconds after SIGTERM in which the gateway serves as before, but says that it is not ready, and
+            asks clients to connect anew; Ctrl-C skips them.
+        shutdown_s: seconds that running answers have to end after that.
         reload_s: seconds between looks at the settings file of each process; 0: only SIGHUP reloads.
         cors: web pages that may ask.
         relay: whether tokens of plain streams go from the engine's response straight to the socket; off, each passes
             all layers. Clients get the same bytes.
+        metrics: what ``/metrics`` shows on ``port``: ``all``; ``slim``, by which requests are routed; ``key``, all to
+            the holders of keys and the slim page to others; ``none``. By default ``all``, and ``slim`` where there is
+            an ``internal_port``.
+        docs: who sees ``/docs`` and ``/openapi.json`` on ``port``: ``open``, ``key`` or ``none``. By default ``open``,
+            and ``none`` where there is an ``internal_port``.
+        memory: bounds on the memory that requests may take.
     """
 
     host: str = "127.0.0.1"
@@ -75,10 +123,27 @@ class ServerSettings(Section):
     api_keys: tuple[SecretStr, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    tls: ServerTlsSettings | None = None
+    internal_port: int | None = Field(default=None, ge=0, le=65535)
+    internal_host: str | None = None
+    lame_duck_s: Seconds = Field(default=5.0, ge=0, allow_inf_nan=False)
     shutdown_s: Seconds = Field(default=30.0, ge=0)
     reload_s: Seconds = Field(default=1.0, ge=0)
     cors: CorsSettings = CorsSettings()
     relay: bool = True
+    metrics: Literal["all", "slim", "key", "none"] | None = None
+    docs: Literal["open", "key", "none"] | None = None
+    memory: MemorySettings = MemorySettings()
+
+    @property
+    def metrics_shown(self) -> Literal["all", "slim", "key", "none"]:
+        """What ``/metrics`` shows on the port that serves."""
+        return self.metrics or ("all" if self.internal_port is None else "slim")
+
+    @property
+    def docs_shown(self) -> Literal["open", "key", "none"]:
+        """Who sees the documentation on the port that serves."""
+        return self.docs or ("open" if self.internal_port is None else "none")
 
     @field_validator("api_keys", mode="before")
     @classmethod
@@ -136,6 +201,7 @@ class TimeoutSettings(Section):
         total_s: from the request to the end of the answer.
         between_tokens_s: from one response of the engine to the next; a longer silence ends the answer with an error.
         headers_s: a stream's response headers go out after this even when the engine has not answered.
+        client_read_s: time in which a client must read 16 KiB of an answer that has piled up; else it is cut off.
         keepalive_s: silence after which a stream sends an SSE comment.
         discovery_s: the wait of a start or a reload for Triton, before it goes on without it.
     """
@@ -145,20 +211,72 @@ class TimeoutSettings(Section):
     first_token_s: Seconds = Field(default=300.0, gt=0)
     total_s: Seconds = Field(default=1800.0, gt=0)
     between_tokens_s: Seconds = Field(default=60.0, gt=0)
+    client_read_s: Seconds = Field(default=60.0, gt=0)
     headers_s: Seconds = Field(default=10.0, gt=0)
     keepalive_s: Seconds = Field(default=15.0, gt=0)
     discovery_s: Seconds = Field(default=5.0, ge=0)
 
 
+class TelemetrySettings(Section):
+    """Traces and metrics for OpenTelemetry's collectors; needs the extra ``otel`` where one is on.
+
+    Attributes:
+        traces: whether traces are exported.
+        metrics: whether metrics are.
+        endpoint: base URL of the collector's OTLP over HTTP; None: as the variables of OpenTelemetry say, or
+            http://localhost:4318.
+        service_name: by which the collector knows the gateway; None: as the variables say, or triton-openai-gateway.
+        sample_ratio: the share of requests that are traced, of those whose client does not decide it by its context.
+        traceparent_to_triton: whether Triton is told which trace a request belongs to.
+        capture_content: whether traces hold prompts and answers.
+    """
+
+    traces: bool = False
+    metrics: bool = False
+    endpoint: str | None = None
+    service_name: str | None = None
+    sample_ratio: float = Field(default=0.1, ge=0, le=1)
+    traceparent_to_triton: bool = False
+    capture_content: bool = False
+
+    @model_validator(mode="after")
+    def _is_reached_by_http(self) -> TelemetrySettings:
+        # Only where something is exported: the variable may be meant for other programs.
+        exports = self.traces or self.metrics
+        if exports and self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError("endpoint must begin with http:// or https://: OTLP goes over HTTP")
+        return self
+
+
 class Settings(Section):
-    """All settings of the gateway. Build one by ``load_settings``, or directly in code."""
+    """All settings of the gateway. Build one by ``load_settings``, or directly in code.
+
+    Attributes:
+        splits: further names, each for several models that share its requests by weight, such as a new engine that
+            takes one in twenty.
+    """
 
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
     state: StateSettings = StateSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    auth: AuthSettings = AuthSettings()
     models: tuple[ModelSettings, ...]
+    splits: dict[str, dict[str, float]] = Field(default_factory=dict)
     deployments: tuple[DeploymentSettings, ...] = ()
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether requests need a key or a token."""
+        return bool(self.server.api_keys) or self.auth.asks
+
+    @model_validator(mode="after")
+    def _keys_where_they_are_asked_for(self) -> Settings:
+        for name in ("metrics", "docs"):
+            if getattr(self.server, name) == "key" and not self.asks_for_keys:
+                raise ValueError(f"server.{name}: key needs keys: server.api_keys, or those of auth")
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> Settings:
@@ -172,6 +290,22 @@ class Settings(Section):
             for keys, sentence in taken_names(section, entries):
                 values = {"section": section, "index": keys[1], "sentence": sentence}
                 raise PydanticCustomError("name_taken", "{section}[{index}]: {sentence}", values)
+        return self
+
+    @model_validator(mode="after")
+    def _splits_lead_to_models(self) -> Settings:
+        models = {model.name for model in self.models}
+        names = models | {alias for model in self.models for alias in model.aliases}
+        for name, weights in self.splits.items():
+            problem = None
+            if name in names:
+                problem = "a model has this name"
+            elif unknown := sorted(weights.keys() - models):
+                problem = f"{unknown[0]!r} is not the name of a model"
+            elif not all(0 <= weight < math.inf for weight in weights.values()) or not sum(weights.values()):
+                problem = "weights must be 0 or more, and one of them above 0"
+            if problem:
+                raise PydanticCustomError("split", "splits.{name}: {problem}", {"name": name, "problem": problem})
         return self
 
 

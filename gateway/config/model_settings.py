@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from gateway.config.section import Seconds, Section, split_commas
+from gateway.config.tls_settings import Metadata, TritonTlsSettings
 
 Policy = Literal["strict", "warn", "ignore"]
 TextStreaming = Literal["refuse", "whole", "lossy"]
@@ -20,11 +22,44 @@ MOST_DRAFT_TOKENS = 256
 _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
 
 
+class BalanceSettings(Section):
+    """How requests are shared among the endpoints of a model, where it has several.
+
+    Attributes:
+        policy: chooses the endpoint of a request: ``least_in_flight``, ``power_of_two`` (the better of two drawn by
+            lot), or ``prefix``, the one that knows most of the prompt.
+        lookup_s: seconds after which names and files of endpoints are looked up again.
+        retries: other endpoints that a request without a response is tried on, at most.
+        retry_share: retries under way at most, as a part of the requests in flight; others wait.
+        wait_s: seconds that requests wait for an endpoint where none is ready, if one was so shortly before.
+        slow_start_s: seconds over which an endpoint that has come takes up its share; 0: all at once.
+        breaker_failures: requests in a row that must fail before an endpoint gets none.
+        breaker_open_s: seconds for which it then gets none; twice as long each further time, up to a minute.
+    """
+
+    policy: Literal["least_in_flight", "power_of_two", "prefix"] = "least_in_flight"
+    lookup_s: Seconds = Field(default=5.0, ge=0.1, allow_inf_nan=False)
+    retries: int = Field(default=1, ge=0, le=10)
+    retry_share: float = Field(default=0.2, gt=0, le=1)
+    wait_s: Seconds = Field(default=5.0, ge=0, allow_inf_nan=False)
+    slow_start_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
+    breaker_failures: int = Field(default=5, ge=1, le=1000)
+    breaker_open_s: Seconds = Field(default=5.0, gt=0, allow_inf_nan=False)
+
+
+def _is_address(value: str) -> bool:
+    host, _, port = value.rpartition(":")
+    return "://" not in value and bool(host) and port.isdigit() and int(port) <= 65535
+
+
 class TritonSettings(Section):
     """The Triton model behind a served model.
 
     Attributes:
         url: host:port of Triton's gRPC endpoint.
+        endpoints: several of them in its place, each host:port, ``dns:///host:port`` for all addresses of a name, or
+            ``file:///path`` of a file that has an address a line.
+        balance: how requests are shared among them.
         model: its name, normally the ensemble.
         metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
         transport: the carrier of requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
@@ -34,22 +69,62 @@ class TritonSettings(Section):
             suspect.
         stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest: it
             takes no requests until it has given one token; 0: never.
+        tls: given, even as ``{}``, all connections to its gRPC port are by TLS.
+        metadata: headers of every call, such as ``triton-grpc-protocol-NAME`` of a restricted protocol.
     """
 
-    url: str = Field(min_length=1)
+    url: str | None = Field(default=None, min_length=1)
+    endpoints: Annotated[tuple[str, ...], BeforeValidator(split_commas)] = ()
+    balance: BalanceSettings = BalanceSettings()
     model: str = Field(default="ensemble", min_length=1)
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/\S*)?$")
     transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
     stall_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
+    tls: TritonTlsSettings | None = None
+    metadata: Metadata = Field(default_factory=dict)
 
     @field_validator("url")
     @classmethod
-    def _host_and_port(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
-        if "://" in value or not host or not port.isdigit() or int(port) > 65535:
+    def _host_and_port(cls, value: str | None) -> str | None:
+        if value is not None and not _is_address(value):
             raise ValueError("must be host:port of Triton's gRPC endpoint, for example triton:8001")
         return value
+
+    @field_validator("endpoints")
+    @classmethod
+    def _addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            file = value.startswith("file:///") and len(value) > len("file:///")
+            if not file and not _is_address(value.removeprefix("dns:///")):
+                raise ValueError(f"{value!r} must be host:port, dns:///host:port or file:///path")
+        return values
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> TritonSettings:
+        if self.url is None and not self.endpoints:
+            raise PydanticCustomError("url_missing", "url: is required, unless endpoints are given")
+        if self.url is not None and self.endpoints:
+            raise ValueError("url and endpoints exclude each other")
+        return self
+
+
+class AdmissionSettings(Section):
+    """How many generations of a model run, and how others wait for their turn, which callers have fairly.
+
+    Attributes:
+        max_running: generations that its engines are given at a time, of all worker processes; further ones wait. None:
+            as many as the engines run, by their own metrics (``triton.metrics_url``), or all where these do not tell;
+            0: all.
+        max_waiting: requests that may wait; of further ones those of the caller that has most are answered 429.
+        max_waiting_tokens: tokens of their prompts and answers together.
+        max_wait_s: seconds after which a request that still waits is answered 429; None: at its deadline.
+    """
+
+    max_running: int | None = Field(default=None, ge=0)
+    max_waiting: int = Field(default=1000, ge=1)
+    max_waiting_tokens: int | None = Field(default=None, ge=1)
+    max_wait_s: Seconds | None = Field(default=60.0, gt=0)
 
 
 class PolicySettings(Section):
@@ -213,6 +288,7 @@ class ModelSettings(Section):
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
             by the name under which requests put them before their prompts (``prompt_table``).
         speculative: the use of drafts, where the engine takes them.
+        admission: bounds on the generations that run and wait.
         policies: the treatment of parameters without effect.
         defaults: values for what requests leave out.
     """
@@ -244,6 +320,7 @@ class ModelSettings(Section):
     lora: AdapterSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)
     speculative: DraftSettings = DraftSettings()
+    admission: AdmissionSettings = AdmissionSettings()
     policies: PolicySettings = PolicySettings()
     defaults: SamplingDefaults = SamplingDefaults()
 

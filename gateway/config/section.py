@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import BaseModel, ConfigDict
 
 Seconds = float
@@ -18,3 +20,11 @@ def split_commas(value: object) -> object:
     if isinstance(value, str):
         return [part for part in (part.strip() for part in value.split(",")) if part]
     return value
+
+
+def at_home(value: Path | None) -> Path | None:
+    """A path with the home of the user that it names by ``~``."""
+    try:
+        return value and value.expanduser()
+    except RuntimeError:
+        raise ValueError("begins with ~, and there is no such home") from None

@@ -58,11 +58,16 @@ class SettingsSource:
 
     def stamp(self) -> Stamp | None:
         """Time, size and identity of the file, which change when it does; None while there is no regular file."""
-        try:
-            found = self.path.stat() if self.path and self.path.is_file() else None
-        except OSError:
-            return None
-        return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev) if found else None
+        return stamp_of(self.path)
+
+
+def stamp_of(path: Path | None) -> Stamp | None:
+    """Time, size and identity of a file, which change when it does; None while there is no regular file."""
+    try:
+        found = path.stat() if path and path.is_file() else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev) if found else None
 
 
 def load_settings(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -86,8 +91,20 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_ALLOWED_HOSTS": ("server", "allowed_hosts"),
     "GATEWAY_LOG_LEVEL": ("server", "log_level"),
     "GATEWAY_SHUTDOWN_S": ("server", "shutdown_s"),
+    "GATEWAY_LAME_DUCK_S": ("server", "lame_duck_s"),
+    "GATEWAY_INTERNAL_PORT": ("server", "internal_port"),
+    "GATEWAY_INTERNAL_HOST": ("server", "internal_host"),
+    "GATEWAY_TLS_CERTIFICATE": ("server", "tls", "certificate"),
+    "GATEWAY_TLS_KEY": ("server", "tls", "key"),
+    "GATEWAY_TLS_CLIENT_CA": ("server", "tls", "client_ca"),
+    "GATEWAY_TLS_CLIENT_CERTIFICATES": ("server", "tls", "client_certificates"),
+    "GATEWAY_TLS_MINIMUM_VERSION": ("server", "tls", "minimum_version"),
     "GATEWAY_CORS_ORIGINS": ("server", "cors", "origins"),
     "GATEWAY_RELAY": ("server", "relay"),
+    "GATEWAY_METRICS": ("server", "metrics"),
+    "GATEWAY_DOCS": ("server", "docs"),
+    "GATEWAY_MEMORY_SOFT": ("server", "memory", "soft"),
+    "GATEWAY_MEMORY_HARD": ("server", "memory", "hard"),
     "GATEWAY_MAX_BODY_BYTES": ("limits", "max_body_bytes"),
     "GATEWAY_MAX_CONNECTIONS": ("limits", "max_connections"),
     "GATEWAY_FIRST_TOKEN_TIMEOUT_S": ("timeouts", "first_token_s"),
@@ -100,12 +117,30 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_STATE_MAX_BYTES": ("state", "max_bytes"),
     "GATEWAY_STATE_KEYS": ("state", "keys"),
     "GATEWAY_STATE_KEYS_FILE": ("state", "keys_file"),
+    "GATEWAY_TRACES": ("telemetry", "traces"),
+    "GATEWAY_OTLP_METRICS": ("telemetry", "metrics"),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("telemetry", "endpoint"),
+    "OTEL_SERVICE_NAME": ("telemetry", "service_name"),
+    "GATEWAY_KEYS": ("auth", "keys"),
+    "GATEWAY_KEYS_FILE": ("auth", "keys_file"),
+    "GATEWAY_LIMITS_REDIS_URL": ("auth", "redis_url"),
+    "GATEWAY_LIMITS_GATEWAYS": ("auth", "gateways"),
+    "GATEWAY_JWT_ISSUER": ("auth", "jwt", "issuer"),
+    "GATEWAY_JWT_AUDIENCE": ("auth", "jwt", "audience"),
+    "GATEWAY_JWT_JWKS_URL": ("auth", "jwt", "jwks_url"),
+    "GATEWAY_JWT_JWKS_FILE": ("auth", "jwt", "jwks_file"),
     "GATEWAY_MODEL": ("model", "name"),
     "GATEWAY_MODEL_ALIASES": ("model", "aliases"),
     "GATEWAY_TRITON_URL": ("model", "triton", "url"),
+    "GATEWAY_TRITON_ENDPOINTS": ("model", "triton", "endpoints"),
     "GATEWAY_TRITON_MODEL": ("model", "triton", "model"),
     "GATEWAY_TRITON_METRICS_URL": ("model", "triton", "metrics_url"),
     "GATEWAY_TRANSPORT": ("model", "triton", "transport"),
+    "GATEWAY_TRITON_TLS_CA": ("model", "triton", "tls", "ca"),
+    "GATEWAY_TRITON_TLS_CERTIFICATE": ("model", "triton", "tls", "certificate"),
+    "GATEWAY_TRITON_TLS_KEY": ("model", "triton", "tls", "key"),
+    "GATEWAY_TRITON_TLS_SERVER_NAME": ("model", "triton", "tls", "server_name"),
+    "GATEWAY_TRITON_METADATA": ("model", "triton", "metadata"),
     "GATEWAY_TOKENIZER": ("model", "tokenizer"),
     "GATEWAY_MAX_SEQ_LEN": ("model", "max_seq_len"),
     "GATEWAY_TEMPLATE": ("model", "template"),

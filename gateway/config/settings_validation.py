@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from gateway.config.auth_settings import NAME_FORM, KeySettings, KeysFile
 from gateway.config.deployment_settings import (
     NAME_PATTERN,
     REFERENCE_PATTERN,
@@ -32,11 +33,13 @@ _SHAPES = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "missing": "is required",
+    "url_missing": "is required",
 }
 
 
 _PATTERNS = {
     NAME_PATTERN: "may hold letters, digits, _, - and . only, and begins with a letter, a digit or _",
+    f"^{NAME_FORM}$": "may hold letters, digits, _, -, @ and . only, up to 64, and begins with a letter, digit or _",
     REFERENCE_PATTERN: "must be a variable such as ${NAME}",
 }
 _GROUPED = {
@@ -71,7 +74,7 @@ def validate(
         data = {**data, "models": []}
     settings = None
     if folder is not None:
-        data = _with_absolute_state(data, folder, sources)
+        data = _with_absolute_files(data, folder, sources)
     try:
         settings = Settings.model_validate(
             data if folder is None or "models[0].name" in sources else with_absolute_paths(data, folder)
@@ -109,12 +112,41 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
     return (() if problems else found), problems
 
 
-def _with_absolute_state(data: dict[str, Any], folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
-    """Make the paths of the state relative to the folder of the file, but those that variables have."""
-    if not isinstance(state := data.get("state"), dict):
-        return data
-    keys = [key for key in ("path", "keys_file") if f"state.{key}" not in sources]
-    return {**data, "state": {**state, **_absolute(state, keys, folder)}}
+def validate_keys(document: Document) -> tuple[tuple[KeySettings, ...], list[Problem]]:
+    """Turn a file of keys into settings.
+
+    Returns:
+        The keys, none when there are problems; and all problems in the order of the file.
+    """
+    problems = list(document.problems)
+    keys: tuple[KeySettings, ...] = ()
+    try:
+        keys = KeysFile.model_validate(document.data).keys
+    except ValidationError as error:
+        problems += [_problem(item, document, {}, KeysFile) for item in _own_mistakes(error.errors())]
+    problems.sort(key=lambda problem: problem.line or 0)
+    return (() if problems else keys), problems
+
+
+_FILES = (
+    ("state", "path"), ("state", "keys_file"), ("auth", "keys_file"), ("auth", "jwt", "jwks_file"),
+    *(("server", "tls", name) for name in ("certificate", "key", "client_ca")),
+)  # fmt: skip
+
+
+def _with_absolute_files(data: dict[str, Any], folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
+    """Make the paths of the gateway's own files relative to the folder of the file, but those that variables have."""
+    for keys in _FILES:
+        if ".".join(keys) not in sources:
+            data = _with_absolute_file(data, keys, folder)
+    return data
+
+
+def _with_absolute_file(data: dict[str, Any], keys: Sequence[str], folder: Path) -> dict[str, Any]:
+    if len(keys) == 1:
+        return {**data, **_absolute(data, keys, folder)}
+    inner = data.get(keys[0])
+    return {**data, keys[0]: _with_absolute_file(inner, keys[1:], folder)} if isinstance(inner, dict) else data
 
 
 def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -134,6 +166,10 @@ def _with_absolute_paths(model: Any, folder: Path) -> Any:
         if isinstance(inner := model.get(section), dict):
             keys = ("folder",) if section == "lora" else tuple(inner)
             changed[section] = {**inner, **_absolute(inner, keys, folder)}
+    triton = model.get("triton")
+    if isinstance(triton, dict) and isinstance(tls := triton.get("tls"), dict):
+        absolute = _absolute(tls, ("ca", "certificate", "key"), folder)
+        changed["triton"] = {**triton, "tls": {**tls, **absolute}}
     return changed
 
 
@@ -169,28 +205,33 @@ def _own_mistakes(errors: Sequence[Any]) -> list[Any]:
     return list(kept.values())
 
 
-def _problem(error: Any, document: Document, sources: Mapping[str, str]) -> Problem:
+def _problem(error: Any, document: Document, sources: Mapping[str, str], root: type[BaseModel] = Settings) -> Problem:
     """Word one error of pydantic, with the variable's name where the environment set the value."""
     keys: Keys = tuple(error["loc"])
+    if error["type"] == "split":  # found over all settings
+        keys = ("splits", error["ctx"]["name"])
+        return Problem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
+    if error["type"] == "url_missing":
+        keys = (*keys, "url")
     path = dotted(keys)
     line = None if path in sources or (keys[0] == "models" and "models[0].name" in sources) else document.line(keys)
     where = f"{path} ({sources[path]})" if path in sources else path
     if error["type"] == "extra_forbidden":
-        return Problem(f"{where}: is not a known key.", _suggestion(keys), line)
+        return Problem(f"{where}: is not a known key.", _suggestion(keys, root), line)
     pattern = error.get("ctx", {}).get("pattern", "")
     reason = _SHAPES.get(error["type"]) or _PATTERNS.get(pattern) or error["msg"].removeprefix("Value error, ")
     fix = _GROUPED.get(str(keys[-2]), "") if error["type"] == "tuple_type" and len(keys) > 1 else ""
     return Problem(f"{where}: {reason[0].lower() + reason[1:]}.", fix, line)
 
 
-def _suggestion(keys: Keys) -> str:
+def _suggestion(keys: Keys, root: type[BaseModel]) -> str:
     """Suggest the key that an unknown one was probably meant to be."""
     name = str(keys[-1])
-    known = _known_keys(Settings, keys[:-1])
+    known = _known_keys(root, keys[:-1])
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if near:
         return f"Did you mean {near[0]!r}?"
-    elsewhere = [path for path in all_keys(Settings) if path.rpartition(".")[2] == name]
+    elsewhere = [path for path in all_keys(root) if path.rpartition(".")[2] == name]
     if keys[0] == "deployments":  # a key of models means something else there
         elsewhere = [path for path in elsewhere if path.startswith("deployments[].")]
     if elsewhere:

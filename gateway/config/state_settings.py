@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from gateway.config.section import Seconds, Section, split_commas
+from gateway.config.section import Seconds, Section, at_home, split_commas
 
 _REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 _DAY_S = 86400.0
@@ -45,13 +45,7 @@ class StateSettings(Section):
             check_fernet_key(key.get_secret_value())
         return value
 
-    @field_validator("path", "keys_file")
-    @classmethod
-    def _at_home(cls, value: Path | None) -> Path | None:
-        try:
-            return value and value.expanduser()
-        except RuntimeError:
-            raise ValueError("begins with ~, and there is no such home") from None
+    _home = field_validator("path", "keys_file")(at_home)
 
     @field_validator("redis_url")
     @classmethod

@@ -76,8 +76,12 @@ class Document:
         return None
 
 
-def read_document(path: Path) -> Document:
-    """Read a settings file.
+def read_document(path: Path, what: str = "settings file") -> Document:
+    """Read a file of settings.
+
+    Args:
+        path: of the file.
+        what: it is, in messages.
 
     Raises:
         ConfigError: when it cannot be read, is not YAML or holds no mapping.
@@ -85,13 +89,13 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: the settings file cannot be read ({error.strerror}).") from None
+        raise ConfigError(f"{path}: the {what} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: the settings file is not UTF-8 (byte {error.start}).") from None
+        raise ConfigError(f"{path}: the {what} is not UTF-8 (byte {error.start}).") from None
     try:
         loader = yaml.SafeLoader(text)
     except yaml.YAMLError as error:  # a character that YAML does not have
-        raise ConfigError(f"{path}: the settings file is not valid YAML ({' '.join(str(error).split())}).") from None
+        raise ConfigError(f"{path}: the {what} is not valid YAML ({' '.join(str(error).split())}).") from None
     try:
         node = loader.get_single_node()
         walk = _Walk()
@@ -99,15 +103,15 @@ def read_document(path: Path) -> Document:
             walk.visit(node, ())
         data = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(path, error) from None
+        raise _not_yaml(path, error, what) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a reader's error, an impossible date, deep nesting
-        raise ConfigError(f"{path}: the settings file is not valid YAML ({' '.join(str(error).split())}).") from None
+        raise ConfigError(f"{path}: the {what} is not valid YAML ({' '.join(str(error).split())}).") from None
     finally:
         loader.dispose()
     if data is None:
         return Document()
     if not isinstance(data, dict):
-        raise ConfigError.of([Problem("the settings file must hold a mapping.", line=1)], path)
+        raise ConfigError.of([Problem(f"the {what} must hold a mapping.", line=1)], path)
     return Document(data, walk.lines, tuple(walk.problems))
 
 
@@ -152,10 +156,10 @@ class _Walk:
                 self.visit(value, inner)
 
 
-def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> ConfigError:
+def _not_yaml(path: Path, error: yaml.MarkedYAMLError, what: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     reason = ", ".join(part for part in (error.context, error.problem) if part)
-    problem = Problem(f"the settings file is not valid YAML ({reason}).", line=mark.line + 1 if mark else None)
+    problem = Problem(f"the {what} is not valid YAML ({reason}).", line=mark.line + 1 if mark else None)
     return ConfigError.of([problem], path)
 
 

@@ -23,7 +23,7 @@ NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFI
 """Keywords of a schema that limit no value beyond its type."""
 _Held = TypeVar("_Held")
 Forms: TypeAlias = list[tuple[bool, Format]]
-"""What a value may be, one of them: whether that is a string, and its format."""
+"""A form that a value may have: whether that is a string, and its format."""
 _BEGINNINGS = {"array": "[", "object": "{"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 

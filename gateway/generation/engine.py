@@ -208,10 +208,18 @@ class EngineError(Exception):
         param: the request parameter at fault, by its name in chat completions; ``prompt`` and ``guide`` for
             parameters of other names. None where no parameter is at fault, or the kind tells it.
         code: OpenAI's error code of a request that is refused, None where it has none.
+        retry_after_s: seconds after which another try makes sense, where it does and more is known than that.
     """
 
     def __init__(
-        self, kind: ErrorKind, message: str, detail: str = "", *, param: str | None = None, code: str | None = None
+        self,
+        kind: ErrorKind,
+        message: str,
+        detail: str = "",
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -219,6 +227,7 @@ class EngineError(Exception):
         self.detail = detail
         self.param = param
         self.code = code
+        self.retry_after_s = retry_after_s
 
 
 class PromptTooLongError(EngineError):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gateway.generation.engine import Engine
 from gateway.generation.gaps import LongGaps
 
 _GAPS = 50  # usual gaps that a silence must be as long as
@@ -26,14 +24,6 @@ class Watched(Protocol):
     def heard(self) -> float | None:
         """When it last had a response, by the watch's clock; None before the first, and while nobody reads it."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedEngine:
-    """An engine, and the watch that is told of all requests to it."""
-
-    engine: Engine
-    progress: ProgressWatch
 
 
 class ProgressWatch:
@@ -56,6 +46,8 @@ class ProgressWatch:
         silence_s: seconds without any response after which an engine is suspect at the earliest; 0: it never is.
         pause_s: the shortest gap between responses of a request that ``paused`` is to be told.
         responses: tells how many responses there have been after a first one.
+        awaits_first: whether a request that waits as long for its first response raises suspicion, too, when nothing
+            is heard meanwhile. A long prefill does so: only where others can serve in the meantime.
     """
 
     def __init__(
@@ -65,6 +57,7 @@ class ProgressWatch:
         self.reason = ""
         self.pause_s = silence_s / _GAPS or math.inf
         self.responses: Callable[[], int] = int
+        self.awaits_first = False
         self.silence_s = silence_s
         self._most_strikes = strikes
         self._clock = clock
@@ -128,12 +121,13 @@ class ProgressWatch:
                 self._believe(self._latest)
             pause = limit / _LOOKS
         elif not waits:
-            pause = limit
+            pause = limit / 4 if self.awaits_first else limit
         elif silence < limit:
             pause = max(limit - silence, _SOON_S)
         elif late:
             pause = _LATE_S
         else:
+            silence = min(silence, now - min(self._running.values()))
             self._suspect(f"none of the answers that run has gone on for {silence:.1f} s")
             pause = limit / _LOOKS
         self._due = now + pause
@@ -157,9 +151,11 @@ class ProgressWatch:
     def _listen_in(self, enough: float) -> bool:
         """Update ``_latest``, no further than to one after ``enough``; returns whether any waits for another."""
         waits = False
-        for request in self._running:
+        unheard = self._clock() - self.limit_s if self.awaits_first else -math.inf
+        for request, begun in self._running.items():
             heard = request.heard()
             if heard is None:
+                waits = waits or self._excused < begun < unheard
                 continue
             waits = waits or heard > self._excused
             self._latest = max(self._latest, heard)

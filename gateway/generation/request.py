@@ -119,6 +119,7 @@ class GenerationRequest:
         draft_limit: tokens of the draft that are sent; None is all of them.
         num_draft_tokens: tokens that the engine's draft model guesses at a time, 0 is none.
         use_draft_logits: whether its guesses are accepted by the probabilities that both models give them.
+        traceparent: the trace that Triton's spans are to belong to, 55 characters (W3C Trace Context); None: none.
     """
 
     id: str
@@ -137,3 +138,4 @@ class GenerationRequest:
     draft_limit: int | None = None
     num_draft_tokens: int = 0
     use_draft_logits: bool = False
+    traceparent: str | None = None

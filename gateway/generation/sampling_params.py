@@ -64,6 +64,7 @@ class SamplingParams:
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
         prediction: text that the answer is thought to begin with; None is no prediction.
         stream: whether the client is sent the answer as it grows.
+        priority: among the requests of one caller that wait for their turn; the smaller goes first.
         cache_salt: KV blocks are shared only with requests of the same salt; None is no salt.
     """
 
@@ -101,6 +102,7 @@ class SamplingParams:
     num_draft_tokens: int | None = None
     prediction: str | None = None
     stream: bool = False
+    priority: int = 0
     cache_salt: str | None = None
 
     @property

@@ -52,6 +52,11 @@ def end_helpers() -> None:
         helper.kill()
 
 
+def helper_pids() -> list[int]:
+    """The ids of the processes of all helpers, as far as they run."""
+    return [helper.pid for helper in list(_helpers) if helper.pid is not None]
+
+
 class Helper:
     """A process that imports one module and calls its ``answer`` for each question.
 
@@ -80,7 +85,8 @@ class Helper:
     @property
     def pid(self) -> int | None:
         """The id of the process; None while there is none."""
-        return self._process.pid if self._process else None
+        process = self._process
+        return process.pid if process else None
 
     def ask(self, *question: bytes) -> bytearray:
         """Give a question and wait for the answer, which blocks the calling thread; others take their turns.

@@ -108,6 +108,7 @@ class Answer(ABC):
         """Write into the record of the access log what became of the generations; returns the token counts."""
         usage = self.usage(group)
         record.ttft_s = group.ttft_s
+        record.endpoint = group.address
         record.prompt_tokens = usage.prompt_tokens
         record.completion_tokens = usage.completion_tokens
         record.finish_reason = ",".join(dict.fromkeys(self.finish_reasons())) if ended else None

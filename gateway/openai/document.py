@@ -51,7 +51,8 @@ def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
 def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     head = method == "HEAD"
     guarded = keys and route.path not in OPEN_PATHS
-    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *[401] * guarded)} | route.responses
+    of_keys = [401] * guarded + [429] * (guarded and method == "POST")  # which limits of keys count
+    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *of_keys)} | route.responses
     if not guarded:
         responses.pop(401, None)
     summary, _, more = route.description.partition("\n\n")

@@ -21,7 +21,7 @@ from gateway.relay.interface import StreamOutput
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.access_log import RequestRecord, record_of
+from gateway.web.access_log import RequestRecord, note_session, record_of
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 from gateway.web.sse import EventStream
 
@@ -116,6 +116,7 @@ async def begin(
         OpenAIError: 404 for an unknown model; see ``read_request`` for others.
     """
     record = record_of(request.scope)
+    note_session(request.scope)
     return await read_request(request, lambda body: checked(endpoint, endpoint.parse(body), record, registry, metrics))
 
 
@@ -133,9 +134,9 @@ def checked(
         EngineError: UNAVAILABLE while the engine is away.
         OpenAIError: 404 for an unknown model.
     """
-    model = find_model(registry, asked.model)
-    record.model = model.name
     record.annotations = asked.annotations()
+    model = find_model(registry, asked.model, record.session or record.annotations.get("prompt_cache_key"))
+    record.model = model.name
     asked, ignored = endpoint.check(asked, model)
     asked.model = model.name
     metrics.count_ignored(model.name, ignored.counted)

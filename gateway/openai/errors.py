@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.limits import LimitedError
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
@@ -27,7 +28,9 @@ EXPOSED_HEADERS = (
     "Retry-After",
     "WWW-Authenticate",
     "request-id",
+    "retry-after-ms",
     "x-ignored-parameters",
+    *(f"x-ratelimit-{what}-{kind}" for what in ("limit", "remaining", "reset") for kind in ("requests", "tokens")),
     "x-request-id",
     "x-should-retry",
     "x-strict-schema-deviations",
@@ -135,6 +138,8 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
         code = "invalid_engine_output"
     elif isinstance(error, AdapterRefusedError):
         code, headers = "adapter_unusable", _NO_RETRY
+    if error.retry_after_s is not None:
+        headers = {"Retry-After": str(error.retry_after_s)}
     return OpenAIError(status, error.message, type=kind, param=param, code=code or error.code, headers=headers)
 
 
@@ -143,6 +148,11 @@ def from_refusal(error: BadRequestError) -> OpenAIError:
     if error.detail:
         _log.warning("refused: %s", error.message, extra={"detail": error.detail[:500]})
     return OpenAIError(400, error.message, param=error.param, code=error.code)
+
+
+def from_limit(error: LimitedError) -> OpenAIError:
+    """The answer to a request that a limit of its caller does not allow."""
+    return OpenAIError(429, error.message, type=error.kind, code="rate_limit_exceeded", headers=error.headers())
 
 
 def from_store(error: StoreError) -> OpenAIError:
@@ -165,6 +175,8 @@ async def handle_openai(request: Request, error: Exception) -> Response:
         error = from_refusal(error)
     elif isinstance(error, StoreError):
         error = from_store(error)
+    elif isinstance(error, LimitedError):
+        error = from_limit(error)
     if not isinstance(error, OpenAIError):
         raise error
     record_of(request.scope).error = error.code or error.type
@@ -177,6 +189,7 @@ HANDLED: tuple[type[Exception], ...] = (
     BadRequestError,
     ClientDisconnectedError,
     StoreError,
+    LimitedError,
 )
 
 

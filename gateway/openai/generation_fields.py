@@ -80,6 +80,16 @@ class GenerationFields(SamplingFields):
             "As in vLLM. TensorRT-LLM's backend for Triton has no input for it.",
         ),
     ] = None
+    priority: Annotated[
+        int,
+        Field(ge=-(2**31), lt=2**31),
+        Extension(
+            "orders the requests of one caller that wait for their turn: the smaller goes first",
+            "As in vLLM, but among the caller's own requests only, from -1024 to 1023. See"
+            " [reliability.md](reliability.md#fair-shares).",
+            Capability("impossible", "requests to this model do not wait for a turn: `admission` sets no bound."),
+        ),
+    ] = 0
     structured_outputs: Annotated[
         StructuredOutputs | None,
         Extension("gives the answer a form", "As in vLLM. A grammar is GBNF, as xgrammar reads it.", NO_GUIDES),

@@ -16,6 +16,7 @@ from gateway.openai import json_text
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.json_text import JsonTextError
 from gateway.serving.long_work import BODIES
+from gateway.serving.overload import OVERLOAD
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
@@ -118,10 +119,11 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
 
     Raises:
         ClientDisconnectedError: the client left before it had sent the body, or before its turn came.
-        EngineError: QUEUE_FULL when too many large bodies wait.
+        EngineError: QUEUE_FULL when too many large bodies wait, UNAVAILABLE where there is no memory.
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
             ``parse`` raises; 503 when too many large ones are being received.
     """
+    OVERLOAD.check()
     _check_headers(request.headers)
     pieces: list[bytes] = []
     size = counted = 0
@@ -131,6 +133,8 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
                 pieces.append(piece)
                 size += len(piece)
                 if size > _LARGE_BODY:
+                    if not counted:  # one that has come in comes to its end
+                        await OVERLOAD.room()
                     counted = _bodies.grow(counted, size)
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -26,8 +27,6 @@ class TokenRelay:
     Args:
         feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
         observe: notes the seconds that each of a number of tokens took.
-        pause_s: seconds; a longer silence of the engine before tokens is noted besides.
-        paused: notes it.
     """
 
     __slots__ = ("_feed", "_observe", "_pause_s", "_paused", "drain", "forward", "last", "resumed", "shown")
@@ -36,8 +35,6 @@ class TokenRelay:
         self,
         feed: Callable[[int], str | None],
         observe: Callable[[float, int], None],
-        pause_s: float,
-        paused: Callable[[float], None],
     ) -> None:
         self.forward: Forward | None = None
         self.drain: Drain | None = None
@@ -46,6 +43,16 @@ class TokenRelay:
         self.shown = 0.0
         self._feed = feed
         self._observe = observe
+        self._pause_s = math.inf
+        self._paused: Callable[[float], None] | None = None
+
+    def tell(self, pause_s: float, paused: Callable[[float], None]) -> None:
+        """Note the silences of the engine that answers from now on.
+
+        Args:
+            pause_s: seconds; a longer silence before tokens is noted.
+            paused: notes it.
+        """
         self._pause_s = pause_s
         self._paused = paused
 
@@ -70,7 +77,7 @@ class TokenRelay:
             now = time.perf_counter()
             gap = now - self.last
             self._observe(gap / taken, taken)
-            if gap > self._pause_s:
+            if gap > self._pause_s and self._paused is not None:
                 self._paused(min(gap, now - self.resumed))
             self.last = now
         if texts:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gateway.config import ModelSettings
-from gateway.generation import Engine, EngineFeatures
+from gateway.generation import EngineFeatures
 from gateway.generation.progress import ProgressWatch
+from gateway.generation.route import Aim, EndpointStatus, Route
 
 
 class BackendStatus(Protocol):
@@ -25,20 +26,18 @@ class BackendStatus(Protocol):
 
 
 class Backend(Protocol):
-    """A supervised engine: it comes and goes, and is found again by itself.
+    """A supervised engine, or several that serve the same: they come and go, and are found again by themselves.
 
     Attributes:
         on_discovered: called, perhaps in a thread, with the features before each time it becomes ready; a ValueError
             that it raises keeps the backend from becoming ready, with the error's text as the reason.
-        progress: watches its engine; is to be told of all requests to it.
     """
 
     on_discovered: Callable[[EngineFeatures], None] | None
-    progress: ProgressWatch
 
     @property
-    def engine(self) -> Engine:
-        """The engine as last discovered.
+    def features(self) -> EngineFeatures:
+        """What was last discovered; of several engines what they have in common.
 
         Raises:
             EngineError: UNAVAILABLE while it is away or loading, UNSERVABLE while it does not fit.
@@ -46,8 +45,38 @@ class Backend(Protocol):
         ...
 
     @property
+    def endpoints(self) -> Sequence[EndpointStatus]:
+        """Each of several endpoints as it is now; empty where there is one engine at a fixed address."""
+        ...
+
+    def route(self, aim: Aim) -> Route:
+        """Choose the engine that a request goes to; whoever takes the route follows and ends it.
+
+        Raises:
+            EngineError: as ``features``.
+        """
+        ...
+
+    async def find(self, aim: Aim) -> Route:
+        """Choose as ``route``, after a wait where an engine is about to come back.
+
+        Raises:
+            EngineError: as ``features``.
+        """
+        ...
+
+    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+        """Call ``watcher`` with the watch of each engine, those of later ones too."""
+        ...
+
+    @property
     def status(self) -> BackendStatus:
         """Its state now."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests can be served now, as ``status`` says it."""
         ...
 
     async def start(self) -> None:

@@ -62,10 +62,18 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
         found["chat_template"] = Capability("emulated", "compiled for the request, in a sandbox.")
     found |= _tools(parts, features)
     found["thinking_token_budget"] = _thinking(parts, features)
+    if queues(settings):
+        found["priority"] = Capability("emulated", "by the queue of the gateway, among the caller's own requests.")
     if settings.structured_output_without_guidance == "validate":
         unguided = [name for name in _CHECKABLE if name not in found or found[name].how == "impossible"]
         found |= dict.fromkeys(unguided, _CHECKED)
     return Capabilities(found | _answers(features, found))
+
+
+def queues(settings: ModelSettings) -> bool:
+    """Whether requests may have to wait for their turn."""
+    most = settings.admission.max_running
+    return bool(most) or (most is None and settings.triton.metrics_url is not None)
 
 
 def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:

@@ -8,13 +8,23 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
-from gateway.generation.progress import WatchedEngine
+from gateway.generation import (
+    Engine,
+    EngineChunk,
+    EngineError,
+    ErrorKind,
+    GenerationRequest,
+    Piece,
+    SequenceAssembler,
+    Usage,
+)
+from gateway.generation.route import Admitted, Route, Way
 from gateway.relay.interface import Forward, can_relay
 from gateway.relay.token_relay import TokenRelay
 from gateway.serving.deadlines import Deadlines, DeadlineTimer
 from gateway.serving.waiting import Waiter
 from gateway.telemetry.metrics import ModelMetrics
+from gateway.telemetry.traces import EngineCall, current_trace
 
 _log = logging.getLogger(__name__)
 
@@ -29,15 +39,18 @@ class Generation:
         request: what the engine is asked for.
         ttft_s: seconds from the request's arrival to the first token, None before.
         responded: whether the engine's first response came.
+        waited_s: seconds that it waited for its turn among others of its model.
+        address: of the endpoint that it went to last, where there are several; else empty.
         assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
         on_change: called whenever something is ready, besides waking the waiting task; for readers of several
             generations.
+        on_end: called with the usage at its end, if the engine has responded.
         max_parallel: how many generations of one answer may run at a time.
     """
 
     def __init__(
         self,
-        engine: WatchedEngine,
+        way: Way,
         request: GenerationRequest,
         assembler: SequenceAssembler,
         *,
@@ -50,7 +63,7 @@ class Generation:
         """Prepare; nothing is sent before it is started.
 
         Args:
-            engine: what generates, and is told of this request.
+            way: to the engine that generates.
             request: what to generate.
             assembler: a fresh one for ``request``.
             deadlines: when to give up.
@@ -63,9 +76,14 @@ class Generation:
         self.assembler = assembler
         self.ttft_s: float | None = None
         self.responded = False
+        self.address = ""
+        self.waited_s = 0.0
         self.on_change: Callable[[], None] | None = None
+        self.on_end: Callable[[Usage], None] | None = None
         self.max_parallel = max_parallel
-        self._engine, self._progress = engine.engine, engine.progress
+        self._way = way
+        self._route: Route | None = None  # from its beginning on
+        self._lost: EngineError | None = None
         self._keep_ids = request.params.return_token_ids
         self._ids_given = 0
         self._deadlines = deadlines
@@ -78,10 +96,11 @@ class Generation:
         self._given_up = False
         self._error: EngineError | None = None
         # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
-        self._relay = TokenRelay(
-            assembler.feed_token, metrics.inter_token.observe, self._progress.pause_s, self._progress.paused
-        )
-        self._may_relay = relay
+        self._relay = TokenRelay(assembler.feed_token, metrics.inter_token.observe)
+        self._trace = current_trace()
+        self._call: EngineCall | None = None  # of the trace, while a request is in flight
+        self._said: list[str] | None = [] if self._trace is not None and self._trace.content else None
+        self._may_relay = relay and self._said is None
         self._waiter = Waiter(self._relay)
         self._cancel_request: Callable[[], None] | None = None
         self._holding = False
@@ -105,7 +124,6 @@ class Generation:
             expire=self._expire,
         )
         self._metrics.in_flight.inc()
-        self._progress.began(self)
         self._task = asyncio.create_task(self._read())
 
     async def __aenter__(self) -> Generation:
@@ -223,7 +241,8 @@ class Generation:
             self._timer.stop()
             self._timer = None  # which holds this
         self._waiter.stop()
-        self._progress.ended(self, given_up=self._given_up)
+        late = self._error is not None and self._error.kind is ErrorKind.TIMEOUT and not self._given_up
+        self._leave_route(None if late else self._error)
         metrics = self._metrics
         metrics.inter_token.flush()
         metrics.in_flight.dec()
@@ -232,29 +251,30 @@ class Generation:
             metrics.prompt_tokens.inc(usage.prompt_tokens)
             metrics.completion_tokens.inc(usage.completion_tokens)
             metrics.surplus_tokens.inc(self.assembler.surplus_tokens)
+            if self.on_end is not None:
+                self.on_end(usage)
             if self._complete and usage.predicted is not None:
                 metrics.accepted_tokens.inc(usage.predicted.accepted)
                 metrics.rejected_tokens.inc(usage.predicted.rejected)
         self._wake()
 
     async def _read(self) -> None:
-        """Read the engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
-        relay, chunks = self._relay, self._chunks()
+        """Read an engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
+        admitted: Admitted | None = None
         try:
-            async for chunk in chunks:
-                if relay.drain is not None:
-                    await self._hold(relay.drain())
-                    relay.drain = None
-                if relay.forward is not None and relay.take_chunk(chunk):
-                    continue
-                self._take(chunk)
-                if self._finished:
-                    break
-                if len(self._ready) >= _MOST_READY:
-                    self._room.clear()
-                    await self._hold(self._room.wait())
-            if not self._finished:
-                self._fail(EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response."))
+            if self._way.enter is not None:
+                admitted = await self._way.enter()
+                self.waited_s = admitted.waited_s
+                if self.waited_s:
+                    self._metrics.waits.observe(self.waited_s)
+            route = await self._way.find()
+            while (error := await self._follow(route)) is not None:
+                # One that was given up has told its engine to stop, and may still hear from it that it is dead.
+                other = None if self.responded or self._finished else await route.elsewhere(error)
+                if other is None:
+                    raise error
+                self._metrics.elsewhere.inc()
+                route = other
         except EngineError as error:
             self._fail(error)
         except asyncio.CancelledError:
@@ -262,13 +282,94 @@ class Generation:
                 raise
         finally:
             self._finish()
-            await chunks.aclose()
+            if admitted is not None:
+                usage = self.assembler.usage
+                admitted.leave(usage.prompt_tokens + usage.completion_tokens if self.responded else 0)
 
-    def _chunks(self) -> AsyncGenerator[EngineChunk, None]:
-        if can_relay(self._engine):
+    async def _follow(self, route: Route) -> EngineError | None:
+        """Read the engine of one route to the end of the answer; returns its failure, if it failed."""
+        self._take_route(route)
+        chunks = self._chunks(self._way.fit(route))
+        failure: EngineError | None = None
+        try:
+            await self._read_chunks(chunks)
+        except EngineError as error:
+            failure = self._lost or error
+        except asyncio.CancelledError:
+            if self._lost is None or self._finished:
+                raise
+            failure = self._lost
+        finally:
+            if failure is None:
+                self._finish()
+            elif self.responded:
+                self._fail(failure)
+            await chunks.aclose()
+        if failure is not None:
+            self._cancel_request = None
+            self._leave_route(failure)
+        return failure
+
+    async def _read_chunks(self, chunks: AsyncGenerator[EngineChunk, None]) -> None:
+        relay = self._relay
+        async for chunk in chunks:
+            if relay.drain is not None:
+                await self._hold(relay.drain())
+                relay.drain = None
+            if relay.forward is not None and relay.take_chunk(chunk):
+                continue
+            self._take(chunk)
+            if self._finished:
+                break
+            if len(self._ready) >= _MOST_READY:
+                self._room.clear()
+                await self._hold(self._room.wait())
+        if not self._finished:
+            raise EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
+
+    def _take_route(self, route: Route) -> None:
+        self._route, self._lost = route, None
+        self.address = route.address
+        route.lose = self._lose
+        route.began()
+        if self._trace is not None:
+            self._call = self._trace.call(self.request, self._metrics.model, route.address)
+        self._relay.tell(route.progress.pause_s, route.progress.paused)
+        route.progress.began(self)
+
+    def _leave_route(self, error: EngineError | None) -> None:
+        """Tell the route how the request ended; once for each."""
+        self._end_call(error or self._error)
+        route, self._route = self._route, None
+        if route is not None:
+            route.lose = None
+            route.progress.ended(self, given_up=self._given_up)
+            route.ended(error)
+
+    def _end_call(self, error: EngineError | None) -> None:
+        """Tell the trace how the request ended; once for each."""
+        call, self._call = self._call, None
+        if call is not None:
+            failure = None if self._complete else "cancelled" if error is None else error.kind.value
+            call.ended(
+                self.assembler.usage if self.responded else None,
+                self.assembler.finish_reason if self._complete else None,
+                failure,
+                "".join(self._said) if self._said is not None else None,
+            )
+
+    def _lose(self, error: EngineError) -> None:
+        """Go elsewhere: the engine was found dead, and there is nothing of the answer yet."""
+        if not self.responded and not self._finished:
+            self._lost = error
+            self._stop_reading()
+
+    def _chunks(self, engine: Engine) -> AsyncGenerator[EngineChunk, None]:
+        request = self.request if self._call is None else self._call.carried(self.request)
+        if can_relay(engine):
             take = self._relay.take if self._may_relay else None
-            return self._engine.generate_relayed(self.request, take, self._take_cancel)
-        return self._engine.generate(self.request)
+            return engine.generate_relayed(request, take, self._take_cancel)
+        return engine.generate(request)
 
     async def _hold(self, room: Awaitable[object]) -> None:
         """Leave the engine unread until there is room; what it has sent meanwhile is not late."""
@@ -290,6 +391,8 @@ class Generation:
 
     def _cancel(self) -> None:
         self._metrics.cancelled.inc()
+        if self._route is not None:
+            self._metrics.spared_tokens.inc(max(0, self.request.max_tokens - self.assembler.usage.completion_tokens))
         self._finish()
         self._stop_reading()
 
@@ -309,6 +412,8 @@ class Generation:
         piece = self.assembler.feed(chunk)
         ended = self.assembler.stopped or chunk.final
         if piece is not None:
+            if self._said is not None:
+                self._said.append(piece.text)
             if self._keep_ids:
                 piece = self._with_ids(piece)
             if self._relay.forward is not None and not ended:
@@ -319,6 +424,10 @@ class Generation:
             return
         if not self.responded:  # what the engine gives up before it has said anything is an error with its true status
             self.responded = piece is not None or self.assembler.failure is None
+            if self.responded and self._route is not None:
+                self._route.responded()
+                if self._call is not None:
+                    self._call.responded(self.ttft_s)
         if ended:
             self._take_end()
         else:
@@ -330,6 +439,8 @@ class Generation:
             piece = self._with_ids(piece or Piece(""))
         if piece is not None:
             self._ready.append(piece)
+            if self._said is not None:
+                self._said.append(piece.text)
         self._complete = True
         self._finish()
 
@@ -352,8 +463,9 @@ class Generation:
         else:
             gap = now - self._relay.last
             self._metrics.inter_token.observe(gap / tokens)
-            if gap > self._progress.pause_s:
-                self._progress.paused(min(gap, now - self._relay.resumed))
+            route = self._route
+            if route is not None and gap > route.progress.pause_s:
+                route.progress.paused(min(gap, now - self._relay.resumed))
         self._relay.last = now
 
 

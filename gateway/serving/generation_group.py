@@ -138,6 +138,11 @@ class GenerationGroup:
             return self._single.ttft_s
         return min((each.ttft_s for each in self.generations if each.ttft_s is not None), default=None)
 
+    @property
+    def address(self) -> str | None:
+        """The endpoints that answer, where there are several to choose from, else None."""
+        return ",".join(sorted({each.address for each in self.generations})).strip(",") or None
+
     def usage(self) -> Usage:
         """Token counts so far over all choices; each prompt counts once, however many choices share it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from gateway.generation import EngineError, ErrorKind
 from gateway.helper import end_helpers
+from gateway.serving.overload import OVERLOAD
 
 Result = TypeVar("Result")
 _MOST_WAITING = 256
@@ -51,16 +53,17 @@ class LongWork:
             patience_s: seconds in which its turn must come.
 
         Raises:
-            EngineError: QUEUE_FULL when too many wait already, TIMEOUT when its turn does not come, and that of
-                ``close``.
+            EngineError: QUEUE_FULL when too many wait already, TIMEOUT when its turn does not come, UNAVAILABLE where
+                there is no memory for it (``Overload.room``), and that of ``close``.
         """
+        await OVERLOAD.room()
         if self._closed is not None:
             raise self._closed
         if self.count >= self._most:
             raise EngineError(ErrorKind.QUEUE_FULL, "Too many long requests are waiting to be read; try again later.")
         loop = asyncio.get_running_loop()
         left = threading.Event()
-        future = self._threads.submit(work, left)
+        future = self._threads.submit(contextvars.copy_context().run, work, left)  # which knows the caller
         self.count += 1
         waiting = _Work(future, loop, left)
         self._works.add(waiting)

@@ -59,6 +59,13 @@ class IdsPrompt:
 PromptSource = ChatPrompt | TextPrompt | IdsPrompt
 
 
+def spoken(source: PromptSource) -> Sequence[Mapping[str, Any]]:
+    """The messages of a source, each with ``role`` and ``content``; none of ids."""
+    if isinstance(source, ChatPrompt):
+        return source.messages
+    return [{"role": "user", "content": source.text}] if isinstance(source, TextPrompt) else []
+
+
 @dataclass(frozen=True, slots=True)
 class Truncation:
     """How a prompt is cut, as vLLM's ``truncate_prompt_tokens`` does it: after the chat template, by tokens.

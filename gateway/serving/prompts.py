@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -316,3 +317,15 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
             "unsupported_parameter",
         )
     return parts.prompts.of_request(source.template)
+
+
+def opening(source: PromptSource) -> str | None:
+    """A digest of the messages of a conversation up to the first question; None of other prompts."""
+    if not isinstance(source, ChatPrompt):
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for message in source.messages:
+        digest.update(f"{message['role']}\n{message['content']}\n".encode("utf-8", "surrogatepass"))
+        if message["role"] == "user":
+            break
+    return digest.hexdigest()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
 from gateway.serving.adapter_files import ADAPTER_FILES
+from gateway.serving.admission.shares import Shares
 from gateway.serving.backend import BackendFactory
-from gateway.serving.served_model import ServedModel
+from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import VOCABULARY_FILES
 
@@ -49,14 +52,25 @@ class _Entry:
 class Registry:
     """The served models in the order of the settings."""
 
-    def __init__(self, settings: Settings, backend_factory: BackendFactory, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        backend_factory: BackendFactory,
+        metrics: Metrics,
+        shares: Shares | None = None,
+        engine_limit: EngineLimit = unknown_limit,
+    ) -> None:
         """Make all models; ``start`` loads them.
 
         Args:
             settings: of the gateway.
             backend_factory: makes the supervised engine of one model.
             metrics: the application's metrics.
+            shares: what all worker processes know of callers; None: this process is alone.
+            engine_limit: tells how many requests engines run at a time.
         """
+        self._engine_limit = engine_limit
+        self._shares = shares or Shares()
         self._timeouts = settings.timeouts
         self._relay = settings.server.relay
         self._backend_factory = backend_factory
@@ -66,19 +80,48 @@ class Registry:
             for index, model in enumerate(settings.models)
         }
         self._names = _names(self._entries)
+        self._splits: Mapping[str, Mapping[str, float]] = settings.splits
         self._requests: set[asyncio.Future[None]] = set()
         self._retiring: dict[asyncio.Task[None], list[ServedModel]] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter([entry.model for entry in self._entries.values()])
 
-    def get(self, name: str) -> ServedModel | None:
-        """The model with this name or alias, None when there is none."""
-        return self._names.get(name)
+    def get(self, name: str, conversation: str | None = None) -> ServedModel | None:
+        """The model with this name or alias, None when there is none.
+
+        Args:
+            name: of a split as well: one of its models is chosen, by weight and among those that are ready.
+            conversation: names the conversation, whose requests go to the same model of a split.
+        """
+        model = self._names.get(name)
+        if model is None and name in self._splits:
+            return self._share(name, conversation)
+        return model
+
+    def _share(self, name: str, conversation: str | None) -> ServedModel:
+        weights = {self._names[model]: weight for model, weight in self._splits[name].items() if weight}
+        ready = {model: weight for model, weight in weights.items() if model.unready() is None} or weights
+        place = random.random() if conversation is None else _place(name, conversation)  # noqa: S311 - no secret
+        place *= sum(ready.values())
+        chosen = next(iter(ready))
+        for chosen, weight in ready.items():  # noqa: B007 - the last one where rounding leaves a rest
+            place -= weight
+            if place < 0:
+                break
+        return chosen
 
     def names(self) -> list[tuple[str, ServedModel]]:
-        """Every id under which clients reach a model, each model's own name before its aliases."""
-        return list(self._names.items())
+        """Every id under which clients reach a model, each model's own name before its aliases.
+
+        A split stands with the model that has most of it.
+        """
+        splits = [(name, self._names[max(weights, key=weights.__getitem__)]) for name, weights in self._splits.items()]
+        return [*self._names.items(), *splits]
+
+    def split(self, name: str) -> Mapping[str, float] | None:
+        """The weights of the models that share the requests for a name; None where it is no split."""
+        return self._splits.get(name)
 
     def readiness(self) -> dict[str, str | None]:
         """For each model why it is not ready, None when it is."""
@@ -103,7 +146,9 @@ class Registry:
         """
         await _start_all(list(self))
 
-    async def replace(self, models: tuple[ModelSettings, ...]) -> Changes:
+    async def replace(
+        self, models: tuple[ModelSettings, ...], splits: Mapping[str, Mapping[str, float]] | None = None
+    ) -> Changes:
         """Serve other models from now on; one whose settings and files are the same stays the same object.
 
         The new ones are started first, and waited for as long as a start may wait for Triton. Then all change at once.
@@ -111,6 +156,7 @@ class Registry:
 
         Args:
             models: settings of all models to serve.
+            splits: as of the settings.
 
         Raises:
             ConfigError: when one cannot be served as configured; nothing has changed then.
@@ -125,7 +171,10 @@ class Registry:
             await self._wait_ready(fresh)
             undo.pop_all()
         retired = [entry.model for name, entry in before.items() if entry is not entries.get(name)]
-        self._names, self._entries = _names(entries), entries
+        for model in retired:
+            if model.name in entries:
+                model.admission.successor = entries[model.name].model.admission
+        self._names, self._entries, self._splits = _names(entries), entries, splits or {}
         if retired:
             task = asyncio.create_task(self._retire(retired))
             self._retiring[task] = retired
@@ -158,6 +207,8 @@ class Registry:
             timeouts=self._timeouts,
             metrics=self._metrics,
             relay=self._relay,
+            shares=self._shares,
+            engine_limit=self._engine_limit,
         )
 
     def _entry(self, model: ModelSettings, index: int) -> _Entry:
@@ -187,6 +238,12 @@ class Registry:
         for model in models:
             await model.close()
             _log.info("model %s: the former one is closed", model.name)
+
+
+def _place(name: str, conversation: str) -> float:
+    """A number from 0 to 1, the same for the same conversation."""
+    digest = hashlib.blake2b(f"{name}\n{conversation}".encode("utf-8", "surrogatepass"), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
 
 
 def _names(entries: dict[str, _Entry]) -> dict[str, ServedModel]:

@@ -9,15 +9,17 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 import anyio.to_thread
 
+from gateway.access.caller import caller
+from gateway.access.permit import bounded, permit
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
-from gateway.config.model_settings import AdapterSettings
+from gateway.config.model_settings import AdapterSettings, SamplingDefaults
 from gateway.families import ToolPlan
 from gateway.families.family_choice import Choice
 from gateway.generation import (
@@ -25,27 +27,40 @@ from gateway.generation import (
     EngineError,
     EngineFeatures,
     ErrorKind,
+    GenerationRequest,
     Prompt,
     SamplingParams,
     SequenceAssembler,
 )
-from gateway.generation.progress import State, WatchedEngine
+from gateway.generation.progress import ProgressWatch, State
+from gateway.generation.route import Admitted, Aim, Route, Way
 from gateway.serving import prompts
+from gateway.serving.admission.admission import Admission, Demand
+from gateway.serving.admission.shares import Shares
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.budgeted_engine import BudgetedEngine, ThoughtBudget
-from gateway.serving.capabilities import Capabilities, capabilities
+from gateway.serving.capabilities import Capabilities, capabilities, queues
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
-from gateway.serving.prompt_source import PromptSource, Truncation
+from gateway.serving.prompt_source import PromptSource, Truncation, spoken
 from gateway.serving.text_losses import text_losses
-from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.metrics import Metrics, ModelNow
+from gateway.telemetry.traces import current_trace, step
 
 _log = logging.getLogger(__name__)
 Built = TypeVar("Built")
+EngineLimit = Callable[[Sequence[str], str], int | None]
+"""Tells how many requests an engine, by its name in Triton, runs at a time on some endpoints; None: nobody knows."""
+
+
+def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
+    """Know of no limit."""
+    del endpoints, model
+    return None
 
 
 class ServedModel:
@@ -56,6 +71,7 @@ class ServedModel:
         backend: its supervised engine.
         created: Unix time at which this gateway began to serve it.
         metrics: its counters.
+        admission: lets its generations run, or wait for their turn.
     """
 
     def __init__(
@@ -67,6 +83,8 @@ class ServedModel:
         timeouts: TimeoutSettings,
         metrics: Metrics,
         relay: bool = True,
+        shares: Shares | None = None,
+        engine_limit: EngineLimit = unknown_limit,
     ) -> None:
         """Prepare a model; ``start`` loads it.
 
@@ -77,11 +95,16 @@ class ServedModel:
             timeouts: deadlines of its generations.
             metrics: the application's metrics.
             relay: whether tokens of plain streams skip the layers (``gateway.relay``).
+            shares: what all worker processes know of callers; None: this process is alone.
+            engine_limit: tells how many requests engines run at a time.
         """
+        self._limit_of_engines = engine_limit
         self.settings = settings
         self.backend = backend
         self.created = int(time.time())
         self.metrics = metrics.for_model(settings.name)
+        self.admission = Admission(settings.name, settings.admission, shares or Shares(), self._engine_limit)
+        self.admission.refused = self._count_refusal
         self._key = key
         self._timeouts = timeouts
         self._relay = relay
@@ -92,7 +115,8 @@ class ServedModel:
         self._capabilities = Capabilities()
         self._losses: Mapping[str, str] = {}
         self._problem: ConfigError | None = None
-        self._adapter: LoraState | None = None
+        self._adapters: dict[str, LoraState] = {}  # by the endpoint that holds it
+        self._states: weakref.WeakKeyDictionary[ProgressWatch, State] = weakref.WeakKeyDictionary()
         self._discovered_once = asyncio.Event()
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
 
@@ -105,6 +129,11 @@ class ServedModel:
     def features(self) -> EngineFeatures | None:
         """What was discovered last, also while the engine is away; None before the first discovery."""
         return self._features
+
+    @property
+    def queues(self) -> bool:
+        """Whether requests may have to wait for their turn."""
+        return queues(self.settings)
 
     @property
     def max_seq_len(self) -> int | None:
@@ -137,7 +166,7 @@ class ServedModel:
         Raises:
             EngineError: as the backend's ``engine`` while it is away, so that nobody knows.
         """
-        _ = self.backend.engine, self.parts
+        _ = self.backend.features, self.parts
         return self._capabilities
 
     @property
@@ -148,9 +177,21 @@ class ServedModel:
             EngineError: as the backend's ``engine``, before they are loaded.
         """
         if self._parts is None:
-            _ = self.backend.engine  # which knows why there are none yet
+            _ = self.backend.features  # which knows why there are none yet
             raise EngineError(ErrorKind.UNAVAILABLE, "The model is still being loaded.")
         return self._parts
+
+    @property
+    def defaults(self) -> SamplingDefaults:
+        """Values for what the caller's request leaves out, within its limits.
+
+        Raises:
+            EngineError: as ``parts``.
+        """
+        defaults, most = self.parts.defaults, caller().limits.max_tokens
+        if most is None or defaults.max_tokens is None or defaults.max_tokens <= most:
+            return defaults
+        return SamplingDefaults.model_validate(defaults.model_dump() | {"max_tokens": most})
 
     def refusal(self) -> str | None:
         """What clients are told while requests cannot be served, without addresses; None when they can be."""
@@ -165,6 +206,12 @@ class ServedModel:
         status = self.backend.status
         return None if status.ready else status.reason
 
+    def now(self) -> ModelNow:
+        """Its endpoints and its queue at this moment."""
+        totals = self.admission.totals()
+        adapter = self.settings.lora is not None
+        return ModelNow(self.backend.endpoints, totals.running, totals.waiting, totals.limit, adapter)
+
     async def start(self) -> None:
         """Load what the settings give, begin to supervise the engine, and take the rest from it if it is there.
 
@@ -173,8 +220,7 @@ class ServedModel:
         """
         self._loop = asyncio.get_running_loop()
         self.backend.on_discovered = self._discovered
-        self.backend.progress.responses = self.metrics.inter_token.count
-        self.backend.progress.listen(self._count_stalls)
+        self.backend.watch(self._watch)
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
         await self.backend.start()
@@ -190,6 +236,7 @@ class ServedModel:
 
     async def close(self) -> None:
         """End the supervision of its engine."""
+        self.admission.close()
         await self.backend.close()
 
     async def build_prompt(
@@ -208,7 +255,7 @@ class ServedModel:
             BadRequestError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
-        parts, features = self.parts, self.backend.engine.features
+        parts, features = self.parts, self.backend.features
         room = parts.max_seq_len - features.draft_room
         frames = None if features.prompt_ids else features.adds_special_tokens
 
@@ -219,8 +266,12 @@ class ServedModel:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)
             return then(prompt)
 
-        work = prompts.long_work(source)
-        return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
+        trace = current_trace()
+        if trace is not None and trace.content:
+            trace.asked(spoken(source))
+        with step("prompt"):
+            work = prompts.long_work(source)
+            return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
 
     def prepare(self, turn: ToolPlan, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.
@@ -231,6 +282,18 @@ class ServedModel:
         """
         return prepare(turn, self.parts.family, prompt.text, eager=self.settings.tool_call_streaming == "eager")
 
+    def affinity(self, source: PromptSource, session: str | None) -> str | None:
+        """Name the conversation, which shall stay on one endpoint; None where that is of no use.
+
+        Args:
+            source: of its prompt. What begins a conversation, its system prompt and first question, names it as well.
+            session: by which the client names it, if it does.
+        """
+        triton = self.settings.triton
+        if not triton.endpoints or triton.balance.policy != "prefix":
+            return None
+        return session or prompts.opening(source)
+
     async def generate(
         self,
         prompt: Prompt,
@@ -239,6 +302,8 @@ class ServedModel:
         arrived: float,
         readers: Sequence[AnswerReader] = (),
         budget: ThoughtBudget | None = None,
+        *,
+        affinity: str | None = None,
     ) -> list[Generation]:
         """Prepare ``params.n`` generations of one prompt; each begins when its context is entered.
 
@@ -249,22 +314,29 @@ class ServedModel:
             arrived: ``time.perf_counter()`` at the arrival of the request.
             readers: one for each generation where the answers must be read, else none.
             budget: of the reasoning in answers that are read.
+            affinity: of ``affinity``.
 
         Raises:
             EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is too
                 long.
-            BadRequestError: when the engine cannot give what is asked.
+            BadRequestError: when the engine cannot give what is asked, or the caller may not ask for it.
+            LimitedError: the caller has not so many tokens left.
         """
-        engine, parts = self.engine, self.parts
+        features, parts = self.backend.features, self.parts
+        asked = params.max_tokens is not None
+        params = bounded(params)
         predicted = await self._predicted(params, parts) if params.prediction else ()
         requests = engine_requests(
-            prompt, params, parts=parts, features=engine.features, settings=self.settings, request_id=request_id,
+            prompt, params, parts=parts, features=features, settings=self.settings, request_id=request_id,
             predicted=predicted,
         )  # fmt: skip
-        one_response = engine.features.one_response(stream=params.stream)
+        granted = permit()
+        spending = None if granted is None else await granted.reserve(requests, asked=asked)
+        one_response = features.one_response(stream=params.stream)
+        find = functools.partial(self.backend.find, Aim(prompt.ids, affinity))
         generations = [
             Generation(
-                WatchedEngine(_within(budget, engine, reader), self.backend.progress),
+                Way(find, functools.partial(self._fit_engine, budget, reader), self._turn(request)),
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._of_one_response if one_response else self._deadlines,
@@ -275,8 +347,34 @@ class ServedModel:
             )
             for request, reader in zip_longest(requests, readers)
         ]
+        if spending is not None:
+            for generation in generations:
+                generation.on_end = spending.ended
         self._generations.update(generations)
         return generations
+
+    def _turn(self, request: GenerationRequest) -> Callable[[], Awaitable[Admitted]]:
+        """What waits for the turn of a generation."""
+        who = caller()
+        tokens = len(request.prompt.ids) + request.max_tokens
+        demand = Demand(who.id, who.weight, tokens, request.params.priority)
+
+        async def enter() -> Admitted:
+            with step("queue"):
+                return await self.admission.enter(demand)
+
+        return enter
+
+    def _engine_limit(self) -> int | None:
+        """How many generations the engines run at a time, as their metrics tell."""
+        triton = self.settings.triton
+        if triton.metrics_url is None or self._features is None:
+            return None
+        endpoints = [each.address for each in self.backend.endpoints if each.state != "away"]
+        return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
+
+    def _count_refusal(self, reason: str) -> None:
+        self.metrics.refused[reason].inc()
 
     async def _predicted(self, params: SamplingParams, parts: ModelParts) -> tuple[int, ...]:
         """The token ids of a prediction; of a long one off the event loop, and in its turn."""
@@ -286,21 +384,36 @@ class ServedModel:
 
     @property
     def engine(self) -> Engine:
-        """What generates now, with the model's adapter where it has one.
+        """What may generate now, with the model's adapter where it has one; of several engines any.
 
         Raises:
-            EngineError: as the backend's ``engine`` when the model is not ready.
+            EngineError: as the backend's ``features`` when the model is not ready.
         """
-        engine, adapter = self.backend.engine, self.parts.lora
-        if adapter is None:
-            return engine
-        if self._adapter is None or self._adapter.adapter is not adapter:
-            self._adapter = LoraState(adapter, self.name)
-        return LoraEngine(engine, self._adapter)
+        return self._adapted(self.backend.route(Aim()))
 
-    def _count_stalls(self, state: State) -> None:
+    def _adapted(self, route: Route) -> Engine:
+        """A route's engine with the model's adapter, which each engine loads by itself."""
+        adapter = self.parts.lora
+        if adapter is None:
+            return route.engine
+        state = self._adapters.get(route.address)
+        if state is None or state.adapter is not adapter:
+            state = self._adapters[route.address] = LoraState(adapter, self.name)
+        return LoraEngine(route.engine, state)
+
+    def _fit_engine(self, budget: ThoughtBudget | None, reader: AnswerReader | None, route: Route) -> Engine:
+        """The engine for one answer, whose reasoning may have a budget."""
+        engine = self._adapted(route)
+        return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
+
+    def _watch(self, watch: ProgressWatch) -> None:
+        watch.responses = self.metrics.inter_token.count
+        watch.listen(lambda state: self._count_stalls(watch, state))
+
+    def _count_stalls(self, watch: ProgressWatch, state: State) -> None:
+        self._states[watch] = state
         for name, gauge in self.metrics.stalls.items():
-            gauge.set(name == state)
+            gauge.set(name in set(self._states.values()))
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""
@@ -341,11 +454,6 @@ class ServedModel:
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
                    "family": self._parts.family.name, "family_reason": self._parts.choice.reason},
         )  # fmt: skip
-
-
-def _within(budget: ThoughtBudget | None, engine: Engine, reader: AnswerReader | None) -> Engine:
-    """The engine for one answer, whose reasoning may have a budget."""
-    return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
 
 def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> str | None:

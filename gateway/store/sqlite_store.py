@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+import anyio
+
 from gateway.store.bounds import Bounds
 from gateway.store.interface import Document, Fill, StoreUnavailableError, Write
 from gateway.store.outage import Outage
@@ -92,8 +94,9 @@ class SqliteStore:
         except RuntimeError:  # the thread has ended
             raise StoreUnavailableError("the store is closed") from None
         try:
-            return await asyncio.wait_for(call, PATIENCE_S)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(PATIENCE_S):
+                return await call
+        except TimeoutError:
             raise StoreUnavailableError("the store takes too long") from None
 
     def _guarded(self, work: Callable[[SqliteFile], _T]) -> _T:

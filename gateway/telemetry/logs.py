@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import math
+from typing import Any, Final
 
 import orjson
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
+from gateway.telemetry.traces import TraceIds
+
+_SELDOM_S: Final = 60.0
 # Values that orjson would write in its own way are left to Python's encoder, which knows more types.
 _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -21,6 +26,25 @@ class LineFormatter(JsonFormatter):
             return orjson.dumps(log_data, option=_PLAIN).decode()
         except orjson.JSONEncodeError:  # an object, half a surrogate pair, an integer of more than 64 bits
             return str(super().jsonify_log_record(log_data))
+
+
+class Seldom(logging.Filter):
+    """Lets each message of some loggers pass once a minute: a collector that is away is said, not told."""
+
+    def __init__(self, loggers: str) -> None:
+        """Watch the loggers whose names begin with ``loggers``."""
+        super().__init__()
+        self._loggers = loggers
+        self._passed: dict[str, float] = {}  # by the message before its arguments, of which a library has few
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record passes."""
+        if not record.name.startswith(self._loggers):
+            return True
+        if record.created - self._passed.get(str(record.msg), -math.inf) < _SELDOM_S:
+            return False
+        self._passed[str(record.msg)] = record.created
+        return True
 
 
 def logging_config(level: str) -> dict[str, Any]:
@@ -42,7 +66,15 @@ def logging_config(level: str) -> dict[str, Any]:
                 "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # uvicorn's message again, for terminals
             }
         },
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
+        "filters": {"trace": {"()": TraceIds}, "seldom": {"()": Seldom, "loggers": "opentelemetry."}},
+        "handlers": {
+            "stderr": {
+                "class": "logging.StreamHandler",
+                "formatter": "json",
+                "filters": ["trace", "seldom"],
+                "stream": "ext://sys.stderr",
+            }
+        },
         "root": {"handlers": ["stderr"], "level": level.upper()},
         "loggers": {
             "uvicorn": {"handlers": [], "level": level.upper(), "propagate": True},

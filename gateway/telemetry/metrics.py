@@ -7,8 +7,10 @@ import functools
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -17,6 +19,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.generation.engine import ErrorKind
+from gateway.generation.route import EndpointState, EndpointStatus
+from gateway.telemetry.memory import MemoryState, Reading
 
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _GAP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -68,9 +72,29 @@ class BatchedHistogram:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelNow:
+    """A served model at one moment, as all worker processes know it together.
+
+    Attributes:
+        endpoints: where it has several.
+        running: generations in its engines.
+        waiting: generations that wait for their turn.
+        limit: of those that may run; None: all.
+        adapter: whether every request carries a LoRA adapter.
+    """
+
+    endpoints: Sequence[EndpointStatus] = ()
+    running: int = 0
+    waiting: int = 0
+    limit: int | None = None
+    adapter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelMetrics:
     """The metrics of one served model, looked up once: the hot path must not look up labels."""
 
+    model: str
     in_flight: Gauge
     ttft: Histogram
     inter_token: BatchedHistogram
@@ -80,7 +104,11 @@ class ModelMetrics:
     accepted_tokens: Counter
     rejected_tokens: Counter
     cancelled: Counter
+    spared_tokens: Counter
+    elsewhere: Counter
     failures: Mapping[str, Counter]
+    waits: Histogram
+    refused: Mapping[str, Counter]
     stalls: Mapping[str, Gauge]
 
 
@@ -101,12 +129,19 @@ class Metrics:
         predicted_tokens: ids of clients' predictions for whole answers, by model and outcome: those that the answer
             begins with are ``accepted``, the others ``rejected``.
         cancelled: generations ended because the client left, by model.
+        spared_tokens: ids that those could still have been given, by their limits, by model: an upper bound.
+        elsewhere: requests that failed before any token and were sent to another endpoint, by model.
         failures: generations that an engine ended with an error, by model and kind.
+        waits: of a generation for its turn among others of its model, where it had to, by model.
+        refused: requests that were answered 429 instead of waiting longer, by model and reason.
         stalls: 1 where an engine has fallen silent and is in that state, by model and state.
         store_operations: calls of the store by operation and outcome.
         store_times: of calls of the store, by operation.
         store_bytes: of all documents and logs of the store, at the last write.
         store_removed: documents that this gateway has removed for their age or for the size.
+        memory: resident, of all processes and their helpers.
+        overload: 1 while memory is beyond the limit of that name.
+        overload_refused: requests that were refused for want of memory.
     """
 
     def __init__(self) -> None:
@@ -141,9 +176,23 @@ class Metrics:
         self.cancelled = Counter(
             "gateway_requests_cancelled", "Generations whose client left.", model, registry=registry
         )
+        self.spared_tokens = Counter(
+            "gateway_cancelled_tokens_upper_bound", "Ids that cancelled generations could still have had.",
+            model, registry=registry,
+        )  # fmt: skip
+        self.elsewhere = Counter(
+            "gateway_retries_elsewhere", "Requests sent to another endpoint before any token.", model, registry=registry
+        )
         self.failures = Counter(
             "gateway_engine_failures", "Generations that an engine failed.", ["model", "kind"], registry=registry
         )
+        self.waits = Histogram(
+            "gateway_queue_seconds", "Wait for a turn.", model, buckets=_TTFT_BUCKETS, registry=registry
+        )
+        self.refused = Counter(
+            "gateway_queue_refusals", "Requests that the queue did not take or keep.", ["model", "reason"],
+            registry=registry,
+        )  # fmt: skip
         self.stalls = Gauge(
             "gateway_engine_stall", "1 while an engine that fell silent is in that state.", ["model", "state"],
             registry=registry, multiprocess_mode="livemax",
@@ -165,6 +214,21 @@ class Metrics:
         self.store_removed = Counter(
             "gateway_store_removed_documents", "Documents removed for their age or for the size.", registry=registry
         )
+        self.memory = Gauge(
+            "gateway_memory_bytes", "Resident memory of the gateway's processes.", registry=registry,
+            multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._memory_limit = Gauge(
+            "gateway_memory_limit_bytes", "Memory that the processes may have.", registry=registry,
+            multiprocess_mode="livemin",
+        )  # fmt: skip
+        self.overload = Gauge(
+            "gateway_overload_state", "1 while memory is beyond a limit.", ["state"], registry=registry,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
+        self.overload_refused = Counter(
+            "gateway_overload_refused_requests", "Requests refused for want of memory.", registry=registry
+        )
         self._ignored = Counter(
             "gateway_ignored_parameters", "Unknown parameters that were served without.", ["model", "parameter"],
             registry=registry,
@@ -182,6 +246,7 @@ class Metrics:
     def for_model(self, model: str) -> ModelMetrics:
         """The metrics of one served model, at zero where nothing was counted yet."""
         return ModelMetrics(
+            model=model,
             in_flight=self.in_flight.labels(model),
             ttft=self.ttft.labels(model),
             inter_token=BatchedHistogram(self.inter_token.labels(model)),
@@ -191,7 +256,11 @@ class Metrics:
             accepted_tokens=self.predicted_tokens.labels(model, "accepted"),
             rejected_tokens=self.predicted_tokens.labels(model, "rejected"),
             cancelled=self.cancelled.labels(model),
+            spared_tokens=self.spared_tokens.labels(model),
+            elsewhere=self.elsewhere.labels(model),
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
+            waits=self.waits.labels(model),
+            refused={reason: self.refused.labels(model, reason) for reason in ("full", "late")},
             stalls={state: self.stalls.labels(model, state) for state in ("suspect", "stalled")},
         )
 
@@ -207,19 +276,38 @@ class Metrics:
             self._names.add(parameter)
         return parameter
 
+    def note_memory(self, state: MemoryState, reading: Reading, refused: int) -> None:
+        """Note a sample of the memory.
+
+        Args:
+            state: that follows from it.
+            reading: of this process.
+            refused: requests that were refused for want of memory since the sample before.
+        """
+        self.memory.set(reading.own)
+        self._memory_limit.set(reading.limit)
+        for name in ("soft", "hard"):
+            self.overload.labels(name).set(state == name)
+        self.overload_refused.inc(refused)
+
     def count_reload(self, *, ok: bool) -> None:
         """Count a reload of the settings; ``ok``: they are in force."""
         self._reloads.labels("applied" if ok else "refused").inc()
         self._reload_ok.set(1 if ok else 0)
 
-    def render(self, readiness: Mapping[str, str | None]) -> tuple[bytes, str]:
+    def render(
+        self,
+        readiness: Mapping[str, str | None],
+        models: Mapping[str, ModelNow] = MappingProxyType({}),
+    ) -> tuple[bytes, str]:
         """All metrics as Prometheus text, and its content type.
 
         Args:
             readiness: for each served model why it is not ready, None when it is; of all processes together.
+            models: each as it is now.
         """
         now = CollectorRegistry()
-        now.register(_Readiness(readiness))
+        now.register(_Now(readiness, models))
         counted, folder = self.registry, os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if folder:
             counted = CollectorRegistry()
@@ -227,14 +315,44 @@ class Metrics:
         return generate_latest(counted) + generate_latest(now), CONTENT_TYPE_LATEST
 
 
-class _Readiness(Collector):
-    """Which models are ready as a metric: no process counts it, so that none can leave a stale one."""
+class _Now(Collector):
+    """What is ready now: no process counts it, so that none can leave a stale one."""
 
-    def __init__(self, readiness: Mapping[str, str | None]) -> None:
+    def __init__(self, readiness: Mapping[str, str | None], models: Mapping[str, ModelNow]) -> None:
         self._readiness = readiness
+        self._models = models
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         ready = GaugeMetricFamily("gateway_model_ready", "1 when the model can be served.", labels=["model"])
         for model, reason in self._readiness.items():
             ready.add_metric([model], float(reason is None))
         yield ready
+        yield from self._queues()
+        if any(now.endpoints for now in self._models.values()):
+            yield from self._of_endpoints()
+
+    def _queues(self) -> Iterator[GaugeMetricFamily]:
+        running = GaugeMetricFamily("gateway_generations_running", "Generations in the engine.", labels=["model"])
+        waiting = GaugeMetricFamily("gateway_generations_waiting", "Generations in the queue.", labels=["model"])
+        limit = GaugeMetricFamily("gateway_generations_limit", "Generations that may run.", labels=["model"])
+        for model, now in self._models.items():
+            running.add_metric([model], now.running)
+            waiting.add_metric([model], now.waiting)
+            if now.limit is not None:
+                limit.add_metric([model], now.limit)
+        yield from (running, waiting, limit)
+
+    def _of_endpoints(self) -> Iterator[GaugeMetricFamily]:
+        labels = ["model", "endpoint"]
+        up = GaugeMetricFamily("gateway_endpoint_ready", "1 when the endpoint takes requests.", labels=labels)
+        state = GaugeMetricFamily("gateway_endpoint_state", "1 for the endpoint's state.", labels=[*labels, "state"])
+        running = GaugeMetricFamily("gateway_endpoint_requests_in_flight", "Requests on the endpoint.", labels=labels)
+        for model, now in self._models.items():
+            for each in now.endpoints:
+                up.add_metric([model, each.address], float(each.state == "ready"))
+                for name in get_args(EndpointState):
+                    state.add_metric([model, each.address, name], float(each.state == name))
+                running.add_metric([model, each.address], each.requests)
+        yield up
+        yield state
+        yield running

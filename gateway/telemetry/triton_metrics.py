@@ -2,52 +2,167 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import logging
+import math
+import operator
 import re
+import ssl
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import anyio
 import anyio.to_thread
 
+from gateway.telemetry.slim_page import EngineLoad, engine_families, escaped
+
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 1.0  # beyond it a scrape would be late for everything else that it asks for
+_FRESH_S = 1.0
+_STALE_S = 3.0
 _MOST_BYTES = 4 * 1024 * 1024
 _SAMPLE = re.compile(r"(nv_\w+)(?:\{(.*)\})? (\S+(?: \d+)?)")
 _COMMENT = re.compile(r"# (?:HELP|TYPE) (nv_\w+) ")
+_REQUESTS = "nv_trt_llm_request_metrics"
+_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
+_MODEL = re.compile(r'\bmodel="([^"]*)"')
 _UP = "gateway_triton_metrics_up"
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # Triton is never behind a proxy
+_NO_PROXY = urllib.request.ProxyHandler({})  # Triton is never behind one
+_OPENER = urllib.request.build_opener(_NO_PROXY)
 
 
 class TritonMetrics:
     """Reads the metrics of several Triton servers and relays those that begin with ``nv_``.
 
+    Each is read once a second at most, however often they are asked for: endpoint pickers ask every 50 ms, and wait for
+    no Triton that is slow to answer.
+
+    Attributes:
+        load: of the engines that answered at the last reading.
+        families: the engines' own, of that reading; see ``gateway.telemetry.slim_page``.
+
     Args:
-        endpoints: gives, by gRPC endpoint, the URL of the metrics; asked at every scrape, as models come and go.
+        endpoints: gives, by gRPC endpoint, the URL of the metrics; asked at every reading, as models come and go.
+        clock: in seconds.
+        trust: gives, by gRPC endpoint, the context of TLS for an ``https`` URL; without one, what the machine trusts.
     """
 
-    def __init__(self, endpoints: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        endpoints: Callable[[], Mapping[str, str]],
+        clock: Callable[[], float] = time.monotonic,
+        trust: Callable[[], Mapping[str, ssl.SSLContext]] = dict,
+    ) -> None:
         self._endpoints = endpoints
+        self._trust = trust
+        self._clock = clock
+        self.load = EngineLoad()
+        self.families = ""
+        self._text = b""
+        self._limits: dict[str, dict[str, int]] = {}  # by endpoint and engine model
+        self._read_at = -math.inf
+        self._reading: asyncio.Task[None] | None = None
 
     async def render(self) -> bytes:
-        """All of them now in Prometheus' text format; ``gateway_triton_metrics_up`` says which endpoints answered."""
-        endpoints = dict(self._endpoints())
+        """All of them in Prometheus' text format; ``gateway_triton_metrics_up`` says which endpoints answered.
+
+        What is older than a second is read anew; who asks waits for that only where it is older than three.
+        """
+        await self.fresh()
+        return self._text
+
+    async def fresh(self) -> None:
+        """See to it that the attributes are not older than ``render``'s answer would be."""
+        age = self._refresh()
+        if age >= _STALE_S and self._reading is not None:
+            await asyncio.shield(self._reading)
+
+    def engine_limit(self, endpoints: Collection[str], model: str) -> int | None:
+        """How many requests the engines at some endpoints run at a time, as they said last.
+
+        Args:
+            endpoints: gRPC endpoints.
+            model: Triton's name of the engine model, if it is known; matters where an endpoint has several.
+
+        Returns:
+            Their sum; None where none has said it.
+        """
+        self._refresh()
+        total = 0
+        for endpoint in endpoints:
+            models = self._limits.get(endpoint, {})
+            slots = models.get(model) if len(models) != 1 else next(iter(models.values()))
+            total += slots or 0  # one that has just come is counted once it has said it
+        return total or None
+
+    def _refresh(self) -> float:
+        """Have everything read anew where that is due; the age of what was read."""
+        age = self._clock() - self._read_at
+        if age >= _FRESH_S and self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        return age
+
+    async def close(self) -> None:
+        """Wait for what is being read, a second at most."""
+        if self._reading is not None:
+            await self._reading
+
+    async def _read(self) -> None:
+        try:
+            text = await self._fetched()
+            self._text, self.families = text.encode(), engine_families(text)
+            self._read_at = self._clock()
+        finally:
+            self._reading = None
+
+    async def _fetched(self) -> str:
+        endpoints, trust = dict(self._endpoints()), self._trust()
         texts: dict[str, str | None] = dict.fromkeys(endpoints)
 
         async def fetch(endpoint: str, url: str) -> None:
-            texts[endpoint] = await anyio.to_thread.run_sync(functools.partial(_fetch, url))
+            texts[endpoint] = await anyio.to_thread.run_sync(functools.partial(_fetch, url, trust.get(endpoint)))
 
         async with anyio.create_task_group() as tasks:
             for endpoint, url in endpoints.items():
                 tasks.start_soon(fetch, endpoint, url)
-        return _exposition(texts).encode() if texts else b""
+        # What does not answer for once, or is starting, runs as many as before: else all that wait would go at once.
+        known = self._limits
+        self._limits = {
+            each: _engine_values(text or "", _REQUESTS, "max") or known.get(each, {}) for each, text in texts.items()
+        }
+        self.load = functools.reduce(operator.add, (_engine_load(text or "") for text in texts.values()), EngineLoad())
+        return _exposition(texts) if texts else ""
 
 
-def _fetch(url: str) -> str | None:
+def _engine_load(text: str) -> EngineLoad:
+    """What all engines of a page say of themselves."""
+    waiting = _engine_values(text, _REQUESTS, "waiting")
+    used, most = _engine_values(text, _BLOCKS, "used"), _engine_values(text, _BLOCKS, "max")
+    return EngineLoad(sum(waiting.values()), sum(used.values()), sum(most.values()) if used else 0)
+
+
+def _engine_values(text: str, family: str, kind: str) -> dict[str, int]:
+    """What each engine of a page says, by its model in Triton: a sample whose label ends in ``_type`` is of a kind."""
+    values = {}
+    for line in text.splitlines():
+        if line.startswith(family) and f'_type="{kind}"' in line:
+            sample, model = _SAMPLE.fullmatch(line), _MODEL.search(line)
+            if sample and model:
+                with contextlib.suppress(ValueError, OverflowError):  # not a number
+                    values[model[1]] = int(float(sample[3].split()[0]))
+    return values
+
+
+def _fetch(url: str, context: ssl.SSLContext | None) -> str | None:
+    opener = _OPENER
+    if context is not None:
+        opener = urllib.request.build_opener(_NO_PROXY, urllib.request.HTTPSHandler(context=context))
     try:
-        with _OPENER.open(url, timeout=_TIMEOUT_S) as response:
+        with opener.open(url, timeout=_TIMEOUT_S) as response:
             body: bytes = response.read(_MOST_BYTES)
     except (OSError, ValueError) as error:
         _log.debug("no metrics from %s: %s", url, error)
@@ -62,7 +177,7 @@ def _exposition(texts: Mapping[str, str | None]) -> str:
     for endpoint, text in texts.items():
         _collect((text or "").splitlines(), endpoint, comments, samples)
     lines = [f"# HELP {_UP} Whether the metrics of a Triton could be read.", f"# TYPE {_UP} gauge"]
-    lines += [f'{_UP}{{endpoint="{_escaped(name)}"}} {int(text is not None)}' for name, text in texts.items()]
+    lines += [f'{_UP}{{endpoint="{escaped(name)}"}} {int(text is not None)}' for name, text in texts.items()]
     for family, head in comments.items():
         lines += head + samples.pop(family, [])
     for rest in samples.values():  # samples of histograms and summaries go by other names than their family
@@ -74,7 +189,7 @@ def _collect(
     lines: Iterable[str], endpoint: str, comments: dict[str, list[str]], samples: dict[str, list[str]]
 ) -> None:
     family, known = "", set(comments)
-    label = f'endpoint="{_escaped(endpoint)}"'
+    label = f'endpoint="{escaped(endpoint)}"'
     for line in lines:
         if comment := _COMMENT.match(line):
             family = comment[1]
@@ -84,7 +199,3 @@ def _collect(
             name, labels, value = sample.groups()
             home = family if family and name.startswith(family) else name
             samples.setdefault(home, []).append(f"{name}{{{label}{',' + labels if labels else ''}}} {value}")
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

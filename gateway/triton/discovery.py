@@ -101,8 +101,10 @@ class _Nowhere:
 
     async def prepare(self) -> None: ...
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
-        del request, timeout
+    def infer(
+        self, request: service_pb2.ModelInferRequest, *, timeout: float, traceparent: str | None = None
+    ) -> InferCall:
+        del request, timeout, traceparent
         raise TransportError("UNAVAILABLE", "an engine that is described has no server")
 
     async def close(self) -> None: ...

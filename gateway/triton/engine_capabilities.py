@@ -276,7 +276,6 @@ class _Table:
 
     def refused(self) -> dict[str, Capability]:
         return {
-            "priority": _impossible("TensorRT-LLM's models in Triton have no input for it; all requests are equal."),
             "suffix": _impossible("The engine continues text and cannot fill a gap; put the context into the prompt."),
         }
 

@@ -8,6 +8,8 @@ from typing import Any, cast
 import grpc
 from tritonclient.grpc import service_pb2
 
+from gateway.triton.access import PLAIN, Access
+from gateway.triton.renewable_channel import RenewableChannel
 from gateway.triton.transport import MAX_RESPONSE_BYTES, METHOD, InferCall, Tap, TransportError, task_is_cancelled
 
 _INT32_MAX = 2**31 - 1
@@ -26,15 +28,31 @@ _CHANNEL_OPTIONS = (
 )
 
 
-def open_channel(url: str, *, max_response_bytes: int = MAX_RESPONSE_BYTES) -> grpc.aio.Channel:
+def open_channel(url: str, access: Access = PLAIN, *, max_response_bytes: int = MAX_RESPONSE_BYTES) -> grpc.aio.Channel:
     """Open the channel that everything to one Triton shares. Connects when first used.
 
     Args:
         url: ``host:port``, with or without ``grpc://``.
+        access: on what terms.
         max_response_bytes: largest response.
+
+    Returns:
+        A channel; a ``RenewableChannel`` where there is more to it than an address.
     """
-    options = (*_CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max_response_bytes))
-    return grpc.aio.insecure_channel(url.removeprefix("grpc://"), options=options)
+    options: tuple[tuple[str, Any], ...] = (
+        *_CHANNEL_OPTIONS,
+        ("grpc.max_receive_message_length", max_response_bytes),
+    )
+    target, tls = url.removeprefix("grpc://"), access.tls
+    if access.server_name is not None:
+        options = (*options, ("grpc.ssl_target_name_override", access.server_name))
+
+    def open_one() -> grpc.aio.Channel:
+        if tls is None:
+            return grpc.aio.insecure_channel(target, options=options)
+        return grpc.aio.secure_channel(target, tls.value.grpcio, options=options)
+
+    return open_one() if access == PLAIN else RenewableChannel(open_one, access.metadata)
 
 
 class GrpcioTransport:
@@ -49,12 +67,19 @@ class GrpcioTransport:
             response_deserializer=None,  # most responses need not be parsed: TokenTemplate
         )
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+    def infer(
+        self, request: service_pb2.ModelInferRequest, *, timeout: float, traceparent: str | None = None
+    ) -> InferCall:
         """Start a request; see ``Transport``."""
-        return _GrpcioCall(self._stream(request, timeout=timeout))
+        metadata = None if traceparent is None else (("traceparent", traceparent),)
+        return _GrpcioCall(self._stream(request, timeout=timeout, metadata=metadata))
 
     async def prepare(self) -> None:
         """Nothing: the channel connects when it is used; see ``Transport``."""
+
+    async def renew(self) -> str | None:
+        """Nothing: the owner renews the channel; see ``RenewableTransport``."""
+        return None
 
     async def close(self) -> None:
         """Nothing: what is in flight ends when the owner closes the channel."""

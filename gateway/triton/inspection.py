@@ -9,13 +9,15 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.generation.engine import EngineFeatures
+from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton.abilities import EngineOptions
+from gateway.triton.access import PLAIN, Access
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import discover
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.servable import DiscoveryError, EnginePath
+from gateway.triton.tls_trouble import tls_trouble
 from gateway.triton.triton_client import TritonClient
 
 __all__ = ["DiscoveryError", "EngineOptions", "inspect_model"]
@@ -23,7 +25,9 @@ __all__ = ["DiscoveryError", "EngineOptions", "inspect_model"]
 _DRAIN_S = 2.0
 
 
-async def inspect_model(url: str, model: str, path: EnginePath, options: EngineOptions) -> EngineFeatures:
+async def inspect_model(
+    url: str, model: str, path: EnginePath, options: EngineOptions, access: Access = PLAIN
+) -> EngineFeatures:
     """Discover a model as a backend would, once.
 
     Args:
@@ -31,16 +35,22 @@ async def inspect_model(url: str, model: str, path: EnginePath, options: EngineO
         model: the configured Triton model, usually the ensemble.
         path: how to reach its engine; ``auto`` sends a one-token probe.
         options: what the operator says of the engine.
+        access: on what terms Triton is reached.
 
     Raises:
         DiscoveryError: it cannot be served like this.
         EngineError: Triton did not answer, or the model is not loaded.
     """
     background = BackgroundTasks()
-    channel = open_channel(url)
+    channel = open_channel(url, access)
     try:
         connection = Connection(GrpcioTransport(channel), background)
         discovered = await discover(TritonClient(channel), connection, model, path, options)
+    except EngineError as error:
+        if error.kind is ErrorKind.UNAVAILABLE and (trouble := await tls_trouble(url, access)):
+            raise EngineError(error.kind, trouble, error.detail) from None
+        raise
+    else:
         return discovered.engine.features
     finally:
         await background.drain(_DRAIN_S)

@@ -25,7 +25,6 @@ _MISSING = {
     "cached_tokens": "The LLM API's model tells it in blocks of a size that it does not tell.",
     "prompt_table": "Virtual tokens cannot travel as text.",
     "cache_salt": f"{_NO_INPUT[:-1]}; switch off enable_block_reuse in its model.yaml.",
-    "priority": f"{_NO_INPUT[:-1]}; all requests are equal.",
     "suffix": "The engine continues text and cannot fill a gap; put the context into the prompt.",
     **dict.fromkeys(("return_token_ids", "detokenize"), _TEXT_ONLY),
     **dict.fromkeys(("logprobs", "top_logprobs", "prompt_logprobs"), _NO_LOGPROBS),

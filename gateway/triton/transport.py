@@ -78,7 +78,9 @@ class Transport(Protocol):
         """
         ...
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+    def infer(
+        self, request: service_pb2.ModelInferRequest, *, timeout: float, traceparent: str | None = None
+    ) -> InferCall:
         """Start a request.
 
         Failures of the model arrive as ``error_message`` inside the stream. The metadata header ``triton_grpc_error``,
@@ -88,11 +90,24 @@ class Transport(Protocol):
         Args:
             request: what to infer.
             timeout: seconds until the RPC fails with DEADLINE_EXCEEDED.
+            traceparent: metadata of that name; see ``GenerationRequest``. Triton traces every request that has it.
         """
         ...
 
     async def close(self) -> None:
         """End what is in flight with CANCELLED, and give back what the transport opened itself."""
+        ...
+
+
+class RenewableTransport(Transport, Protocol):
+    """One whose connection can be exchanged."""
+
+    async def renew(self) -> str | None:
+        """Connect anew, as the certificates are now, for further requests; those in flight go on where they are.
+
+        Returns:
+            Why it could not: then all is as before. None when it is done, or there is nothing to do.
+        """
         ...
 
 

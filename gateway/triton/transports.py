@@ -12,9 +12,10 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError
+from gateway.triton.access import PLAIN, Access
 from gateway.triton.grpcio import GrpcioTransport
 from gateway.triton.h2 import H2Transport
-from gateway.triton.transport import InferCall, Transport
+from gateway.triton.transport import InferCall, RenewableTransport
 from gateway.triton.triton_client import DEADLINE_S, TritonClient
 
 _LOG = logging.getLogger(__name__)
@@ -22,21 +23,24 @@ _LOG = logging.getLogger(__name__)
 TransportName = Literal["auto", "grpcio", "h2"]
 
 
-def make_transport(name: TransportName, url: str, channel: grpc.aio.Channel) -> Transport:
+def make_transport(
+    name: TransportName, url: str, channel: grpc.aio.Channel, access: Access = PLAIN
+) -> RenewableTransport:
     """Make the transport of a name.
 
     Args:
         name: of the transport; ``auto`` is h2 wherever that reaches the server as well as grpcio does.
         url: Triton's gRPC address, ``host:port``.
         channel: to that address; ``grpcio`` travels on it, and leaves it open.
+        access: on what terms.
     """
     if name == "h2":
-        return H2Transport(url)
+        return H2Transport(url, access=access)
     if name == "grpcio":
         return GrpcioTransport(channel)
     reason = not_for_h2(url, os.environ)
     if reason is None:
-        return AutoTransport(url, channel)
+        return AutoTransport(url, channel, access)
     _log("grpcio", url, reason)
     return GrpcioTransport(channel)
 
@@ -50,13 +54,14 @@ class AutoTransport:
     Args:
         url: Triton's gRPC address, ``host:port``.
         channel: to that address.
+        access: on what terms.
     """
 
-    def __init__(self, url: str, channel: grpc.aio.Channel) -> None:
+    def __init__(self, url: str, channel: grpc.aio.Channel, access: Access = PLAIN) -> None:
         self._url = url
         self._client = TritonClient(channel)
         self._grpcio = GrpcioTransport(channel)
-        self._h2 = H2Transport(url)
+        self._h2 = H2Transport(url, access=access)
         self._h2.refuse = self._refuse
         self._chosen: GrpcioTransport | H2Transport = self._h2
         self._refused = False  # what the server did in answers, a probe does not show
@@ -66,9 +71,11 @@ class AutoTransport:
         """The transport that carries the requests at present."""
         return self._chosen.name
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> InferCall:
+    def infer(
+        self, request: service_pb2.ModelInferRequest, *, timeout: float, traceparent: str | None = None
+    ) -> InferCall:
         """Start a request; see ``Transport``."""
-        return self._chosen.infer(request, timeout=timeout)
+        return self._chosen.infer(request, timeout=timeout, traceparent=traceparent)
 
     async def prepare(self) -> None:
         """Choose; see ``Transport``."""
@@ -88,6 +95,10 @@ class AutoTransport:
         elif self._chosen is not self._h2:
             self._chosen = self._h2
             _log("h2", self._url, "the server answers by it")
+
+    async def renew(self) -> str | None:
+        """Connect anew, where h2 is chosen; see ``RenewableTransport``."""
+        return await self._chosen.renew()
 
     async def close(self) -> None:
         """Close h2's connection; see ``Transport``."""

@@ -10,16 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
+import anyio
 import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.progress import ProgressWatch
+from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
 from gateway.triton.abilities import EngineOptions
+from gateway.triton.access import PLAIN, Access
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import Discovered, discover
 from gateway.triton.grpcio import open_channel
+from gateway.triton.renewable_channel import RenewableChannel
+from gateway.triton.renewal import follow_certificates
 from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway.triton.stall_guard import StallGuard
+from gateway.triton.tls_trouble import tls_trouble
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
 from gateway.triton.triton_client import TritonClient
@@ -97,13 +103,14 @@ class TritonBackend:
         options: what the operator says of the engine beyond its configuration in Triton.
         transport: what carries the requests; health and configuration always travel by grpcio.
         health: how it is watched while it is ready.
+        access: on what terms Triton is reached.
 
     Attributes:
         progress: watches the engine, and is to be told of all requests. An engine that generates lives, however slow
             its health checks are; one that has fallen silent may be dead, whatever these say.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most are for what operators set
         self,
         url: str,
         model: str,
@@ -114,6 +121,7 @@ class TritonBackend:
         options: EngineOptions | None = None,
         transport: TransportName = "auto",
         health: HealthChecks = _HEALTH,
+        access: Access = PLAIN,
     ) -> None:
         self.url = url
         self.model = model
@@ -123,6 +131,7 @@ class TritonBackend:
         self._options = options or EngineOptions()
         self._transport_name = transport
         self._health = health
+        self._access = access
         self.progress = ProgressWatch(health.stall_s, health.failures)
         self._transport: Transport | None = None
         self._background = BackgroundTasks()
@@ -149,13 +158,18 @@ class TritonBackend:
         """Begin to look for Triton; returns at once."""
         if self._tasks:
             return
-        self._channel = open_channel(self.url)
-        self._transport = make_transport(self._transport_name, self.url, self._channel)
-        connection = Connection(self._transport, self._background, self._request_timeout, self._doubt)
+        self._channel = open_channel(self.url, self._access)
+        transport = make_transport(self._transport_name, self.url, self._channel, self._access)
+        self._transport = transport
+        connection = Connection(transport, self._background, self._request_timeout, self._doubt)
         self._tasks = [
             asyncio.create_task(self._supervise(TritonClient(self._channel), connection)),
             asyncio.create_task(self._watch_connection(self._channel)),
         ]
+        tls = self._access.tls
+        if tls is not None and isinstance(self._channel, RenewableChannel):
+            follow = follow_certificates(tls, self._channel, transport, self.url)
+            self._tasks.append(asyncio.create_task(follow))
 
     def check(self) -> None:
         """Look at once whether requests can still be served, without waiting for the next health check."""
@@ -193,6 +207,29 @@ class TritonBackend:
         return self._engine
 
     @property
+    def features(self) -> EngineFeatures:
+        """What was last discovered; raises as ``engine``."""
+        return self.engine.features
+
+    @property
+    def endpoints(self) -> tuple[EndpointStatus, ...]:
+        """None: it stands for one endpoint by itself."""
+        return ()
+
+    def route(self, aim: Aim) -> OnlyRoute:
+        """The way to the one engine; raises as ``engine``."""
+        engine = self._engine if aim.anyway else None
+        return OnlyRoute(engine or self.engine, self.progress)
+
+    async def find(self, aim: Aim) -> OnlyRoute:
+        """As ``route``."""
+        return self.route(aim)
+
+    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+        """Call ``watcher`` with the watch of the engine."""
+        watcher(self.progress)
+
+    @property
     def status(self) -> BackendStatus:
         """Whether requests can be served now, and why not: as ``engine`` says it to a request."""
         if self._engine is None:
@@ -202,15 +239,21 @@ class TritonBackend:
         features = self._engine.features
         return BackendStatus(ready=True, reason=features.reason, features=features)
 
-    async def wait_ready(self, timeout: float) -> None:
+    @property
+    def ready(self) -> bool:
+        """See ``Backend``; asked several times for each request."""
+        return self._engine is not None and self.progress.state == "well"
+
+    async def wait_ready(self, seconds: float) -> None:
         """Wait until requests can be served.
 
         Raises:
-            EngineError: as ``engine``, when that takes longer than ``timeout`` seconds.
+            EngineError: as ``engine``, when that takes longer than ``seconds``.
         """
         try:
-            await asyncio.wait_for(self._ready.wait(), timeout)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(seconds):
+                await self._ready.wait()
+        except TimeoutError:
             raise EngineError(self._kind, _TOLD[self._kind], self._reason) from None
 
     async def _supervise(self, client: TritonClient, connection: Connection) -> None:
@@ -228,8 +271,10 @@ class TritonBackend:
             delay = _FIRST_RETRY_S
             self._gain(discovered.engine, connection.transport.name)
             async with StallGuard(self.progress, discovered.probe, self._whose()):
-                # Within it: as the guard leaves, the watch begins anew, and would call a lost engine well.
-                self._lose(await self._until_lost(client, connection, discovered.models))
+                lost = await self._until_lost(client, connection, discovered.models)
+                if lost is not None:
+                    # Within it: as the guard leaves, the watch begins anew, and would call a lost engine well.
+                    self._lose(lost)
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
@@ -238,7 +283,9 @@ class TritonBackend:
         except DiscoveryError as error:
             raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
         except EngineError as error:
-            raise _NotReadyError(f"{error.message.rstrip('.')} ({self.url})") from None
+            unavailable = error.kind is ErrorKind.UNAVAILABLE
+            trouble = await tls_trouble(self.url, self._access) if unavailable else None
+            raise _NotReadyError(trouble or f"{error.message.rstrip('.')} ({self.url})") from None
         if self.on_discovered is not None:
             try:
                 # In a thread: it may load a tokenizer, and other models' tokens must not wait for that.
@@ -247,18 +294,21 @@ class TritonBackend:
                 raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
         return discovered
 
-    async def _until_lost(self, client: TritonClient, connection: Connection, models: tuple[str, ...]) -> str:
-        """Watch until requests can no longer be served; says why.
+    async def _until_lost(self, client: TritonClient, connection: Connection, models: tuple[str, ...]) -> str | None:
+        """Watch until requests can no longer be served; says why. None where it must be discovered anew to tell.
 
-        A lost or refused connection and a model that is said to be gone are certain. A check that fails otherwise, late
-        mostly, says little: a loaded server is slow. Only several in a row count, and none while tokens come.
+        The end of a connection alone says nothing: servers and proxies end them now and then (``GOAWAY``), and the
+        engine serves meanwhile. But it may be the end of the server, and another one be there soon. A refused
+        connection and a model that is said to be gone are certain. A check that fails otherwise, late mostly, says
+        little: a loaded server is slow. Only several in a row count, and none while tokens come.
         """
         failures = 0
         while True:
             since = time.perf_counter()
             await self._pause(min(self._health.poll_s, _DOUBT_S) if failures else self._health.poll_s)
             if self._connection_lost:
-                return f"the connection to Triton at {self.url} was lost"
+                well = self.progress.state == "well"
+                return None if well else f"the connection to Triton at {self.url} was lost"
             try:
                 missing = await self._first_unready(client, models)
                 if missing is None and self._doubted:  # a request found Triton gone that answers these checks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import time
@@ -15,11 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
 from gateway.web.routing import header
 
 _log = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_LONGEST_SESSION = 256
 # Asked every few seconds: debug only. A model that is not ready is logged once, by its backend.
+_SESSION_HEADERS = frozenset((b"session-id", b"x-session-affinity", b"x-session-id"))  # Codex', OpenCode's, others'
 _QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 
 
@@ -37,6 +41,9 @@ class RequestRecord:
         finish_reason: OpenAI's finish reason.
         error: code or type of the error that the client was given, also inside a stream.
         disconnected: whether the client left before the end.
+        session: names the conversation that it belongs to, if a header does.
+        endpoint: address of the one that answered, where there are several.
+        key: name of the key or of the token, never the key.
         annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
     """
 
@@ -49,6 +56,9 @@ class RequestRecord:
     finish_reason: str | None = None
     error: str | None = None
     disconnected: bool = False
+    session: str | None = None
+    endpoint: str | None = None
+    key: str | None = None
     annotations: Mapping[str, Any] | None = None
 
 
@@ -61,6 +71,14 @@ def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
     return record  # type: ignore[no-any-return]
 
 
+def note_session(scope: Scope) -> None:
+    """Note in a request's record the conversation that its headers name."""
+    for key, value in scope["headers"]:
+        if key in _SESSION_HEADERS:
+            record_of(scope).session = value[:_LONGEST_SESSION].decode("latin-1")
+            break
+
+
 class AccessLogMiddleware:
     """Sees each request from its first layer to its last byte.
 
@@ -68,17 +86,26 @@ class AccessLogMiddleware:
     new one. It is logged and counted just before its last byte leaves.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, hold: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics,
+        hold: Callable[[], AbstractContextManager[None]],
+        telemetry: Telemetry | None = None,
+    ) -> None:
         """Wrap ``app``.
 
         Args:
             app: the application inside.
             metrics: where requests are counted.
             hold: makes a context in which each request runs to its end.
+            telemetry: where traces go; None: nowhere.
         """
         self._app = app
         self._metrics = metrics
         self._hold = hold
+        self._telemetry = telemetry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -88,6 +115,8 @@ class AccessLogMiddleware:
         record = record_of(scope)
         given = header(scope, b"x-request-id")
         record.request_id = given.decode("ascii") if _SAFE_ID.fullmatch(given) else new_id()
+        telemetry = None if scope["path"] in _QUIET else self._telemetry
+        trace = None if telemetry is None else telemetry.begin(scope)
         status = 500  # what the server answers when the application raises before it answered
         logged = False
 
@@ -98,23 +127,27 @@ class AccessLogMiddleware:
                 MutableHeaders(scope=message)["x-request-id"] = record.request_id
             elif not message.get("more_body", False) and not logged:
                 logged = True  # before the last byte: a client that has the whole answer finds it logged and counted
-                self._write(scope, record, status)
+                self._write(scope, record, status, trace)
             await send(message)
 
         try:
-            with self._hold():
+            with self._hold(), contextlib.nullcontext() if trace is None else tracing(trace):
                 await self._app(scope, receive, watched_send)
         finally:
             if not logged:
-                self._write(scope, record, status)
+                self._write(scope, record, status, trace)
 
-    def _write(self, scope: Scope, record: RequestRecord, status: int) -> None:
+    def _write(self, scope: Scope, record: RequestRecord, status: int, trace: RequestTrace | None) -> None:
         if record.disconnected and status == 500:
             status = 499  # the client left before anything was sent: nginx's number, and no failure of ours
-        endpoint = getattr(scope.get("route"), "path", "unmatched")
+        route = getattr(scope.get("route"), "path", None)
+        endpoint = route or "unmatched"
         self._metrics.requests.labels(record.model or "", endpoint, str(status)).inc()
+        if trace is not None:
+            trace.end(route, status, time.perf_counter() - record.started, record)
         fields = {
             "request_id": record.request_id,
+            "trace_id": None if trace is None else trace.trace_id,
             "client": scope["client"][0] if scope.get("client") else None,
             "method": scope["method"],
             "path": scope["path"][:256],
@@ -142,10 +175,12 @@ def log_background(record: RequestRecord, response_id: str, status: str) -> None
 def _facts(record: RequestRecord) -> dict[str, Any]:
     return {
         "duration_s": round(time.perf_counter() - record.started, 6),
+        "key": record.key,
         "model": record.model,
         "ttft_s": None if record.ttft_s is None else round(record.ttft_s, 6),
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,
         "finish_reason": record.finish_reason,
         "error": record.error,
+        "endpoint": record.endpoint,
     }

@@ -19,14 +19,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.relay.chunked_writer import ChunkedWriter
 from gateway.web.client_connection import EXTENSION, ClientConnection
+from gateway.web.departure import Departure
 
 _log = logging.getLogger(__name__)
 
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
 _HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
 _PIPELINED = 64  # requests that wait for their turn on one connection; each takes some kilobytes
-_MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
+MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
 _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
+_LEAST_READ = 2**14  # bytes that it must read in that time
 _WARN_S = 60.0
 _LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
@@ -52,6 +54,7 @@ class Bounds:
         body_s: seconds from the first byte of a request to its end, besides those that its size allows.
         body_rate: bytes of a body that allow one second more.
         silence_s: seconds between two pieces of a body.
+        unread_s: seconds in which a client must read some of an answer that it has let pile up; else it is cut off.
         connections: open at a time.
     """
 
@@ -59,6 +62,7 @@ class Bounds:
     body_s: float = 60.0
     body_rate: int = 4096
     silence_s: float = 60.0
+    unread_s: float = 60.0
     connections: int = 16384
 
     @property
@@ -74,12 +78,15 @@ The scope has ``path`` and ``headers`` as far as they have come: an empty path w
 """
 
 
-def http_protocol(refuse: Refuse, bounds: Bounds | None = None) -> type[HttpToolsProtocol]:
+def http_protocol(
+    refuse: Refuse, bounds: Bounds | None = None, departure: Departure | None = None
+) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
     Args:
         refuse: answers requests that no application sees.
         bounds: on connections and requests; None takes the usual ones.
+        departure: once it has begun, connections end with their answers.
 
     Returns:
         uvicorn's protocol with those answers and bounds, and with a ``ClientConnection`` for its applications.
@@ -88,6 +95,7 @@ def http_protocol(refuse: Refuse, bounds: Bounds | None = None) -> type[HttpTool
     class HttpProtocol(_BoundedProtocol):
         _error = staticmethod(refuse)
         _bounds = bounds or Bounds()
+        _departure = departure or Departure()
         _overflow = _Overflow()
 
     return HttpProtocol
@@ -119,6 +127,7 @@ _DROPPED = _Dropped()
 class _BoundedProtocol(HttpToolsProtocol):
     _error: Refuse
     _bounds: Bounds
+    _departure: Departure
     _overflow: _Overflow
 
     _head = 0  # bytes that have come since the request began, at least those of its head
@@ -130,6 +139,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     _open = 0  # requests that are being answered, or wait for it
     _begun = 0.0  # when the request began, by the loop's clock
     _heard = 0.0  # when something came
+    _unread: asyncio.TimerHandle | None = None  # while the client does not read
     _timer: asyncio.TimerHandle | None = None  # one for the connection, which checks now and then what is overdue
     _status, _message = 400, "The request is not valid HTTP/1.1."
     _refusal: bytes | None = None  # the connection ends with it, after the answers before it; nothing more is read
@@ -151,9 +161,38 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
         self._overflow.told.discard(self)
         super().connection_lost(exc)
         self._connection.end()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def _expect_reading(self) -> None:
+        """Cut the client off unless it has read enough after a while: its answer holds a slot of the engine."""
+        transport = self._connection.transport
+        size = transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(self._bounds.unread_s, self._check_reading, size)
+
+    def _check_reading(self, before: int) -> None:
+        transport = self._connection.transport
+        unread = transport.get_write_buffer_size()
+        if before - unread >= _LEAST_READ:
+            self._expect_reading()
+            return
+        client = self.client[0] if self.client else None
+        _log.warning("a client that does not read its answer is cut off", extra={"client": client, "unread": unread})
+        transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self in self._overflow.told and self._refusal is None:
@@ -194,7 +233,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self.headers = _DROPPED
         if self.cycle is not None and self.cycle.scope is self.scope:
             self._open += 1
-            self.cycle.keep_alive = self.cycle.keep_alive and not self._closes
+            self.cycle.keep_alive = self.cycle.keep_alive and not self._closes and not self._departure.begun
 
     def on_body(self, body: bytes) -> None:
         self._tail = 0
@@ -297,7 +336,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._refusal_written = True
         if self._refusal:
             self.transport.write(self._refusal)
-            self.transport.write_eof()
+            if self.transport.can_write_eof():  # by TLS it cannot
+                self.transport.write_eof()
         self.flow.pause_reading()
         if self._timer is not None:
             self._timer.cancel()
@@ -309,7 +349,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         if now - self._overflow.warned > _WARN_S:
             self._overflow.warned = now
             _log.warning("%d connections are open, further ones are answered 503", self._bounds.connections)
-        if len(self._overflow.told) >= _MOST_TOLD:
+        if len(self._overflow.told) >= MOST_TOLD:
             self.connections.discard(self)
             self._connection.transport.abort()
             return

@@ -7,7 +7,14 @@ from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
+from starlette.requests import Request
 from typing_extensions import NotRequired, TypedDict
+
+from gateway.web.auth import owner_of
+from gateway.web.routing import DirectRoute
+
+Page = tuple[bytes, str]
+"""A page of metrics, and its content type."""
 
 
 class Liveness(TypedDict):
@@ -49,21 +56,23 @@ _TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"t
 
 def operations_router(
     readiness: Callable[[], Mapping[str, str | None]],
-    metrics: Callable[[], tuple[bytes, str]],
-    relayed: Callable[[], Awaitable[bytes]],
+    metrics: Callable[[], Awaitable[Page]],
+    slim: Callable[[], Awaitable[Page]],
     version: str,
     *,
     show_reasons: bool = True,
+    shown: Literal["all", "slim", "key", "none"] = "all",
 ) -> APIRouter:
     """Routes ``/health``, ``/health/live``, ``/health/ready``, ``/metrics`` and ``/version``; all open without a key.
 
     Args:
         readiness: for each served model why it is not ready, None when it is.
-        metrics: the gateway's own metrics text and its content type.
-        relayed: gives metrics of Triton in the same format.
+        metrics: all of them.
+        slim: those by which requests are routed.
         version: of the gateway.
         show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are
             to be kept from clients without a key, and health asks for none.
+        shown: of the metrics, see ``ServerSettings.metrics``.
     """
     router = APIRouter(tags=["operations"])
 
@@ -83,12 +92,16 @@ def operations_router(
     router.get("/health", responses=_STATES, name="health")(ready)
     router.get("/health/ready", responses=_STATES, name="ready")(ready)
 
-    @router.get("/metrics", responses={200: _TEXT})
-    async def prometheus() -> Response:
+    async def prometheus(request: Request) -> Response:
         """Metrics in Prometheus' text format: the gateway's own, and Triton's where its URL is configured."""
-        others = await relayed()
-        body, content_type = metrics()
-        return Response(body + others, headers={"content-type": content_type})
+        few = shown == "slim" or (shown == "key" and not owner_of(request.scope))
+        body, content_type = await (slim if few else metrics)()
+        return Response(body, headers={"content-type": content_type})
+
+    if shown != "none":
+        scraped = APIRouter(route_class=DirectRoute)  # 20 times a second
+        scraped.get("/metrics", responses={200: _TEXT}, tags=["operations"])(prometheus)
+        router.routes += scraped.routes
 
     @router.get("/version", responses={200: _described("The version.", Version)})
     async def tell_version() -> JSONResponse:

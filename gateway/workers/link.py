@@ -8,6 +8,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gateway.access.shared_buckets import SharedBuckets
+from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.registry import Registry
 
 _REPORT_S: Final = 0.1
@@ -24,18 +26,35 @@ class Link:
 
     Attributes:
         sockets: that it listens on.
+        internal_sockets: those of the internal port.
         poll_s: seconds between its health checks of Triton.
+        counts: what all of them know of endpoints.
+        buckets: of the limits of keys, which all of them share.
     """
 
-    def __init__(self, index: int, control: socket.socket, sockets: Sequence[socket.socket]) -> None:
+    def __init__(
+        self,
+        index: int,
+        control: socket.socket,
+        sockets: Sequence[socket.socket],
+        internal_sockets: Sequence[socket.socket],
+        counts: SharedCounts,
+        buckets: SharedBuckets,
+    ) -> None:
         """Make one; it says nothing before ``serving``.
 
         Args:
             index: of the worker, from 0.
             control: connection to the supervisor: one JSON object a line, both ways.
             sockets: that it listens on.
+            internal_sockets: those of the internal port; none without one.
+            counts: what all of them know of endpoints.
+            buckets: of the limits of keys, which all of them share.
         """
+        self.counts = counts
+        self.buckets = buckets
         self.sockets: Sequence[socket.socket] = list(sockets)
+        self.internal_sockets: Sequence[socket.socket] = list(internal_sockets)
         self.poll_s = _FOLLOWER_POLL_S if index else _LEADER_POLL_S
         self._control = control
         self._all: Readiness | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import Final
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from gateway.access import shared_buckets
+from gateway.access.shared_buckets import SharedBuckets
+from gateway.config import ServerSettings
+from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.web.listening import listen
 from gateway.workers.metrics_folder import metrics_folder
 from gateway.workers.worker_process import WorkerProcess
@@ -28,24 +33,28 @@ class WorkersError(Exception):
 
 
 class Supervisor:
-    """Runs a number of workers on one port until SIGTERM or SIGINT; SIGHUP is passed on to them."""
+    """Runs a number of workers on one port until SIGTERM or SIGINT; all signals are passed on to them."""
 
-    def __init__(self, host: str, port: int, workers: int, shutdown_s: float) -> None:
+    def __init__(self, settings: ServerSettings, workers: int) -> None:
         """Prepare; nothing is opened or started.
 
         Args:
-            host: address to listen on.
-            port: TCP port.
+            settings: where to listen, and how long running answers have to end.
             workers: how many processes.
-            shutdown_s: seconds that running answers have to end.
         """
-        self._host = host
-        self._port = port
+        self._settings = settings
         self._count = workers
-        self._shutdown_s = shutdown_s
+        self._farewell = signal.SIGTERM  # the first signal to end
         self._workers: list[WorkerProcess | None] = [None] * workers
         self._served: set[int] = set()  # those that have served once: they are replaced whenever they fail
         self._stopping = asyncio.Event()
+        self._counted = os.memfd_create("gateway-counts")
+        os.truncate(self._counted, size_of(workers))
+        self._counts = SharedCounts.of_file(self._counted, workers)
+        self._wakers = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(workers)]
+        self._limited = os.memfd_create("gateway-limits")
+        os.truncate(self._limited, shared_buckets.size_of(workers))
+        self._buckets = SharedBuckets.of_file(self._limited, workers)
 
     async def run(self) -> None:
         """Serve until a signal says to stop, and return when all workers have ended.
@@ -54,40 +63,58 @@ class Supervisor:
             OSError: the address cannot be listened on.
             WorkersError: the workers cannot serve as configured.
         """
-        sockets = listen(self._host, self._port, self._count)
-        _log.info("%d workers listen on %s port %d", self._count, self._host, sockets[0][0].getsockname()[1])
+        settings = self._settings
+        sockets = self._listen(settings.host, settings.port)
+        internal: list[list[socket]] = [[] for _ in range(self._count)]
+        if settings.internal_port is not None:
+            internal = self._listen(settings.internal_host or settings.host, settings.internal_port)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopping.set)
+            loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
         with metrics_folder() as folder:
-            keepers = [asyncio.create_task(self._keep(i, sockets[i], folder)) for i in range(self._count)]
+            keepers = [asyncio.create_task(self._keep(i, sockets[i], internal[i], folder)) for i in range(self._count)]
             stop = asyncio.create_task(self._stopping.wait())
             await asyncio.wait((*keepers, stop), return_when=asyncio.FIRST_COMPLETED)
             self._stopping.set()
-            await self._drain(keepers, sockets)
+            await self._drain(keepers, [*sockets, *internal])
             await stop
         for keeper in keepers:
             keeper.result()
 
     async def _drain(self, keepers: Sequence[asyncio.Task[None]], sockets: Sequence[Sequence[socket]]) -> None:
-        # First, so that new connections are refused and do not wait in a queue that no worker reads.
+        # First: the workers take connections as long as they serve. Later ones are to be refused, and not to wait in a
+        # queue that no worker reads.
         for group in sockets:
             for each in group:
                 each.close()
-        self._signal(signal.SIGTERM)
-        _, late = await asyncio.wait(keepers, timeout=self._shutdown_s + _KILL_AFTER_S)
+        self._signal(self._farewell)
+        lame_duck_s = self._settings.lame_duck_s if self._farewell == signal.SIGTERM else 0
+        _, late = await asyncio.wait(keepers, timeout=lame_duck_s + self._settings.shutdown_s + _KILL_AFTER_S)
         if late:
             _log.error("%d workers did not end in time and are killed", len(late))
             self._signal(signal.SIGKILL)
             await asyncio.wait(late)
+
+    def _listen(self, host: str, port: int) -> list[list[socket]]:
+        sockets = listen(host, port, self._count)
+        _log.info("%d workers listen on %s port %d", self._count, host, sockets[0][0].getsockname()[1])
+        return sockets
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Begin to end; where that has begun, hurry the workers."""
+        if self._stopping.is_set():
+            self._signal(number)
+        else:
+            self._farewell = number
+            self._stopping.set()
 
     def _signal(self, number: signal.Signals) -> None:
         for worker in self._workers:
             if worker is not None:
                 worker.signal(number)
 
-    async def _keep(self, index: int, sockets: Sequence[socket], metrics: Path) -> None:
+    async def _keep(self, index: int, sockets: Sequence[socket], internal: Sequence[socket], metrics: Path) -> None:
         """Keep a worker running; returns when the supervisor stops.
 
         Raises:
@@ -97,12 +124,16 @@ class Supervisor:
         pause = _FIRST_PAUSE_S
         while not self._stopping.is_set():
             begun = loop.time()
-            worker = self._workers[index] = await WorkerProcess.start(index, sockets, metrics)
+            worker = self._workers[index] = await WorkerProcess.start(
+                index, sockets, internal, metrics, (self._counted, self._count), self._wakers, self._limited
+            )
             if self._stopping.is_set():  # meanwhile, when it could not be signalled yet
-                worker.signal(signal.SIGTERM)
+                worker.signal(self._farewell)
             await worker.read(lambda: self._changed(index))
             status = await worker.ended()
             self._workers[index] = None
+            self._counts.clear(index)
+            self._buckets.clear(index)
             mark_process_dead(worker.pid, str(metrics))  # type: ignore[no-untyped-call]
             if self._stopping.is_set():
                 return

@@ -18,22 +18,34 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM; the exit status.
 
     Args:
-        arguments: its number, and the file descriptors that it inherits.
+        arguments: its number, the file descriptors that it inherits, and the number of workers.
     """
     outlive_hangups()
     end_with_supervisor()
     parser = argparse.ArgumentParser()
     parser.add_argument("--index", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
+    parser.add_argument("--counts", type=int, nargs=2, required=True)
+    parser.add_argument("--wakers", type=int, nargs="+", required=True)
+    parser.add_argument("--buckets", type=int, required=True)
     parser.add_argument("--listen", type=int, nargs="+", required=True)
+    parser.add_argument("--internal", type=int, nargs="*", default=())
     given = parser.parse_args(arguments)
 
     hold(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))  # its counts outlive a supervisor that is killed
-    from gateway.app import serve  # noqa: PLC0415 - after the signals are safe: the imports take a second
+    from gateway.access.shared_buckets import (  # noqa: PLC0415 - after the signals are safe: imports take a second
+        SharedBuckets,
+    )
+    from gateway.app import serve  # noqa: PLC0415
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
+    from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
     from gateway.workers.link import Link  # noqa: PLC0415
 
-    link = Link(given.index, socket.socket(fileno=given.control), [socket.socket(fileno=fd) for fd in given.listen])
+    descriptor, workers = given.counts
+    counts = SharedCounts.of_file(descriptor, workers, given.index, given.wakers)
+    buckets = SharedBuckets.of_file(given.buckets, workers, given.index)
+    sockets, internal = ([socket.socket(fileno=fd) for fd in each] for each in (given.listen, given.internal))
+    link = Link(given.index, socket.socket(fileno=given.control), sockets, internal, counts, buckets)
     try:
         source = SettingsSource.find()
         serve(source.load(), source, link)

@@ -32,26 +32,40 @@ class WorkerProcess:
         self._writer = writer
 
     @staticmethod
-    async def start(index: int, sockets: Sequence[socket.socket], metrics: Path) -> WorkerProcess:
+    async def start(
+        index: int,
+        sockets: Sequence[socket.socket],
+        internal: Sequence[socket.socket],
+        metrics: Path,
+        counts: tuple[int, int],
+        wakers: Sequence[int],
+        buckets: int,
+    ) -> WorkerProcess:
         """Start one; it serves a second or two later.
 
         Args:
             index: its number, from 0.
             sockets: that it listens on.
+            internal: those of the internal port.
             metrics: folder in which all workers keep their counts.
+            counts: file descriptor of what all workers know, and the number of workers.
+            wakers: event descriptors by which they wake each other.
+            buckets: file descriptor of the limits of keys.
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            listening = [each.fileno() for each in sockets]
+            listening, inner = ([each.fileno() for each in group] for group in (sockets, internal))
             # Held back, a hang-up that is passed on to the worker waits until the worker can take it.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
             try:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "gateway.workers.worker"),
                     *("--index", str(index), "--control", str(theirs.fileno())),
+                    *("--counts", *map(str, counts), "--wakers", *map(str, wakers), "--buckets", str(buckets)),
                     *("--listen", *map(str, listening)),
+                    *("--internal", *map(str, inner)),
                     stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(), *listening),
+                    pass_fds=(theirs.fileno(), counts[0], buckets, *wakers, *listening, *inner),
                     # A terminal's Ctrl-C is for the supervisor, which tells the workers.
                     start_new_session=True,
                     env={

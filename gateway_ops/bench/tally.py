@@ -38,10 +38,15 @@ class Durations:
                 return min(_LEAST_S * math.exp((bucket + 0.5) * _STEP), self.longest)
         return None
 
+    @property
+    def mean(self) -> float:
+        """Their average; 0 when there are none."""
+        return self._total / self.count if self.count else 0.0
+
     def as_json(self) -> dict[str, float | None]:
         """Milliseconds: mean, percentiles and the longest; None when there are none."""
         percentiles = {f"p{share}": self.percentile(share) for share in PERCENTILES}
-        mean, longest = (self._total / self.count, self.longest) if self.count else (None, None)
+        mean, longest = (self.mean, self.longest) if self.count else (None, None)
         values = {"mean": mean, **percentiles, "max": longest}
         return {name: None if seconds is None else round(seconds * 1000, 3) for name, seconds in values.items()}
 

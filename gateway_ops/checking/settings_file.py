@@ -12,7 +12,8 @@ import anyio.to_thread
 import jinja2
 import pydantic
 
-from gateway.config import ConfigError, ModelSettings, Settings, StateSettings, TritonSettings
+from gateway.certificates import CertificateError
+from gateway.config import ConfigError, ModelSettings, Settings, StateSettings, TelemetrySettings, TritonSettings
 from gateway.config.gateway_settings import NO_MODEL
 from gateway.config.settings_validation import validate, validate_deployments, with_absolute_paths
 from gateway.config.yaml_file import Document, Keys, dotted, read_document
@@ -20,13 +21,21 @@ from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.openai.state import sealer_of
 from gateway.prompt.chat_template import make_environment
+from gateway.serving.fleet.addresses import Addresses
+from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.loading import load_parts, needs_discovery
 from gateway.store import check_state
+from gateway.telemetry.exporting import check_telemetry
 from gateway.tokens import unreadable
 from gateway.triton.abilities import engine_options
+from gateway.triton.access import triton_access
 from gateway.triton.inspection import DiscoveryError, inspect_model
+from gateway_ops.checking.certificates import check_calling, check_listening
 from gateway_ops.checking.endpoint import Described, Outcome
 from gateway_ops.checking.findings import Finding, Severity, doubt_findings, loss_findings, sentence
+from gateway_ops.checking.keys import check_keys
+from gateway_ops.checking.repository.built import as_finding, here
+from gateway_ops.engines.verification import mismatches
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions
 
 
@@ -84,14 +93,17 @@ def _without(path: Path, what: str) -> str:
 
 def _check_gateway(settings: Settings) -> Iterator[Located]:
     """Find settings that are allowed but probably not meant."""
-    if not settings.server.api_keys and not _is_loopback(settings.server.host):
+    if not settings.asks_for_keys and not _is_loopback(settings.server.host):
         what = f"Everyone who reaches {settings.server.host} may use this gateway: there are no API keys."
-        fix = "Set GATEWAY_API_KEYS in the environment."
+        fix = "Set GATEWAY_API_KEYS in the environment, or auth.keys_file."
         yield ("server", "host"), Finding(Severity.WARNING, "", what, fix)
     if settings.timeouts.first_token_s > settings.timeouts.total_s:
         what = "timeouts.first_token_s is longer than timeouts.total_s, which ends an answer before."
         yield ("timeouts", "first_token_s"), Finding(Severity.WARNING, "", what)
+    yield from check_listening(settings.server)
     yield from _check_state(settings.state)
+    yield from check_keys(settings)
+    yield from _check_telemetry(settings.telemetry)
 
 
 def _check_state(settings: StateSettings) -> Iterator[Located]:
@@ -102,6 +114,14 @@ def _check_state(settings: StateSettings) -> Iterator[Located]:
     for key, problem in found.items():
         if problem is not None:
             yield ("state", key), problem
+
+
+def _check_telemetry(settings: TelemetrySettings) -> Iterator[Located]:
+    try:
+        check_telemetry(settings)
+    except ConfigError as error:
+        key = "traces" if settings.traces else "metrics"
+        yield ("telemetry", key), Finding(Severity.ERROR, "", str(error))
 
 
 def _problem_of(check: Callable[[StateSettings], object], settings: StateSettings) -> Finding | None:
@@ -123,6 +143,8 @@ def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterato
             keys = ("deployments", index, "triton", "decoupled")
             what = f"{dotted(keys)}: false makes a streamed answer one event, at its end."
             yield keys, Finding(Severity.WARNING, "", what, "Leave it true.")
+        for mismatch in mismatches(deployment, here() if Path(deployment.engine_dir or "").is_dir() else None):
+            yield ("deployments", index, "engine_dir"), as_finding(mismatch, "")
 
 
 def _is_loopback(host: str) -> bool:
@@ -163,15 +185,45 @@ async def _check_model(
 
 
 async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, list[Located]]:
+    """Ask each endpoint; returns what they have in common, as far as they answer, and what is wrong."""
+    triton = settings.triton
+    if triton.url is not None:
+        return await _discover_at(settings, triton.url, "url")
+    found: list[Located] = []
+    addresses: list[str] = []
+    source = Addresses(triton.endpoints, addresses.extend)
+    await source.look()
+    for entry, problem in source.complaints.items():
+        what = f"{entry} tells no address: {problem}."
+        found.append((("triton", "endpoints"), Finding(Severity.WARNING, "", what, "It is looked up again and again.")))
+    outcomes = await asyncio.gather(*(_discover_at(settings, each, "endpoints") for each in addresses))
+    known: EngineFeatures | None = None
+    for address, (features, findings) in zip(addresses, outcomes, strict=True):
+        found += findings
+        if known is not None and features is not None and (why := conflict(known, features)):
+            what = f"The endpoint {address} gets no requests: {why}."
+            found.append((("triton", "endpoints"), Finding(Severity.ERROR, "", what)))
+        elif features is not None:
+            known = features if known is None else common((known, features))
+    return known, found
+
+
+async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[EngineFeatures | None, list[Located]]:
     triton = settings.triton
     try:
-        features = await inspect_model(triton.url, triton.model, settings.path, engine_options(settings))
+        access = triton_access(triton)
+    except CertificateError:
+        return None, []  # the check of the files says it
+    try:
+        features = await inspect_model(url, triton.model, settings.path, engine_options(settings), access)
     except DiscoveryError as error:
-        return None, [(("triton", "model"), Finding(Severity.ERROR, "", sentence(str(error))))]
+        where = "" if key == "url" else f" (Triton at {url})"
+        return None, [(("triton", "model"), Finding(Severity.ERROR, "", sentence(f"{str(error).rstrip('.')}{where}")))]
     except EngineError as error:
-        what = f"{error.message.rstrip('.')} (Triton at {triton.url})."
+        what = error.message.rstrip(".")
+        what = f"{what}." if url in what else f"{what} (Triton at {url})."
         fix = "The gateway starts without it and serves the model once it is there."
-        return None, [(("triton", "url"), Finding(Severity.WARNING, "", what, fix))]
+        return None, [(("triton", key), Finding(Severity.WARNING, "", what, fix))]
     warnings = [Finding(Severity.WARNING, "", sentence(words)) for words in features.warnings]
     return features, [(("triton", "model"), each) for each in (*warnings, *loss_findings("", features.losses))]
 
@@ -190,6 +242,7 @@ def check_files(settings: ModelSettings) -> Iterator[Located]:
         yield ("tokenizer",), Finding(Severity.ERROR, "", trouble)
     if settings.template is not None:
         yield from _check_template(settings.template)
+    yield from check_calling(settings.triton)
 
 
 def _check_template(path: Path) -> Iterator[Located]:

@@ -151,6 +151,12 @@ def _number(value: float | None, form: str) -> str:
 
 def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
     """Print a summary, and write it to a file where one is given."""
+    if not tell_json(found, as_json=as_json, output=output):
+        _show(found)
+
+
+def tell_json(found: dict[str, Any], *, as_json: bool, output: Path | None) -> bool:
+    """Write an object to a file where one is given, and print it where that is asked for; returns whether it was."""
     text = json.dumps(found, indent=2)
     if output is not None:
         try:
@@ -160,8 +166,7 @@ def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
             raise fail(f"cannot write {output}: {error.strerror}") from None
     if as_json:
         typer.echo(text)
-        return
-    _show(found)
+    return as_json
 
 
 def _show(found: dict[str, Any]) -> None:

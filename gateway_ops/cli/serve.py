@@ -47,5 +47,4 @@ def _supervise(source: SettingsSource, workers: int) -> None:
 
     settings = source.load()
     logging.config.dictConfig(logging_config(settings.server.log_level))
-    server = settings.server
-    asyncio.run(Supervisor(server.host, server.port, workers, server.shutdown_s).run())
+    asyncio.run(Supervisor(settings.server, workers).run())

@@ -27,6 +27,16 @@ def check_port_free(host: str, port: int) -> None:
     Raises:
         LocalStackError: the port is taken or may not be used, or the host is not one of this machine's.
     """
+    reason = cannot_listen(host, port)
+    if reason is not None:
+        raise LocalStackError(
+            f"Cannot listen on {host} port {port} ({reason}): "
+            f"stop what uses it (gateway down --port {port}, if it is a gateway), or choose another one with --port."
+        )
+
+
+def cannot_listen(host: str, port: int) -> str | None:
+    """The reason why a port cannot be had; None when it can."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -34,10 +44,8 @@ def check_port_free(host: str, port: int) -> None:
             probe.bind(address)
             probe.listen()
     except OSError as error:
-        raise LocalStackError(
-            f"Cannot listen on {host} port {port} ({error.strerror}): "
-            f"stop what uses it (gateway down --port {port}, if it is a gateway), or choose another one with --port."
-        ) from error
+        return error.strerror or str(error)
+    return None
 
 
 class GatewayProcess:
@@ -81,6 +89,7 @@ class GatewayProcess:
             "GATEWAY_HOST": self._host,
             "GATEWAY_PORT": str(self._port),
             "GATEWAY_SHUTDOWN_S": str(_GRACE_S),
+            "GATEWAY_LAME_DUCK_S": "0",
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
         with self.log_path.open("wb") as log:

@@ -94,18 +94,15 @@ class StackOptions:
 
 
 def find_repository() -> Path:
-    """Return the model repository of this clone.
+    """Return the model repository that comes with the gateway.
 
     Raises:
         LocalStackError: the package was installed without it.
     """
-    folder = Path(gateway_ops.__file__).resolve().parent.parent / "triton_repo"
+    folder = Path(gateway_ops.__file__).parent / "triton_repo"  # in a checkout a link to the folder of that name
     if not folder.is_dir():
-        raise LocalStackError(
-            f"There is no model repository at {folder}: run gateway up from a clone (pip install -e .), "
-            "or name one with --repository."
-        )
-    return folder
+        raise LocalStackError(f"There is no model repository at {folder}: name one with --repository.")
+    return folder.resolve()
 
 
 def models_of(repository: Path) -> list[str]:

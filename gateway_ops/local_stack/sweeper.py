@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Triton's Python backend has its regions
+NAME_VARIABLE: Final = "TRITON_SERVER_NAME"  # in the environment of all that a server starts
 _PROCESSES: Final = Path("/proc")
 _ENVIRONMENTS: Final = Path("/tmp")  # noqa: S108 - where the Python backend has a folder for environments, used or not
 _POLL_S: Final = 0.02
@@ -36,7 +37,7 @@ def new_server_name() -> str:
 
 def sweep(name: str) -> None:
     """Kill what is left of a server, wait for its end, and unlink its regions."""
-    while found := [pid for pid, command in _commands() if name in command]:
+    while found := [pid for pid, command in _commands() if name in command or _is_of(pid, name)]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -92,6 +93,14 @@ def _commands() -> Iterator[tuple[int, str]]:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if __file__ not in command:
                     yield int(entry.name), command
+
+
+def _is_of(pid: int, name: str) -> bool:
+    """Whether a process was started by a server of this name, as its environment says."""
+    with contextlib.suppress(OSError):  # another user's, or it has ended meanwhile
+        variables = (_PROCESSES / str(pid) / "environ").read_bytes().split(b"\0")
+        return f"{NAME_VARIABLE}={name}".encode() in variables
+    return False
 
 
 def _remove_environments() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +96,21 @@ def find_libpython() -> Path | None:
             f"on Debian or Ubuntu: apt-get install libpython{version}"
         )
     return None if found == "system" else Path(found)
+
+
+def stub_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Triton's Python stub finds this Python, its packages and its library.
+
+    Raises:
+        TritonStartError: there is no shared libpython for the running interpreter.
+    """
+    # The stub embeds the first python3 on PATH, and so this environment's packages.
+    found = {**env, "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])}
+    libpython = find_libpython()
+    if libpython is not None:
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(libpython), env.get("LD_LIBRARY_PATH")]))
+    found.pop("PYTHONHOME", None)
+    return found
 
 
 def prepare_backend_directory(installation: TritonInstallation) -> Path:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gateway_ops.local_stack.sweeper import Sweeper, new_server_name, sweep_stale
+from gateway_ops.local_stack.server_process import ServerProcess, server_arguments
+from gateway_ops.local_stack.triton_http import TritonHttp
 from gateway_ops.local_stack.triton_installation import (
     TritonStartError,
-    find_libpython,
     find_tritonserver,
     prepare_backend_directory,
+    stub_environment,
 )
 
 MODELS = ("preprocessing", "tensorrt_llm", "postprocessing", "ensemble", "tensorrt_llm_bls")
@@ -28,13 +24,12 @@ MODELS = ("preprocessing", "tensorrt_llm", "postprocessing", "ensemble", "tensor
 _HOST = "127.0.0.1"
 _POLL_S = 0.1
 _STOP_POLL_S = 0.02
-_HTTP_TIMEOUT_S = 2.0
 _ATTEMPTS = 5
-_UNLOADING = "All models are stopped, unloading models"  # said when no request is in flight any more
+UNLOADING = "All models are stopped, unloading models"  # said when no request is in flight any more
 _LOG_TAIL_BYTES = 256 * 1024
 _PORT_TAKEN = ("Address already in use", "Failed to bind", "failed to bind", "Failed to start", "failed to start")
 # A race of Triton's Python backend while its stubs start; seen once in some hundred starts on a busy machine.
-_STUMBLED = "boost::interprocess::lock_exception"
+STUMBLED = "boost::interprocess::lock_exception"
 
 
 def free_ports(count: int) -> list[int]:
@@ -80,6 +75,7 @@ class TritonServer:
         log_path: file for standard output and error; a new file in the temporary folder by default.
         exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
         gpu_metrics: whether its metrics tell of the GPUs; needs one.
+        options: further ones of its command line.
     """
 
     def __init__(
@@ -92,17 +88,17 @@ class TritonServer:
         log_path: Path | None = None,
         exit_timeout_s: int = 3,
         gpu_metrics: bool = False,
+        options: Sequence[str] = (),
     ) -> None:
         self.repository = repository
         self._gpu_metrics = gpu_metrics
+        self._options = tuple(options)
         self._model_dir = model_dir
         self._engine = engine
         self._env = dict(env or {})
         self._exit_timeout_s = exit_timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._sweeper: Sweeper | None = None
+        self._process: ServerProcess | None = None
         self._ports: list[int] = [0, 0, 0]
-        self._name = ""
         if log_path is None:
             handle, path = tempfile.mkstemp(prefix="tritonserver-", suffix=".log")
             os.close(handle)
@@ -134,25 +130,22 @@ class TritonServer:
     @property
     def pid(self) -> int | None:
         """Process id, None when it does not run."""
-        return self._process.pid if self.running and self._process is not None else None
+        return self._process.pid if self._process is not None else None
 
     @property
     def running(self) -> bool:
         """Whether the process is alive."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.running
 
     @property
     def ending(self) -> str:
         """The end of the process, worded to follow its name in a sentence; empty while it runs or before a start."""
-        status = self._process.poll() if self._process is not None else None
-        if status is None:
-            return ""
-        return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return self._process.ending if self._process is not None else ""
 
     @property
     def stumbled(self) -> bool:
         """Whether it died of a race of Triton's Python backend in the start of a stub: another start may go well."""
-        return not self.running and _STUMBLED in self.log()
+        return not self.running and STUMBLED in self.log()
 
     def start(self) -> None:
         """Start the process; returns at once, ``wait_ready`` waits for the models.
@@ -168,20 +161,12 @@ class TritonServer:
         backends = prepare_backend_directory(installation)
         if not self._ports_free():
             self._ports = free_ports(3)
-        self._sweep()
-        sweep_stale()
-        self._name = new_server_name()
-        self._sweeper = Sweeper(self._name)
+        if self._process is not None:
+            self._process.kill()  # stubs that outlived it
+        self._process = ServerProcess()
         with self.log_path.open("ab") as log:
             log.truncate(0)
-            self._process = subprocess.Popen(  # noqa: S603 - the binary of the installed package
-                [str(installation.binary), *self._arguments(backends)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment(),
-                start_new_session=True,
-            )
+            self._process.start([str(installation.binary), *self._arguments(backends)], self._environment(), log)
 
     def wait_ready(
         self,
@@ -210,7 +195,7 @@ class TritonServer:
                 attempts += 1
                 self._ports = free_ports(3)
                 self.start()
-            if self._is_ours():
+            if self._http.is_named(self._name):
                 for model in [name for name in waiting if self.model_ready(name)]:
                     waiting.remove(model)
                     if progress is not None:
@@ -224,7 +209,7 @@ class TritonServer:
 
     def model_ready(self, model: str) -> bool:
         """Whether Triton says that a model is ready."""
-        return self._get(f"/v2/models/{model}/ready") is not None
+        return self._http.model_ready(model)
 
     def stop(self, deadline_s: float = 20.0) -> None:
         """Stop it: SIGTERM, wait for the exit, SIGKILL after the deadline. Does nothing when it does not run.
@@ -235,18 +220,15 @@ class TritonServer:
         if self._process is None:
             return
         deadline = time.monotonic() + deadline_s
-        self._process.send_signal(signal.SIGTERM)  # does nothing to a process that has ended
+        self._process.terminate()
         while self.running and time.monotonic() < deadline and not self._has_nothing_to_save():
             time.sleep(_STOP_POLL_S)
         self.kill()
 
     def kill(self) -> None:
         """Kill it and its stubs with SIGKILL, as a crash would, and wait for the exit."""
-        if self._process is None:
-            return
-        self._process.kill()
-        self._process.wait()
-        self._sweep()
+        if self._process is not None:
+            self._process.kill()
 
     def log(self) -> str:
         """Return the end of the log (at most 256 KiB)."""
@@ -259,11 +241,8 @@ class TritonServer:
     def _arguments(self, backends: Path) -> list[str]:
         http, grpc, metrics = self._ports
         return [
-            f"--id={self._name}",
-            f"--model-repository={self.repository}",
+            *server_arguments(self._name, self.repository, exit_timeout_s=self._exit_timeout_s),
             f"--backend-directory={backends}",
-            f"--backend-config=python,shm-region-prefix-name={self._name}_",
-            "--disable-auto-complete-config",
             f"--http-address={_HOST}",
             f"--http-port={http}",
             f"--grpc-address={_HOST}",
@@ -271,17 +250,12 @@ class TritonServer:
             f"--metrics-address={_HOST}",
             f"--metrics-port={metrics}",
             f"--allow-gpu-metrics={str(self._gpu_metrics).lower()}",
-            f"--exit-timeout-secs={self._exit_timeout_s}",
+            *self._options,
         ]
 
     def _environment(self) -> dict[str, str]:
         env = {name: value for name, value in os.environ.items() if name not in ("MODEL_DIR", "TRITON_ENGINE")}
-        # The stub embeds the first python3 on PATH, and so this environment's packages.
-        env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
-        libpython = find_libpython()
-        if libpython is not None:
-            env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(libpython), env.get("LD_LIBRARY_PATH")]))
-        env.pop("PYTHONHOME", None)
+        env = stub_environment(env)
         if self._model_dir is not None:
             env["MODEL_DIR"] = str(self._model_dir)
         if self._engine is not None:
@@ -302,32 +276,13 @@ class TritonServer:
         log = self.log()
         return any(mark in log for mark in _PORT_TAKEN) and not self._ports_free()
 
-    def _is_ours(self) -> bool:
-        # Another server may sit on a port that we lost: the id tells them apart.
-        answer = self._get("/v2")
-        try:
-            return answer is not None and json.loads(answer).get("name") == self._name
-        except (ValueError, AttributeError):
-            return False
+    @property
+    def _name(self) -> str:
+        return self._process.name if self._process is not None else ""
 
-    def _get(self, path: str) -> bytes | None:
-        # No urllib: it would go through a proxy that the environment names.
-        connection = http.client.HTTPConnection(_HOST, self._ports[0], timeout=_HTTP_TIMEOUT_S)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read()
-        except (OSError, http.client.HTTPException):
-            return None
-        finally:
-            connection.close()
-        return body if answer.status == http.HTTPStatus.OK else None
+    @property
+    def _http(self) -> TritonHttp:
+        return TritonHttp(_HOST, self._ports[0])
 
     def _has_nothing_to_save(self) -> bool:
-        return self._engine == "reference" and _UNLOADING in self.log()
-
-    def _sweep(self) -> None:
-        # Stubs that outlived their server, and shared memory that a killed one could not remove.
-        if self._sweeper is not None:
-            self._sweeper.close()
-            self._sweeper = None
+        return self._engine == "reference" and UNLOADING in self.log()

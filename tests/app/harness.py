@@ -14,6 +14,7 @@ import uvicorn
 
 from gateway.app import create_app, unread_answer
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
+from gateway.serving.served_model import ServedModel
 from gateway.web.http_protocol import http_protocol
 from tests.app.documented import DocumentedClient
 from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
@@ -29,11 +30,13 @@ class Gateway:
         client: an HTTP client of it.
         engine: its engine.
         backend: its backend.
+        model: its served model.
     """
 
     client: DocumentedClient
     engine: ScriptedEngine
     backend: ScriptedBackend
+    model: ServedModel
 
     async def chat(self, **body: Any) -> httpx.Response:
         return await self.client.post("/v1/chat/completions", json={"model": MODEL, "messages": USER, **body})
@@ -89,10 +92,10 @@ async def gateway(
         else:
             url = "http://localhost"
             transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        keys = "api_keys" in changes.get("server", {})
+        keys = "api_keys" in changes.get("server", {}) or "auth" in changes
         client = DocumentedClient(app, keys, base_url=url, transport=transport, timeout=20)
         await stack.enter_async_context(client)
-        yield Gateway(client, engine, backend)
+        yield Gateway(client, engine, backend, next(iter(app.state.registry)))
     assert engine.running == 0
     assert backend.closed
 

@@ -15,6 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.generation.progress import ProgressWatch
+from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
 from gateway.relay.interface import Began, Take
 
 MODEL = "scripted"
@@ -169,8 +170,30 @@ class ScriptedBackend:
         return self._engine
 
     @property
+    def features(self) -> EngineFeatures:
+        return self.engine.features
+
+    @property
+    def endpoints(self) -> tuple[EndpointStatus, ...]:
+        return ()
+
+    def route(self, aim: Aim) -> OnlyRoute:
+        del aim
+        return OnlyRoute(self.engine, self.progress)
+
+    async def find(self, aim: Aim) -> OnlyRoute:
+        return self.route(aim)
+
+    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+        watcher(self.progress)
+
+    @property
     def status(self) -> ScriptedStatus:
         return ScriptedStatus(self._engine is not None, self._reason)
+
+    @property
+    def ready(self) -> bool:
+        return self.status.ready
 
     async def start(self) -> None:
         if self._initial is not None:
@@ -189,7 +212,8 @@ def chunks(ids: list[int], **last: object) -> list[Step]:
 
 def settings_for(folder: Path | None, **changes: object) -> Settings:
     """Settings of one scripted model; ``changes`` are sections, or keys of the model."""
-    sections = {key: changes.pop(key) for key in ("server", "limits", "timeouts", "state") if key in changes}
+    names = ("server", "limits", "timeouts", "state", "telemetry", "auth")
+    sections = {key: changes.pop(key) for key in names if key in changes}
     model = {
         "name": MODEL,
         "triton": {"url": "127.0.0.1:1"},

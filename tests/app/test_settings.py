@@ -91,6 +91,7 @@ def test_the_page_and_the_example_have_every_key() -> None:
     # Those of deployments have a page of their own, docs/deployment-options.md.
     assert list(rows) == [key for key in all_keys(Settings) if not key.startswith("deployments")]
     variables = {name: ".".join(keys).replace("model.", "models[].") for name, keys in VARIABLES.items()}
+    variables["GATEWAY_KEYS"] = "auth.keys[].name"  # the row of a list is that of its first key
     assert {variable: key for key, variable in rows.items() if variable} == variables
     example = set(re.findall(r"^[# ]*-? *(\w+):", EXAMPLE.read_text(), re.MULTILINE))
     assert {key.rpartition(".")[2] for key in rows} <= example
@@ -119,7 +120,7 @@ def test_the_page_has_the_defaults() -> None:
 
 def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     text = EXAMPLE.read_text()
-    models = re.sub(r"^( +)# ( *(?:- )?\w+:)", r"\1\2", text[text.index("models:") :], flags=re.MULTILINE)
+    models = re.sub(r"^( +)# ( *(?:- )?\w+:)", r"\1\2", text[text.index("\nmodels:") :], flags=re.MULTILINE)
     first, second = load_settings(write(tmp_path, models), environment={}).models
     assert (first.policies, first.max_stops, first.max_logits_tokens) == (second.policies, 4, 512)
     assert first.defaults.temperature == 0.6
@@ -242,3 +243,46 @@ def test_each_finding_has_its_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings(write(tmp_path, GOOD + "server: {port: x}\nlimits: {a: 1}"), environment={})
     assert len(str(caught.value).splitlines()) == 2
+
+
+TLS = "server: {tls: {certificate: a.crt, key: a.key}}\nmodels: [{name: m, triton: {url: 'triton:8001'}}]"
+
+
+def test_files_of_certificates_are_found_beside_the_settings(tmp_path: Path) -> None:
+    text = TLS.replace("'triton:8001'", "'triton:8001', tls: {ca: ca.crt, certificate: /b.crt, key: keys/b.key}")
+    settings = load_settings(write(tmp_path, text), environment={"GATEWAY_TLS_KEY": "here.key"})
+    assert settings.server.tls is not None
+    assert (settings.server.tls.certificate, settings.server.tls.key) == (tmp_path / "a.crt", Path("here.key"))
+    tls = settings.models[0].triton.tls
+    assert tls is not None
+    assert (tls.ca, tls.certificate, tls.key) == (tmp_path / "ca.crt", Path("/b.crt"), tmp_path / "keys/b.key")
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"GATEWAY_TLS_CERTIFICATE": "a"}, "server.tls.key: is required."),
+        (
+            {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b", "GATEWAY_TLS_CLIENT_CA": "c"},
+            "server.tls: client_ca needs client_certificates: required (or optional); none asks for none.",
+        ),
+        (
+            {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b", "GATEWAY_TLS_CLIENT_CERTIFICATES": "required"},
+            "server.tls: client_certificates needs client_ca, the authorities that vouch for clients.",
+        ),
+        (
+            {"GATEWAY_TRITON_TLS_CERTIFICATE": "a"},
+            "models[0].triton.tls: certificate and key go together: one of them is missing.",
+        ),
+        ({"GATEWAY_TRITON_METADATA": "secret"}, "must be name=value, with commas between several."),
+        ({"GATEWAY_TRITON_METADATA": "Secret=x"}, "'Secret' is no name of metadata"),
+        ({"GATEWAY_TRITON_METADATA": "grpc-timeout=1"}, "'grpc-timeout' cannot be set: it belongs to the protocol."),
+        ({"GATEWAY_TRITON_METADATA": "triton_grpc_error=true"}, "it belongs to the protocol."),
+        ({"GATEWAY_TRITON_METADATA": "a=\u00e4"}, "the value of 'a' may hold printable ASCII only."),
+    ],
+)
+def test_halves_and_contradictions_of_tls_are_refused(environment: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        load_settings(environment=ONE | environment)
+    assert sentence in str(told.value)
+    assert "=x" not in str(told.value)

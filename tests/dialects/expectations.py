@@ -110,6 +110,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "Alternatives need logits, which no engine here gathers.",
     ),
     Deviation(("use_beam_search", "length_penalty"), EVERY, "refused", "The engines are built with max_beam_width 1."),
+    Deviation(("priority",), EVERY, "refused", "No request waits for its turn here: `admission` sets no bound."),
     Deviation(
         ("num_draft_tokens", "prediction"), EVERY, "refused", "There is no draft model here, nor an engine for drafts."
     ),

@@ -224,6 +224,7 @@ SAMPLES: Mapping[str, Sample] = {
     "functions": Sample({"functions": [_TOOL["function"]]}, lambda seen: '"f"' in seen.engine[0]["prompt"]),
     "function_call": _guide("function_call", {"name": "f"}, "{}", functions=[_TOOL["function"]]),
     "prediction": Sample({"prediction": {"type": "content", "content": "alpha"}}, _nowhere),
+    "priority": Sample({"priority": 1}, _nowhere),
     "echo": Sample(
         {"messages": _MORE_MESSAGES, "continue_final_message": True, "add_generation_prompt": False, "echo": True},
         lambda seen: seen.text == f"so far{TEXT}",

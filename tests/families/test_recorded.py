@@ -32,6 +32,7 @@ def test_single_characters_and_single_tokens_mean_the_same(case: Case) -> None:
         assert case.parse(chunks, eager=True) == case.eager_events
 
 
+@pytest.mark.long
 @each_case
 def test_every_split_in_two_means_the_same(case: Case) -> None:
     for cut in range(len(case.output)):

@@ -43,9 +43,9 @@ class Spoiling:
     async def prepare(self) -> None:
         await self._transport.prepare()
 
-    def infer(self, request: Any, *, timeout: float) -> Any:
+    def infer(self, request: Any, *, timeout: float, traceparent: str | None = None) -> Any:
         self._spoil(request)
-        return self._transport.infer(request, timeout=timeout)
+        return self._transport.infer(request, timeout=timeout, traceparent=traceparent)
 
     async def close(self) -> None:
         """Nothing: the transport behind it belongs to the connection."""

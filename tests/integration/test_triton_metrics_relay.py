@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.telemetry.triton_metrics import TritonMetrics
 from tests.stack import GatewayProcess
 
 
@@ -29,3 +30,12 @@ def test_triton_s_metrics_are_relayed(triton: Any, tiny_model_dir: Path, tmp_pat
     models = {sample.labels.get("model") for sample in relayed if sample.name.startswith("nv_inference_count")}
     assert {"ensemble", "tensorrt_llm"} <= models
     assert any(sample.name == "gateway_completion_tokens_total" for sample in samples)
+
+
+async def test_the_real_engine_tells_how_many_requests_it_runs(triton: Any) -> None:
+    relay = TritonMetrics(lambda: {triton.grpc_url: triton.metrics_url})
+    page = (await relay.render()).decode()
+    (most,) = [line for line in page.splitlines() if 'request_type="max"' in line and "nv_trt_llm_request" in line]
+    slots = relay.engine_limit([triton.grpc_url], "ensemble")
+    await relay.close()
+    assert slots == float(most.rpartition(" ")[2]) > 0

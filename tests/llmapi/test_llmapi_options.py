@@ -147,6 +147,8 @@ def test_each_instance_sees_its_own_gpus(folder: Path) -> None:
         visible_gpus(options, "tensorrt_llm_0_2")
     with pytest.raises(RuntimeError, match="the GPUs 0,1, and the engine takes 4"):
         visible_gpus(dataclasses.replace(options, extra={"pipeline_parallel_size": 2}), "tensorrt_llm_0_0")
+    with pytest.raises(RuntimeError, match="the GPUs 4,5, and the engine takes 1"):
+        options.gpus_of("tensorrt_llm_0_1", 1)
     assert visible_gpus(read_options({}, {}, folder), "tensorrt_llm_0_0") is None
     with pytest.raises(RuntimeError, match="LLM_GPU_IDS is '0;x'"):
         read_options({"LLM_GPU_IDS": "0;x"}, {}, folder)

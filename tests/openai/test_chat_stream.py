@@ -173,7 +173,8 @@ async def test_a_deadline_inside_a_stream_is_an_error_event(folder: Path) -> Non
 async def read_until(answer: httpx.Response, wanted: bytes) -> bytes:
     """Read raw bytes until ``wanted`` is among them."""
     got = b""
-    async for data in answer.aiter_raw():
+    reading = answer.extensions["reading"] = answer.aiter_raw()  # which closes the connection once it is let go
+    async for data in reading:
         got += data
         if wanted in got:
             return got

@@ -75,7 +75,7 @@ class ScriptedServer:
         triton: the server.
     """
 
-    def __init__(self, repository: Path, model_dir: Path, folder: Path) -> None:
+    def __init__(self, repository: Path, model_dir: Path, folder: Path, options: Sequence[str] = ()) -> None:
         self.model_dir = model_dir
         self._script, self._journal = folder / "script.json", folder / "journal"
         self.triton = TritonServer(
@@ -88,6 +88,7 @@ class ScriptedServer:
                 "JOURNAL_FILE": str(self._journal),
             },
             log_path=folder / "triton.log",
+            options=options,
         )
         self.play()
 
@@ -133,6 +134,6 @@ def turn(match: str | None = None, **what: Any) -> dict[str, Any]:
 
     Args:
         match: a regular expression searched for in the decoded prompt; None matches every prompt.
-        what: ``text`` or ``ids``; ``prompt_ids`` in place of ``match``; ``finish``, ``chunk``, ``hold``.
+        what: ``text`` or ``ids``; ``prompt_ids`` in place of ``match``; ``finish``, ``chunk``, ``hold``, ``until``.
     """
     return what if "prompt_ids" in what else {"match": match or "", **what}

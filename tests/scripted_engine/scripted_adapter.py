@@ -6,7 +6,8 @@ a line of JSON for every request; MODEL_DIR needs a ``tokenizer.json`` and nothi
 What a script is, `turns` says. A turn has here, too:
 
 - ``finish``: why it ends when all is said, ``stop`` by default; an end id, a stop word or the limit may end it earlier;
-- ``hold``: true keeps the answer open after its last token until it is cancelled or stopped.
+- ``hold``: true keeps the answer open after its last token until it is cancelled or stopped;
+- ``until``: a file without which the last token does not come.
 
 A prompt that no turn matches is refused, but a request for one token, which probes send, is answered with an echo of
 its first. There are no log-probs and no logits: they are refused by name.
@@ -33,6 +34,7 @@ from wire.response import Finish, Perf, Response
 from wire.word_lists import ends_with
 
 _CANCEL_CHECK_S = 0.01
+_UNTIL_S = 0.1  # many may wait
 
 
 class Adapter(BaseAdapter):
@@ -45,7 +47,7 @@ class Adapter(BaseAdapter):
         self._stopped: set[str] = set()
         self._live: set[str] = set()
         self._lock = threading.Lock()
-        self._players = ThreadPoolExecutor(64, "player")
+        self._players = ThreadPoolExecutor(128, "player")
         self._engine = self
 
     def finalize(self) -> None:
@@ -117,6 +119,9 @@ class Adapter(BaseAdapter):
         sizes = itertools.cycle(turn["chunk"])
         sent = 0
         while not self._is_cancelled(request) and (sent < len(ids) or held):
+            if sent == len(ids) - 1 and not _exists(turn.get("until")):
+                time.sleep(_UNTIL_S)
+                continue
             if sent == len(ids):
                 time.sleep(_CANCEL_CHECK_S)  # Triton does not tell of a cancel unasked
                 continue
@@ -161,3 +166,7 @@ def _cut(request: Request, ids: list[int]) -> tuple[list[int], Finish | None]:
         if len(said) == request.max_tokens:
             return said, "length"
     return ids, None
+
+
+def _exists(path: str | None) -> bool:
+    return path is None or Path(path).exists()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
-from gateway.generation.progress import ProgressWatch, WatchedEngine
+from gateway.generation.progress import ProgressWatch
+from gateway.generation.route import OnlyRoute, Way
 from gateway.relay.interface import Began, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
@@ -20,6 +21,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, RelayingEngine, Script, ScriptedEngine, chunks
 from tests.engine_requests import generation_request
+from tests.only_way import only_way
 
 LONG = Deadlines(first_token_s=60, total_s=60)
 SILENCE_S = 0.5
@@ -40,7 +42,7 @@ class Setup:
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> Generation:
         request = generation_request("r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft))
         return Generation(
-            WatchedEngine(engine or self.engine, self.progress),
+            only_way(engine or self.engine, self.progress),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,
@@ -340,6 +342,40 @@ async def test_a_request_that_waits_for_its_engine_is_cancelled_there(folder: Pa
             assert error.value.kind is (ErrorKind.TIMEOUT if how == "late" else ErrorKind.UNAVAILABLE)
     await asyncio.wait_for(engine.left.wait(), 5)
     assert not engine.interrupted
+    assert setup.value("gateway_requests_in_flight") == 0
+
+
+async def test_a_client_that_leaves_as_its_engine_dies_sends_nothing_elsewhere(folder: Path) -> None:
+    class Dying(RelayingEngine):
+        async def generate_relayed(
+            self, request: GenerationRequest, take: Take | None, began: Began | None
+        ) -> AsyncGenerator[EngineChunk, None]:
+            del request, take
+            assert began is not None
+            cancelled = asyncio.Event()
+            began(cancelled.set)
+            await cancelled.wait()
+            raise EngineError(ErrorKind.UNAVAILABLE, "It was lost at this moment.")
+            yield
+
+    tried = []
+
+    class Movable(OnlyRoute):
+        async def elsewhere(self, error: EngineError) -> OnlyRoute | None:
+            tried.append(error)
+            return None
+
+    setup = Setup(folder, lambda _: [])
+    route = Movable(Dying(lambda _: [], TOKENS), setup.progress)
+
+    async def find() -> OnlyRoute:
+        return route
+
+    generation = setup.start()
+    generation._way = Way(find, lambda found: found.engine)
+    async with generation:
+        assert not await generation.wait_for_response(0.01)
+    assert not tried
     assert setup.value("gateway_requests_in_flight") == 0
 
 

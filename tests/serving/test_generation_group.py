@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, SequenceAssembler
-from gateway.generation.progress import ProgressWatch, WatchedEngine
+from gateway.generation.progress import ProgressWatch
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.serving.generation_group import GenerationGroup
@@ -18,6 +18,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
 from tests.engine_requests import generation_request
+from tests.only_way import only_way
 
 PROMPT = Prompt("p", (1, 2, 3))
 
@@ -48,7 +49,7 @@ class Setup:
             request_id=str(index), prompt=PROMPT, return_token_ids=keep_ids, cached_tokens=True
         )
         return Generation(
-            WatchedEngine(self.engine, ProgressWatch()),
+            only_way(self.engine, ProgressWatch()),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,

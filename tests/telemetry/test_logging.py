@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+
+from gateway.telemetry.logs import Seldom
 
 SCRIPT = """
 import logging.config
@@ -29,3 +32,16 @@ def test_json_lines() -> None:
     assert {"time", "level", "logger"} <= set(lines[0])
     assert "color_message" not in lines[1]
     assert "ZeroDivisionError" in lines[2]["exc_info"]
+
+
+def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:
+    seldom = Seldom("opentelemetry.")
+
+    def passes(second: float, name: str = "opentelemetry.exporter", message: str = "Failed to export %s") -> bool:
+        record = logging.LogRecord(name, logging.ERROR, "", 1, message, ("spans",), None)
+        record.created = 1e9 + second
+        return seldom.filter(record)
+
+    assert [passes(0), passes(5), passes(59), passes(60), passes(61)] == [True, False, False, True, False]
+    assert passes(62, message="Queue full, dropping %s.")
+    assert [passes(62, "gateway.access"), passes(62, "gateway.access")] == [True, True]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.telemetry.slim_page import EngineLoad
 from gateway.telemetry.triton_metrics import TritonMetrics
+from tests.certificates import Authority
 
 TEXT = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -117,3 +122,146 @@ async def test_families_that_only_tensorrt_llm_and_gpus_have_are_relayed_as_they
 
 async def test_without_endpoints_there_is_nothing() -> None:
     assert await TritonMetrics(dict).render() == b""
+
+
+class Clock:
+    """Time as a test has it."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def settled(relay: TritonMetrics) -> bytes:
+    """What it says once it has read."""
+    await relay.close()
+    return await relay.render()
+
+
+async def test_a_triton_is_read_once_a_second_however_often_it_is_asked_for(
+    triton: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = Clock(), 0
+
+    def endpoints() -> dict[str, str]:
+        nonlocal asked
+        asked += 1
+        return {"a:8001": triton}
+
+    relay = TritonMetrics(endpoints, clock=clock)
+    pages = await asyncio.gather(*(relay.render() for _ in range(50)))
+    assert (asked, len(set(pages)), b"nv_cpu_utilization" in pages[0]) == (1, 1, True)
+    clock.now += 0.9
+    await relay.render()
+    assert asked == 1
+    monkeypatch.setitem(globals(), "TEXT", TEXT.replace(" 0.25", " 0.75"))
+    clock.now += 0.2
+    assert b'nv_cpu_utilization{endpoint="a:8001"} 0.25' in await relay.render()  # at once, and it is read anew
+    assert b'nv_cpu_utilization{endpoint="a:8001"} 0.75' in await settled(relay)
+    assert asked == 2
+
+
+async def test_who_asks_after_a_pause_gets_what_holds_now(triton: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    relay = TritonMetrics(lambda: {"a:8001": triton}, clock=clock)
+    await relay.render()
+    monkeypatch.setitem(globals(), "TEXT", TEXT.replace(" 0.25", " 0.75"))
+    clock.now += 10
+    assert b'nv_cpu_utilization{endpoint="a:8001"} 0.75' in await relay.render()
+
+
+ENGINE = 'nv_trt_llm_request_metrics{{model="{}",request_type="{}",version="1"}} {}\n'
+TWO = (
+    ENGINE.format("tensorrt_llm", "max", 8)
+    + ENGINE.format("tensorrt_llm", "active", 3)
+    + ENGINE.format("other", "max", 4)
+)
+ONE = ENGINE.format("tensorrt_llm", "max", "64.000000")
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoints", "model", "slots"),
+    [
+        (TWO, ["a:8001"], "tensorrt_llm", 8),
+        (TWO, ["a:8001"], "ensemble", None),  # which of the two engines is behind it?
+        (ONE, ["a:8001"], "ensemble", 64),
+        (ONE, ["a:8001", "b:8001"], "ensemble", 128),
+        (ONE, ["a:8001", "gone:8001"], "ensemble", 64),
+        (ONE, [], "ensemble", None),
+        (ENGINE.format("tensorrt_llm", "max", 0), ["a:8001"], "tensorrt_llm", None),
+    ],
+)
+async def test_engines_tell_how_many_requests_they_run(
+    triton: str, monkeypatch: pytest.MonkeyPatch, text: str, endpoints: list[str], model: str, slots: int | None
+) -> None:
+    monkeypatch.setitem(globals(), "TEXT", "# TYPE nv_trt_llm_request_metrics gauge\n" + text)
+    relay = TritonMetrics(lambda: {"a:8001": triton, "b:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
+    assert relay.engine_limit(endpoints, model) is None  # nobody has been asked yet; now they are
+    await relay.close()
+    assert relay.engine_limit(endpoints, model) == slots
+
+
+BLOCKS = 'nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="{}",model="tensorrt_llm",version="1"}} {}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "load"),
+    [
+        (ENGINE.format("tensorrt_llm", "waiting", 3) + ENGINE.format("other", "waiting", 1), EngineLoad(waiting=8)),
+        (BLOCKS.format("used", 10) + BLOCKS.format("max", 40), EngineLoad(0, 20, 80)),
+        (BLOCKS.format("max", 40), EngineLoad()),  # how much of it is used nobody says
+        (BLOCKS.format("used", "NaN") + BLOCKS.format("max", 40), EngineLoad()),
+        (BLOCKS.format("used", "+Inf") + BLOCKS.format("max", "forty"), EngineLoad()),
+        ("", EngineLoad()),
+    ],
+)
+async def test_the_load_of_all_engines_is_added_up(
+    triton: str, monkeypatch: pytest.MonkeyPatch, text: str, load: EngineLoad
+) -> None:
+    monkeypatch.setitem(globals(), "TEXT", text)
+    relay = TritonMetrics(lambda: {"a:8001": triton, "b:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
+    await relay.fresh()
+    assert relay.load == load
+
+
+async def test_what_an_engine_runs_is_known_while_its_metrics_cannot_be_read(
+    triton: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "TEXT", "# TYPE nv_trt_llm_request_metrics gauge\n" + ONE)
+    urls = {"a:8001": triton}
+    clock = Clock()
+    relay = TritonMetrics(lambda: urls, clock=clock)
+    await relay.render()
+    for text, url in ((ONE, "http://127.0.0.1:1/metrics"), ("", triton)):
+        monkeypatch.setitem(globals(), "TEXT", text)
+        urls["a:8001"] = url
+        clock.now += 10
+        await relay.render()
+        assert relay.engine_limit(["a:8001"], "tensorrt_llm") == 64
+    urls.clear()
+    clock.now += 10
+    await relay.render()
+    assert relay.engine_limit(["a:8001"], "tensorrt_llm") is None
+
+
+async def test_a_proxy_with_tls_is_trusted_by_the_same_authority_as_triton(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("proxy")
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    shown.load_cert_chain(pair.certificate, pair.key)
+
+    async def give(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + TEXT.encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(give, "127.0.0.1", 0, ssl=shown)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        urls = {"a:8001": url, "b:8001": url}
+        trust = {"a:8001": ssl.create_default_context(cafile=authority.path)}
+        lines = (await TritonMetrics(lambda: urls, trust=lambda: trust).render()).decode().splitlines()
+    assert 'gateway_triton_metrics_up{endpoint="a:8001"} 1' in lines
+    assert 'gateway_triton_metrics_up{endpoint="b:8001"} 0' in lines

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import hpack
 
+from gateway.triton.h2.headers import RequestHeaders
 from gateway.triton.h2.http2_connection import Http2Connection
 from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits
@@ -53,7 +54,7 @@ class Wire:
     """
 
     def __init__(self, limits: Limits | None = None, *, greet: bool = True) -> None:
-        self.core = Http2Connection("triton:8001", limits or Limits())
+        self.core = Http2Connection(RequestHeaders("triton:8001"), limits or Limits())
         self.encoder = hpack.Encoder()
         self.core.start()
         said = b"".join(self.core.take_output(2**30))

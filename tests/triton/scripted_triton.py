@@ -105,7 +105,12 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
     """
 
     def __init__(
-        self, script: Script | None = None, configs: dict[str, Any] | None = None, port: int = 0, **server: Any
+        self,
+        script: Script | None = None,
+        configs: dict[str, Any] | None = None,
+        port: int = 0,
+        credentials: grpc.ServerCredentials | None = None,
+        **server: Any,
     ) -> None:
         self.script: Script = script or (lambda *_: play(tokens(7, final=True)))
         self.configs = stock_configs() if configs is None else configs
@@ -118,6 +123,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         self._changed = asyncio.Event()
         self._server: Any = None
         self._settings: dict[str, Any] = server
+        self._credentials = credentials
         self.port = port
 
     @property
@@ -136,7 +142,11 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         options = [("grpc.so_reuseport", 0), *settings.pop("options", [])]
         self._server = grpc.aio.server(options=options, **settings)
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        address = f"127.0.0.1:{self.port}"
+        if self._credentials is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, self._credentials)
         await self._server.start()
 
     async def stop(self, grace: float | None = None) -> None:

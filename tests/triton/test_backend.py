@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
-from scripted_triton import ScriptedTriton, ask, play, stock_configs
+from scripted_triton import ScriptedTriton, ask, play, stock_configs, tokens
 from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
 from gateway.triton import triton_client as client_module
+from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
 
 
@@ -193,3 +195,27 @@ async def test_after_closing_nothing_is_served() -> None:
         with pytest.raises(EngineError):
             _ = backend.engine
         assert "shutting down" in backend.status.reason
+
+
+@pytest.mark.parametrize("transport", ["h2", "grpcio"])
+async def test_connections_that_the_server_ends_in_order_cost_no_request(transport: TransportName) -> None:
+    """As servers with a longest age of connections and proxies do, by GOAWAY."""
+    options = [("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 60_000)]
+    connections = set()
+
+    async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
+        connections.add(context.peer())
+        yield tokens(7, final=True)
+
+    async with (
+        ScriptedTriton(script, options=options) as server,
+        TritonBackend(server.url, "ensemble", "tokens", transport=transport) as backend,
+    ):
+        await backend.wait_ready(10)
+        connections.clear()
+        number, deadline = 0, time.monotonic() + 30
+        while len(connections) < 4:
+            number += 1
+            given = [token async for chunk in backend.engine.generate(ask(f"r{number}")) for token in chunk.ids]
+            assert given == [7]
+            assert time.monotonic() < deadline

@@ -51,7 +51,7 @@ NATIVE = {
     "function_call", "lora", "cache_salt",
 }  # fmt: skip
 EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids", "detokenize", "skip_special_tokens"}
-NEVER = {"priority", "suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
+NEVER = {"suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
 
 
 def test_this_projects_engine_by_tokens() -> None:

@@ -65,8 +65,8 @@ class Replay:
     def __init__(self, messages: list[bytes]) -> None:
         self._messages = messages
 
-    def infer(self, _request: Any, *, timeout: float) -> Call:
-        del timeout
+    def infer(self, _request: Any, *, timeout: float, traceparent: str | None = None) -> Call:
+        del timeout, traceparent
         return Call(self._messages)
 
 

@@ -82,6 +82,16 @@ async def test_what_travels_is_what_was_asked(open_transport: Open) -> None:
         assert server.requests == [ask("r1", b"\x00\xff" * 100)]
 
 
+async def test_the_context_of_a_trace_goes_with_its_own_request_alone(open_transport: Open) -> None:
+    traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with ScriptedTriton(lambda *_: play(tokens(1))) as server:
+        transport = await open_transport(server.url)
+        for traceparent in (None, None, traced, None, traced[:-2] + "00"):
+            await read_all(transport.infer(ask(), timeout=20, traceparent=traceparent))
+        assert [sent.get("traceparent") for sent in server.metadata] == [None, None, traced, None, traced[:-2] + "00"]
+        assert not any("tracestate" in sent for sent in server.metadata)
+
+
 async def test_errors_inside_the_stream_are_messages(open_transport: Open) -> None:
     said = service_pb2.ModelStreamInferResponse(error_message="words of the engine")
     async with ScriptedTriton(lambda *_: play(said)) as server:

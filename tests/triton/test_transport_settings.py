@@ -21,6 +21,6 @@ def test_what_is_no_transport_is_refused_by_its_key() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["grpcs://", "https://", "grpc+tls://"])
-def test_tls_is_refused_by_its_key(scheme: str) -> None:
+def test_a_scheme_is_no_part_of_the_address(scheme: str) -> None:
     with pytest.raises(ConfigError, match=r"models\[0\]\.triton\.url"):
         load_settings(environment=ONE | {"GATEWAY_TRITON_URL": f"{scheme}triton:8001", "GATEWAY_TRANSPORT": "h2"})

@@ -35,6 +35,7 @@ VALUES: dict[str, list[Any]] = {
     "draft_limit": [None, 1],
     "num_draft_tokens": [0, 1],
     "use_draft_logits": [False, True],
+    "traceparent": [None, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
 }
 PARAMS: dict[str, list[Any]] = {
     "temperature": [0.0, 0.5, 0.7],
@@ -55,6 +56,7 @@ PARAMS: dict[str, list[Any]] = {
     "guide": [None, Guide("regex", "a"), Guide("regex", "b"), Guide("json")],
     "cache_salt": [None, "x", "y"],
     # These are the gateway's own, or travel by other fields of the request.
+    "priority": [0, 1],
     "bad_words": [(), ("x",)],
     "end_ids": [(), (1,)],
     "ignore_eos": [False, True],

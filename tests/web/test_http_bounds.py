@@ -381,3 +381,34 @@ async def test_clients_who_are_turned_away_are_bounded_too() -> None:
         served_one.writer.write(GET)
         assert (await served_one.answer())[0] == 200
         served_one.writer.close()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool) -> None:
+    """One that reads slowly is not."""
+    ended = asyncio.Event()
+    piece, count = b"x" * 65536, 400
+
+    async def streams(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(count):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        ended.set()
+
+    async with served(streams, http_protocol(refuse, Bounds(unread_s=0.2)), timeout_keep_alive=30) as port:
+        client = await Client.of(port)
+        client.writer.write(GET)
+        if not reads:
+            await asyncio.wait_for(ended.wait(), 20)  # its application is let go, as when a client leaves
+        got = 0
+        with contextlib.suppress(ConnectionError):
+            while data := await client.reader.read(2**18):
+                got += len(data)
+                if reads:
+                    await asyncio.sleep(0.01)
+                    if got > count * len(piece):
+                        break
+        assert (got > count * len(piece)) is reads
+        client.writer.close()

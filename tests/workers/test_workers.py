@@ -106,6 +106,16 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert answered() == {6 + sum(outcomes)}
 
 
+def test_memory_is_that_of_all_workers(shared: GatewayProcess) -> None:
+    def agree() -> bool:
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in worker_pids(shared)]
+        held = sum(pages) * os.sysconf("SC_PAGE_SIZE")
+        return abs(shared.metric("gateway_memory_bytes") - held) < 0.1 * held
+
+    until(agree)
+    assert shared.metric("gateway_memory_limit_bytes") > shared.metric("gateway_memory_bytes")
+
+
 def test_sighup_ends_no_worker_while_it_starts(file: Path, tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(COUNT))
     gateway.launch()

@@ -35,6 +35,8 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
     known = model.known_capabilities()
+    if model.queues:
+        request.take_turns()
     if serves_all("chat", request, known):
         return request, _with_formats(request, NOTHING_IGNORED, model)
     capabilities = dict(known)

@@ -123,7 +123,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
     offers, forms = request.offered, request.forms
     if not offers.functions and not forms and not model.parts.family.reasons:
         return ChatPlan(request.prompt(), request.names(None))
-    features = model.backend.engine.features
+    features = model.backend.features
     wanted = forms[0] if forms else None
     validate = model.settings.structured_output_without_guidance == "validate"
     form = structure(wanted, features, validate=validate)

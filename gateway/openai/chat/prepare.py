@@ -73,15 +73,17 @@ async def prepare_generations(
         EngineError: when the model is not ready, or the prompt is too long.
         TemplateError: when the chat template refuses the messages.
     """
-    params = request.sampling_params(model.parts.defaults)
+    params = request.sampling_params(model.defaults)
     if clamp:
         params = dataclasses.replace(params, clamp_max_tokens=True)
     then = functools.partial(_prepare, request, plan, model, params)
     prompt, params, expectations, parsed, budget = await model.build_prompt(
         plan.source, then, request.truncation(params)
     )
+    readers = [choice.reader for choice in parsed]
+    affinity = model.affinity(plan.source, request.prompt_cache_key or record.session)
     generations = await model.generate(
-        prompt, params, record.request_id, record.started, [choice.reader for choice in parsed], budget
+        prompt, params, record.request_id, record.started, readers, budget, affinity=affinity
     )
     return Prepared(generations, parsed, expectations)
 
@@ -98,7 +100,7 @@ def _prepare(
     parsed: Sequence[ParsedChoice] = ()
     if prepared.read:
         if plan.turn.calls:
-            _check_readable(prepared.preparation, model, model.backend.engine.features)
+            _check_readable(prepared.preparation, model, model.backend.features)
         style = _style(plan, model)
         parsed = [ParsedChoice(prepared.reader(params), style, ids=request.return_token_ids) for _ in range(params.n)]
     return prompt, params, expectations, parsed, prepared.thought_budget(params, model.parts.tokenizer)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
@@ -56,6 +56,8 @@ __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat
 _MetadataKey = Annotated[str, Field(min_length=1, max_length=64)]
 _MetadataValue = Annotated[str, Field(max_length=512)]
 _Identifier = Annotated[str, Field(max_length=512)]
+_TIER_PRIORITIES = {"priority": -1, "flex": 1}
+_TIERS: dict[str, Literal["flex", "priority"]] = {"flex": "flex", "priority": "priority"}
 
 
 class PromptCacheOptions(BaseModel):
@@ -251,7 +253,12 @@ class ChatCompletionRequest(GenerationFields):
     store: Annotated[bool, Annotation("asks to keep the answer", "Nothing is ever kept.")] = False
     service_tier: Annotated[
         Literal["auto", "default", "flex", "scale", "priority", "fast"] | None,
-        Annotation("chooses a tier", "There is one tier: the answer says `default`.", neutral=("auto", "default")),
+        Annotation(
+            "chooses a tier",
+            "Where requests wait for their turn (`admission`), the caller's own with `priority` go before its others,"
+            " and those with `flex` behind them; else there is one tier, and the answer says `default`.",
+            neutral=("auto", "default"),
+        ),
     ] = None
     safety_identifier: Annotated[
         str | None, Field(max_length=64), Annotation("names the end user", "It is in the access log.")
@@ -265,6 +272,12 @@ class ChatCompletionRequest(GenerationFields):
     prompt_cache_retention: Annotated[
         Literal["in_memory", "24h"] | None, Annotation("asks how long to cache the prompt", "The engine decides.")
     ] = None
+
+    _waits: bool = PrivateAttr(default=False)
+
+    def take_turns(self) -> None:
+        """Note that it may have to wait for its turn, so that its tier has an effect."""
+        self._waits = True
 
     def prompt(self, tools: Sequence[Mapping[str, Any]] | None = None) -> ChatPrompt:
         """The conversation in neutral terms.
@@ -297,6 +310,8 @@ class ChatCompletionRequest(GenerationFields):
             "top_logprobs": self.top_logprobs or 0,
             "prediction": None if self.prediction is None else self.prediction.text,
         }
+        if self._waits and not self.priority:
+            own["priority"] = _TIER_PRIORITIES.get(self.service_tier or "", 0)
         if self.max_completion_tokens is not None:
             own |= {"max_tokens": self.max_completion_tokens, "max_tokens_name": "max_completion_tokens"}
         return own
@@ -307,9 +322,13 @@ class ChatCompletionRequest(GenerationFields):
         return str(for_template(self.messages[-1])["content"]) if self.echo else ""
 
     @property
-    def tier(self) -> str | None:
-        """The only tier there is, where the request spoke of tiers."""
-        return None if self.service_tier is None else "default"
+    def tier(self) -> Literal["default", "flex", "priority"] | None:
+        """The tier that serves it, where the request spoke of tiers."""
+        if self.service_tier is None:
+            return None
+        if not self._waits:
+            return "default"
+        return _TIERS.get(self.service_tier, "default")
 
     def names(self, guided_by: str | None) -> dict[str, str]:
         """See the base."""

@@ -33,5 +33,5 @@ def completion_plan(request: CompletionRequest, model: ServedModel) -> Completio
         EngineError: UNAVAILABLE while the engine is away.
     """
     wanted = request.forms[0] if request.forms else None
-    form = structure(wanted, model.backend.engine.features, validate=False)
+    form = structure(wanted, model.backend.features, validate=False)
     return CompletionPlan(request.names(wanted.path if wanted else None), form, wanted.deviations() if wanted else ())

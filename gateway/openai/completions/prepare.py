@@ -33,7 +33,7 @@ async def prepare(
         EngineError: when the model is not ready, or a prompt is too long.
     """
     parts = model.parts
-    params = request.sampling_params(parts.defaults)
+    params = request.sampling_params(model.defaults)
     params = dataclasses.replace(params, guide=plan.structure.guide)
     truncation = request.truncation(params)
     shown = Shown.of(request, parts.end_ids)
@@ -48,7 +48,10 @@ async def prepare(
         if tokens > most:
             message = f"The prompts of one request may have {most} tokens together; send fewer of them."
             raise BadRequestError(message, "prompt", "array_above_max_length")
-        generations = await model.generate(prepared.prompt, params, record.request_id, record.started)
+        generations = await model.generate(
+            prepared.prompt, params, record.request_id, record.started,
+            affinity=model.affinity(source, record.session),
+        )  # fmt: skip
         choices += [CompletionChoice(running, prepared, shown, parts.tokenizer) for running in generations]
         await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
     return CompletionAnswer(request, choices, plan.names)

@@ -7,6 +7,14 @@ from typing import Literal
 from typing_extensions import NotRequired, TypedDict
 
 from gateway.generation import EngineForm, Estimate, StreamForm
+from gateway.generation.route import EndpointState
+
+
+class ModelEndpoint(TypedDict):
+    """One of several endpoints of a model."""
+
+    state: EndpointState
+    in_flight: int
 
 
 class ModelService(TypedDict):
@@ -34,6 +42,8 @@ class ModelService(TypedDict):
     estimates: list[Estimate] | None
     losses: list[str] | None
     cures: dict[str, str] | None
+    endpoints: NotRequired[list[ModelEndpoint]]
+    split: NotRequired[dict[str, float]]
 
 
 class Model(TypedDict):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gateway.generation import Capability
-from gateway.openai.models.lookup import find_model
+from gateway.openai.models.lookup import find_model, models_of_caller
 from gateway.openai.models.objects import Model, ModelDescription, ModelList, ParameterCapability
 from gateway.openai.parameters.row import Parameter
 from gateway.openai.parameters.table import PARAMETERS, served
@@ -52,7 +53,7 @@ def models_router(registry: Registry) -> APIRouter:
     @router.get("/v1/models", responses=answers(ModelList))
     async def list_models() -> JSONResponse:
         """List all served models by all their names, ready or not."""
-        data = [model_object(model, name) for name, model in registry.names()]
+        data = [model_object(model, name, registry.split(name)) for name, model in models_of_caller(registry)]
         return JSONResponse(ModelList(object="list", data=data))
 
     @router.get(
@@ -62,23 +63,26 @@ def models_router(registry: Registry) -> APIRouter:
     )
     async def retrieve_model(model_id: str) -> JSONResponse:
         """Describe one served model: OpenAI's fields, ``gateway``: how it is served, ``capabilities``: what it can."""
-        model_id = model_id if registry.get(model_id) else model_id.removesuffix("/")
-        model = find_model(registry, model_id)
-        return JSONResponse(ModelDescription(**model_object(model, model_id), capabilities=capability_map(model)))
+        named = dict(models_of_caller(registry))
+        model_id = model_id if model_id in named else model_id.removesuffix("/")
+        model = named.get(model_id) or find_model(registry, model_id)
+        described = model_object(model, model_id, registry.split(model_id))
+        return JSONResponse(ModelDescription(**described, capabilities=capability_map(model)))
 
     return router
 
 
-def model_object(model: ServedModel, name: str) -> Model:
+def model_object(model: ServedModel, name: str, split: Mapping[str, float] | None = None) -> Model:
     """OpenAI's model object, vLLM's ``max_model_len``, and an object ``gateway``; what is not known yet is null.
 
     Args:
         model: what is described.
         name: its name, or the alias under which it was asked for; ``gateway.model`` is always its name.
+        split: where the name is one of several models' the weight of each; ``model`` has most of it.
     """
     features = model.features
     reason = model.refusal()
-    return {
+    described: Model = {
         "id": name,
         "object": "model",
         "created": model.created,
@@ -109,3 +113,9 @@ def model_object(model: ServedModel, name: str) -> Model:
             "cures": {loss: cure for loss, cure in model.losses.items() if cure} if features else None,
         },
     }
+    endpoints = model.backend.endpoints
+    if endpoints:
+        described["gateway"]["endpoints"] = [{"state": each.state, "in_flight": each.requests} for each in endpoints]
+    if split:
+        described["gateway"]["split"] = dict(split)
+    return described

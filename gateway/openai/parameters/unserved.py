@@ -69,7 +69,6 @@ _MEDIA = _TEXT
 
 # What an answer would be held to, or what would be in it: without them it would be another answer.
 _CHANGES: tuple[_Entry, ...] = (
-    ("priority", "integer", "orders the engine's queue", "the engine takes requests in turn.", (0,)),
     ("allowed_token_ids", "array of token ids", "are the only candidates", "use logit_bias.", ()),
     ("logits_processors", "array", "change logits by code", "no code of clients is run.", ()),
     ("custom_logit_processor", "string", "changes logits by code", "no code of clients is run.", ()),

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
+from gateway.access.permit import permit
 from gateway.config import TimeoutSettings
 from gateway.openai.answering import stream
 from gateway.openai.errors import SERVER, OpenAIError
@@ -273,6 +274,9 @@ class Runs:
         except BaseException:  # the caller was cancelled, too
             del self._runs[place]
             raise
+        granted = permit()
+        if granted is not None:
+            granted.hold()  # it lasts as long as the response is generated
         task = asyncio.create_task(self._go(run, place))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -295,3 +299,6 @@ class Runs:
                 await run.go()
         finally:
             del self._runs[place]
+            granted = permit()
+            if granted is not None:
+                granted.release()

@@ -54,7 +54,7 @@ def echoed(turn: Turn, defaults: SamplingDefaults) -> dict[str, Any]:
         "prompt_cache_key": request.prompt_cache_key,
         "reasoning": {"effort": chat.reasoning_effort, "summary": None},
         "safety_identifier": request.safety_identifier,
-        "service_tier": "default",
+        "service_tier": chat.tier or "default",
         "store": turn.shelf is not None,
         **drawn,
         "text": sent["text"],

@@ -165,7 +165,7 @@ class ResponseObject(TypedDict):
     prompt_cache_key: str | None
     reasoning: ResponseReasoningConfig
     safety_identifier: str | None
-    service_tier: Literal["default"]
+    service_tier: Literal["default", "flex", "priority"]
     store: bool
     temperature: float
     text: ResponseTextConfig

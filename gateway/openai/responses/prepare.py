@@ -15,4 +15,4 @@ async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: Reques
     """Prepare the answer to a Responses request; see ``prepare_generations``."""
     with turn.translation.renaming():
         prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
-    return ResponsesAnswer(turn, prepared, plan.names, echoed(turn, model.parts.defaults))
+    return ResponsesAnswer(turn, prepared, plan.names, echoed(turn, model.defaults))

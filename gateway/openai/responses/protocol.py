@@ -112,7 +112,7 @@ class ResponsesRequest(BaseModel):
     ) = Field(default=None, description="The conversation that goes on, or its id: its items come before `input`.")
     prompt: Any = Field(default=None, description="Refused: there are no stored prompts.")
     moderation: Any = Field(default=None, description="Refused: there is no moderation model here.")
-    service_tier: str | None = Field(default=None, description="There is one tier: the response says default.")
+    service_tier: str | None = Field(default=None, description="The response says which tier serves it.")
     user: str | None = Field(default=None, description="Is in the access log.")
     safety_identifier: str | None = Field(default=None, description="Is in the access log.")
     prompt_cache_key: str | None = Field(default=None, description="Is in the access log.")

@@ -13,7 +13,7 @@ from gateway.bad_request import BadRequestError
 from gateway.generation import Describing, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.errors import from_engine
-from gateway.openai.models.lookup import find_model
+from gateway.openai.models.lookup import find_model, models_of_caller
 from gateway.openai.tokens.objects import Detokenized, Tokenized
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.serving import prompts
@@ -32,8 +32,10 @@ def model_or_only(registry: Registry, name: str | None) -> ServedModel:
     """
     if name is not None:
         return find_model(registry, name)
-    models = list(registry)
-    if len(models) != 1:
+    models = list({model.name: model for _, model in models_of_caller(registry)}.values())
+    if not models:
+        return find_model(registry, "")
+    if len(models) > 1:
         message = "Several models are served: name one of them in 'model'."
         raise BadRequestError(message, param="model", code="missing_required_parameter")
     return models[0]

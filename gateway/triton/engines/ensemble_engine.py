@@ -84,7 +84,9 @@ class EnsembleEngine:
         reader = self._reader(request)
         message = self.encode(request)
         connection = self._connection
-        stream = ResponseStream(connection.transport.infer(message, timeout=connection.timeout))
+        stream = ResponseStream(
+            connection.transport.infer(message, timeout=connection.timeout, traceparent=request.traceparent)
+        )
         pump = ResponsePump(stream, connection.background)
         gone = late = False
         try:

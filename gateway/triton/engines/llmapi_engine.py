@@ -64,7 +64,9 @@ class LlmApiEngine:
         """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``. There are no ids to take."""
         del take
         reader = LlmApiReader(self._dialect.text)
-        call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
+        call = self._connection.transport.infer(
+            self.encode(request), timeout=self._connection.timeout, traceparent=request.traceparent
+        )
         stream = ResponseStream(call)
         if began is not None:
             began(call.cancel)

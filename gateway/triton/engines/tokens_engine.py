@@ -76,7 +76,9 @@ class TokensEngine:
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``."""
         reader = TokenReader(request, self._abilities, self._shelf)
-        call = self._connection.transport.infer(self.encode(request), timeout=self._connection.timeout)
+        call = self._connection.transport.infer(
+            self.encode(request), timeout=self._connection.timeout, traceparent=request.traceparent
+        )
         stream = ResponseStream(call)
         read = stream.read_message
         match = None if take is None else reader.template.match  # without a relay each response is parsed

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
+from gateway.triton.h2.headers import RequestHeaders
 from gateway.triton.h2.http2_connection import Http2Connection
 from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.keepalive import KeepAlive
@@ -22,7 +23,7 @@ class H2Protocol(asyncio.Protocol):
     """Drives an ``Http2Connection``.
 
     Args:
-        authority: ``host:port`` of the server.
+        headers: encodes those of requests.
         limits: of the connection.
         timing: of signs of life.
         refuse: called with the reason when the server breaks the protocol, or needs what this client lacks.
@@ -34,9 +35,9 @@ class H2Protocol(asyncio.Protocol):
             are being woken, after which it is sent.
     """
 
-    def __init__(self, authority: str, limits: Limits, timing: Timing, refuse: Callable[[str], None]) -> None:
+    def __init__(self, headers: RequestHeaders, limits: Limits, timing: Timing, refuse: Callable[[str], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._core = Http2Connection(authority, limits)
+        self._core = Http2Connection(headers, limits)
         self._core.refuse = refuse
         self.drop = self._core.inbound.drop
         self._keepalive = KeepAlive(

@@ -7,9 +7,12 @@ import contextlib
 import random
 from collections.abc import Callable
 
+import anyio
 from tritonclient.grpc import service_pb2
 
+from gateway.triton.access import PLAIN, Access
 from gateway.triton.h2.asyncio_protocol import H2Protocol
+from gateway.triton.h2.headers import RequestHeaders
 from gateway.triton.h2.http2_frames import MESSAGE
 from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits, Timing
@@ -26,12 +29,13 @@ _TIMING = Timing()
 
 
 class H2Transport:
-    """``Transport`` over HTTP/2 without TLS. Connects when first used, and again when a request finds no connection.
+    """``Transport`` over HTTP/2. Connects when first used, and again when a request finds no connection.
 
     Args:
         url: ``host:port``, with or without ``grpc://``.
         limits: of a connection.
         timing: of attempts and pings.
+        access: on what terms.
 
     Attributes:
         refuse: called with the reason when the server breaks the protocol, or needs what this transport lacks.
@@ -39,13 +43,14 @@ class H2Transport:
 
     name = "h2"
 
-    def __init__(self, url: str, limits: Limits = _LIMITS, timing: Timing = _TIMING) -> None:
+    def __init__(self, url: str, limits: Limits = _LIMITS, timing: Timing = _TIMING, access: Access = PLAIN) -> None:
         self.refuse: Callable[[str], None] = lambda _reason: None
         self._authority = url.removeprefix("grpc://")
         host, _, port = self._authority.rpartition(":")
         self._address = host.strip("[]"), int(port)
         self._limits = limits
         self._timing = timing
+        self._access = access
         self._protocols: set[H2Protocol] = set()  # the last one, and older ones that finish their requests
         self._current: H2Protocol | None = None
         self._waiting: dict[H2Call, None] = {}
@@ -55,22 +60,39 @@ class H2Transport:
         self._reason = ""
         self._closed = False
 
-    def infer(self, request: service_pb2.ModelInferRequest, *, timeout: float) -> H2Call:
+    def infer(
+        self, request: service_pb2.ModelInferRequest, *, timeout: float, traceparent: str | None = None
+    ) -> H2Call:
         """Start a request; see ``Transport``."""
-        call = H2Call(request.SerializeToString(), timeout, self._submit)
+        call = H2Call(request.SerializeToString(), timeout, self._submit, traceparent=traceparent)
         self._submit(call)
         return call
 
     async def prepare(self) -> None:
         """Nothing: it connects when it is used; see ``Transport``."""
 
-    async def probe(self, timeout: float) -> str | None:
+    async def renew(self) -> str | None:
+        """Connect anew; see ``RenewableTransport``."""
+        before = self._current
+        if before is None or not before.accepting:
+            return None
+        try:
+            with anyio.fail_after(self._timing.connect):
+                self._current = await self._open()
+        except TimeoutError:
+            return "no SETTINGS of HTTP/2 in time"
+        except OSError as error:
+            return error.strerror or str(error)
+        before.retire()
+        return None
+
+    async def probe(self, seconds: float) -> str | None:
         """Ask the server whether it lives, at once; why it cannot be asked by this transport, or None.
 
         Where it fails, the next request connects anew: a connection may be dead, and nothing has told.
         """
         self._retry_at = 0.0
-        call = H2Call(b"", timeout, self._submit, LIVENESS)
+        call = H2Call(b"", seconds, self._submit, LIVENESS)
         self._submit(call)
         try:
             while await call.read() is not None:
@@ -115,8 +137,9 @@ class H2Transport:
     async def _connect(self) -> None:
         protocol, reason = None, "no SETTINGS of HTTP/2 in time"
         try:
-            protocol = await asyncio.wait_for(self._open(), self._timing.connect)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(self._timing.connect):
+                protocol = await self._open()
+        except TimeoutError:
             pass
         except (OSError, UnicodeError, OverflowError) as error:  # the latter two: no host name, no port
             reason = getattr(error, "strerror", None) or str(error)
@@ -138,9 +161,15 @@ class H2Transport:
         Raises:
             OSError: there are none.
         """
-        loop = asyncio.get_running_loop()
-        protocol = H2Protocol(self._authority, self._limits, self._timing, self.refuse)
-        await loop.create_connection(lambda: protocol, *self._address)
+        loop, access = asyncio.get_running_loop(), self._access
+        tls = access.tls.value.h2 if access.tls is not None else None
+        headers = RequestHeaders(self._authority, "https" if tls else "http", access.metadata)
+        protocol = H2Protocol(headers, self._limits, self._timing, self.refuse)
+        name = (access.server_name or self._address[0]) if tls else None
+        transport, _ = await loop.create_connection(lambda: protocol, *self._address, ssl=tls, server_hostname=name)
+        if tls and transport.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+            protocol.abort()
+            raise ConnectionError("the server did not agree to HTTP/2 by TLS (ALPN)")
         self._protocols.add(protocol)
         protocol.closed.add_done_callback(lambda _: self._protocols.discard(protocol))
         try:
@@ -178,11 +207,19 @@ class H2Call:
         timeout: seconds for the whole request.
         submit: finds a connection for it, and calls ``start`` or ``end``.
         path: of the RPC.
+        traceparent: see ``Transport.infer``.
     """
 
     __slots__ = ("_deadline", "_loop", "_moves", "_protocol", "_stream", "_submit", "_timer", "_waiter", "tap")
 
-    def __init__(self, request: bytes, timeout: float, submit: Callable[[H2Call], None], path: str = METHOD) -> None:
+    def __init__(
+        self,
+        request: bytes,
+        timeout: float,
+        submit: Callable[[H2Call], None],
+        path: str = METHOD,
+        traceparent: str | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + timeout
         self._submit = submit
@@ -191,7 +228,7 @@ class H2Call:
         self._protocol: H2Protocol | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer = self._loop.call_later(timeout, self.end, _EXPIRED)
-        self._stream = Stream(MESSAGE.pack(0, len(request)) + request, owner=self, path=path)
+        self._stream = Stream(MESSAGE.pack(0, len(request)) + request, owner=self, path=path, traceparent=traceparent)
 
     @property
     def ended(self) -> bool:
@@ -245,7 +282,7 @@ class H2Call:
         if stream.unprocessed and self._moves < _MOST_MOVES:
             self._moves += 1
             self._protocol = None
-            self._stream = Stream(stream.body, owner=self, path=stream.path)
+            self._stream = Stream(stream.body, owner=self, path=stream.path, traceparent=stream.traceparent)
             self._stream.waiting = self._waiter is not None
             self._submit(self)
             return

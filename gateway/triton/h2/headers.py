@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hpack import Decoder, Encoder, HPACKError
 
 from gateway.triton.h2 import http2_frames as frames
@@ -19,18 +21,21 @@ class RequestHeaders:
 
     Args:
         authority: ``host:port``.
+        scheme: ``https`` by TLS.
+        metadata: further headers of each request.
     """
 
-    def __init__(self, authority: str) -> None:
+    def __init__(self, authority: str, scheme: str = "http", metadata: Sequence[tuple[str, str]] = ()) -> None:
         self._encoder = Encoder()
         self._common = (
             (":method", "POST"),
-            (":scheme", "http"),
+            (":scheme", scheme),
             (":authority", authority),
             ("te", "trailers"),
             ("content-type", "application/grpc"),
             ("user-agent", _USER_AGENT),
             ("grpc-accept-encoding", "identity"),
+            *metadata,
         )
         self._path = ""
         self._block = b""  # for that path
@@ -42,7 +47,7 @@ class RequestHeaders:
         smallest = self._sizes[0] if self._sizes else self._encoder.header_table_size
         self._sizes = (min(smallest, octets), octets)
 
-    def encode(self, path: str, timeout: float | None) -> bytes:
+    def encode(self, path: str, timeout: float | None, traceparent: str | None = None) -> bytes:
         """The header block of a request. It is far smaller than any frame."""
         if self._sizes is not None:
             for size in self._sizes:
@@ -58,9 +63,11 @@ class RequestHeaders:
             # as it is and is the same from then on: the deadline is never indexed.
             if min(block) >= 0x80:
                 self._block = block
-        if timeout is None:
-            return block
-        return block + self._encoder.add((b"grpc-timeout", encode_timeout(timeout).encode()), sensitive=True)
+        if timeout is not None:
+            block += self._encoder.add((b"grpc-timeout", encode_timeout(timeout).encode()), sensitive=True)
+        if traceparent is not None:
+            block += self._encoder.add((b"traceparent", traceparent.encode()), sensitive=True)
+        return block
 
 
 class HeaderBlocks:

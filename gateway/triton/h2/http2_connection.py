@@ -31,7 +31,7 @@ class Http2Connection:
     """A connection that carries gRPC requests.
 
     Args:
-        authority: ``host:port`` of the server.
+        headers: encodes those of requests.
         limits: what it may hold.
 
     Attributes:
@@ -44,7 +44,7 @@ class Http2Connection:
         refuse: called with the reason when the server breaks the protocol, or needs what this client lacks.
     """
 
-    def __init__(self, authority: str, limits: Limits = _DEFAULT) -> None:
+    def __init__(self, headers: RequestHeaders, limits: Limits = _DEFAULT) -> None:
         self._limits = limits
         self.streams = Streams()
         self.inbound = Inbound(limits, self._send)
@@ -53,7 +53,7 @@ class Http2Connection:
         self.settled = False
         self.out: list[bytes] = []
         self.refuse: Callable[[str], None] = lambda _reason: None
-        self._request_headers = RequestHeaders(authority)
+        self._request_headers = headers
         self._blocks = HeaderBlocks(limits)
         self._rest = b""  # of what was read: an unfinished frame
         self._idle = 0  # frames since one that brought a request further
@@ -175,7 +175,7 @@ class Http2Connection:
             self.goodbye()
         while (stream := self.streams.admit()) is not None:
             stream.window = self._limits.window
-            block = self._request_headers.encode(stream.path, stream.timeout)
+            block = self._request_headers.encode(stream.path, stream.timeout, stream.traceparent)
             self._send(frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, block))
             self.outbound.begin(stream)
 

@@ -20,6 +20,7 @@ class Stream:
         timeout: seconds for the server, or None.
         owner: its request, until it has ended.
         path: of the RPC.
+        traceparent: see ``Transport.infer``.
 
     Attributes:
         id: 0 until it is opened.
@@ -54,16 +55,25 @@ class Stream:
         "started",
         "status",
         "timeout",
+        "traceparent",
         "unprocessed",
         "waiting",
         "window",
     )
 
-    def __init__(self, body: bytes, timeout: float | None = None, owner: Any = None, path: str = METHOD) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        timeout: float | None = None,
+        owner: Any = None,
+        path: str = METHOD,
+        traceparent: str | None = None,
+    ) -> None:
         self.body = body
         self.timeout = timeout
         self.owner = owner
         self.path = path
+        self.traceparent = traceparent
         self.id = 0
         self.sent = 0
         self.send_window = 0

@@ -48,8 +48,8 @@ class ConfiguredTriton:
     def name(self) -> str:
         return "configured"
 
-    def infer(self, request: Any, *, timeout: float) -> _Call:
-        del timeout
+    def infer(self, request: Any, *, timeout: float, traceparent: str | None = None) -> _Call:
+        del timeout, traceparent
         takes_ids = any(tensor.name == "input_ids" for tensor in request.inputs)
         return _Call(tokens(7, final=True) if takes_ids else text(b"a", final=True))
 

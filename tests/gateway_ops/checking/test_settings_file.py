@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
+import ssl
 from pathlib import Path
 from textwrap import dedent
 
@@ -11,6 +14,7 @@ from gateway.tokens import Tokenizer, TokenizerError
 from gateway_ops.checking import Finding, Severity
 from gateway_ops.checking.settings_file import check_file
 from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.certificates import Authority
 from tests.stack import free_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
@@ -24,8 +28,8 @@ async def findings(folder: Path, text: str, *, offline: bool = True) -> list[tup
     return [(each.where.removeprefix(f"{path}:").removeprefix(f"{folder}/"), each) for each in found]
 
 
-async def lines(folder: Path, text: str) -> list[tuple[str, str]]:
-    return [(where, f"{each.what} {each.fix}".strip()) for where, each in await findings(folder, text)]
+async def lines(folder: Path, text: str, *, offline: bool = True) -> list[tuple[str, str]]:
+    return [(where, f"{each.what} {each.fix}".strip()) for where, each in await findings(folder, text, offline=offline)]
 
 
 @pytest.fixture
@@ -45,6 +49,14 @@ RIGHT = """\
 
 async def test_a_right_file_has_no_findings(model: Path) -> None:
     assert await lines(model, RIGHT) == []
+
+
+async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = dedent(RIGHT) + "telemetry:\n  traces: true\n"
+    assert await lines(model, text) == []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    ((where, said),) = await lines(model, text)
+    assert (where, "triton-openai-gateway[otel]" in said) == ("7", True)
 
 
 async def test_what_keeps_a_gateway_from_its_state_is_found(model: Path) -> None:
@@ -262,3 +274,43 @@ async def test_a_deployment_that_does_not_stream_is_told_of(model: Path) -> None
     (found,) = [each for _, each in await findings(model, text) if "decoupled" in each.what]
     assert (found.severity, found.fix) == (Severity.WARNING, "Leave it true.")
     assert "one event" in found.what
+
+
+async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soon(model: Path) -> None:
+    authority = Authority(model / "ca")
+    soon, other = authority.issue("soon", days=3), authority.issue("other")
+    file = f"""\
+    server:
+      tls:
+        certificate: {soon.certificate}
+        key: {soon.key}
+        client_ca: {authority.path}
+        client_certificates: required
+    models:
+      - name: tiny
+        triton:
+          url: 'localhost:8001'
+          tls: {{certificate: {other.certificate}, key: {soon.key}}}
+        tokenizer: tiny
+        max_seq_len: 2048
+    """
+    found = await findings(model, file)
+    assert [(where, each.severity) for where, each in found] == [
+        ("3", Severity.WARNING), ("6", Severity.WARNING), ("11", Severity.ERROR),
+    ]  # fmt: skip
+    said = [each.what for _, each in found]
+    assert said[0] == f"The certificate in {soon.certificate} expires in 2 days."
+    assert said[2] == f"triton.tls: the key in {soon.key} is not that of the certificate in {other.certificate}."
+
+
+async def test_a_triton_that_speaks_tls_is_told_from_one_that_is_away(model: Path) -> None:
+    authority = Authority(model / "ca")
+    pair = authority.issue("triton")
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(pair.certificate, pair.key)
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=served)
+    async with server:
+        url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        found = await lines(model, RIGHT.replace("localhost:8001", url), offline=False)
+    sentence = f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})."
+    assert found[0][1].startswith(sentence)

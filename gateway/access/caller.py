@@ -1,0 +1,51 @@
+"""The one who asks: named by a key or a token, with the models and limits that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config import KeyLimits
+
+NO_LIMITS: Final = KeyLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request.
+
+    Attributes:
+        id: unique among all callers, such as ``key:alice`` or ``jwt:alice``; empty for those without a name.
+        name: for the log and the metrics; empty where the key has none, and where no keys are asked for.
+        models: names and aliases of models that it may use; None for all.
+        limits: what it may ask for.
+        weight: of its share where models have more requests than room.
+    """
+
+    id: str = ""
+    name: str = ""
+    models: frozenset[str] | None = None
+    limits: KeyLimits = NO_LIMITS
+    weight: float = 1.0
+
+    def may_use(self, names: Iterable[str]) -> bool:
+        """Whether it may use a model that has these names."""
+        return self.models is None or not self.models.isdisjoint(names)
+
+
+NOBODY: Final = Caller()
+"""One without a name: of a gateway without keys, or with an unnamed one."""
+
+_CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+
+
+def caller() -> Caller:
+    """The sender of the request that the running task, or a thread that works for it, serves."""
+    return _CALLER.get()
+
+
+def enter(who: Caller) -> None:
+    """Let the running task, and all that it starts, serve a caller."""
+    _CALLER.set(who)

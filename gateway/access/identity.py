@@ -1,0 +1,87 @@
+"""The caller of a request, by the keys and tokens that it carries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gateway.access.key_ring import Key, KeyRing
+
+if TYPE_CHECKING:
+    from gateway.access.tokens import TokenChecker
+
+_log = logging.getLogger(__name__)
+WRONG: Final = "Incorrect API key provided."
+_MISSING: Final = "You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'."
+_EXPIRED: Final = "The API key has expired."
+_EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a request is not let in.
+
+    Attributes:
+        message: one sentence for the client.
+        name: of the key that has expired, for the log.
+    """
+
+    message: str
+    name: str = ""
+
+
+class Identity:
+    """Finds out who sends requests.
+
+    Args:
+        keys: that are accepted; may be replaced at any time.
+        tokens: checks what is no key; None where tokens are not taken.
+    """
+
+    def __init__(self, keys: KeyRing, tokens: TokenChecker | None = None) -> None:
+        self.keys = keys
+        self.tokens = tokens
+
+    def look(self, given: Sequence[bytes]) -> Key | Refused | None:
+        """Whose a request is, as far as that is known at once; None where a token must be checked.
+
+        Args:
+            given: keys of the request, of which some clients send two; an empty one where its scheme is not known.
+        """
+        expired: Key | None = None
+        for key in filter(None, given):
+            found = self.keys.find(key)
+            if found is not None and not self.keys.expired(found):
+                return found
+            expired = expired or found
+            if found is None and self.tokens is not None and (found := self.tokens.known(key)) is not None:
+                return found
+        if expired is not None:
+            return Refused(_EXPIRED, expired.caller.name)
+        if not given:
+            return Refused(_MISSING)
+        return None if self.tokens is not None else Refused(WRONG)
+
+    async def check(self, given: Sequence[bytes]) -> Key | Refused:
+        """Whose a request is whose keys are not known."""
+        if self.tokens is None:
+            return Refused(WRONG)
+        found: Key | Refused = Refused(WRONG)
+        for token in filter(None, given):
+            found = await self._check(self.tokens, token)
+            if isinstance(found, Key):
+                break
+        return found
+
+    async def _check(self, tokens: TokenChecker, token: bytes) -> Key | Refused:
+        from gateway.access.tokens import ExpiredTokenError, TokenError  # noqa: PLC0415 - an extra
+
+        try:
+            return await tokens.check(token)
+        except ExpiredTokenError:
+            return Refused(_EXPIRED_TOKEN)
+        except TokenError as error:
+            _log.debug("a token is refused: %s", error)
+            return Refused(WRONG)

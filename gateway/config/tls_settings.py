@@ -1,0 +1,90 @@
+"""Settings of TLS, where the gateway listens and where it calls Triton."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+
+from gateway.config.section import Section, split_commas
+
+_METADATA_NAME = re.compile(r"[a-z0-9_.-]+")
+_METADATA_VALUE = re.compile(r"[\x20-\x7e]*")
+# Those of the protocol itself; the last one makes tritonserver crash (docs/architecture.md).
+_RESERVED = ("content-type", "te", "user-agent", "host", "connection", "triton_grpc_error")
+
+
+class ServerTlsSettings(Section):
+    """TLS on the port that clients connect to. Files are PEM, and read again when they change.
+
+    Attributes:
+        certificate: the gateway's own, with those between it and its authority behind it.
+        key: of the certificate, not encrypted.
+        client_ca: authorities of clients' certificates.
+        client_certificates: ``required`` refuses a connection without one, ``optional`` verifies what a client shows.
+        minimum_version: oldest version of TLS that is spoken.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    client_certificates: Literal["none", "optional", "required"] = "none"
+    minimum_version: Literal["1.2", "1.3"] = "1.2"
+
+    @model_validator(mode="after")
+    def _together(self) -> ServerTlsSettings:
+        if self.client_ca is None and self.client_certificates != "none":
+            raise ValueError("client_certificates needs client_ca, the authorities that vouch for clients")
+        if self.client_ca is not None and self.client_certificates == "none":
+            raise ValueError("client_ca needs client_certificates: required (or optional); none asks for none")
+        return self
+
+
+class TritonTlsSettings(Section):
+    """TLS towards Triton; an empty section (``{}``) is enough to speak it. Files are read again when they change.
+
+    Attributes:
+        ca: authorities of Triton's certificate; None takes those that the machine trusts.
+        certificate: of the gateway, for a Triton that asks for one, with those between it and its authority behind it.
+        key: of the certificate, not encrypted.
+        server_name: the name in Triton's certificate; None takes the host of each endpoint.
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    server_name: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _together(self) -> TritonTlsSettings:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key go together: one of them is missing")
+        return self
+
+
+def _split_pairs(value: object) -> object:
+    """Read ``name=value`` pairs between commas, as an environment variable holds them."""
+    if not isinstance(value, str):
+        return value
+    pairs = [str(each).partition("=") for each in split_commas(value)]  # type: ignore[attr-defined]
+    if not all(sign for _, sign, _ in pairs):
+        raise ValueError("must be name=value, with commas between several")
+    return {name.strip(): given.strip() for name, _, given in pairs}
+
+
+def _carried(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    """Refuse names and values that gRPC does not carry."""
+    for name, given in value.items():
+        if not _METADATA_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of metadata: it may hold a-z, 0-9, _, - and . only")
+        if name in _RESERVED or name.startswith("grpc-") or name.endswith("-bin"):
+            raise ValueError(f"{name!r} cannot be set: it belongs to the protocol")
+        if not _METADATA_VALUE.fullmatch(given.get_secret_value()):
+            raise ValueError(f"the value of {name!r} may hold printable ASCII only")
+    return value
+
+
+Metadata = Annotated[dict[str, SecretStr], BeforeValidator(_split_pairs), AfterValidator(_carried)]
+"""Headers of RPCs by their names."""

@@ -1,0 +1,146 @@
+"""The way of one request: the engine that it goes to, and the next one where that fails before it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from gateway.generation.engine import Engine, EngineError
+from gateway.generation.progress import ProgressWatch
+
+EndpointState = Literal["ready", "out", "away"]
+"""States of an endpoint: it takes requests; it is there, but its requests fail or it is silent; it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """One endpoint of a served model at one moment.
+
+    Attributes:
+        address: ``host:port``.
+        state: whether it takes requests.
+        requests: in flight on it, of all worker processes.
+    """
+
+    address: str
+    state: EndpointState
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What the endpoint of a request is chosen by, where there are several.
+
+    Attributes:
+        ids: of its prompt.
+        affinity: names its conversation, if anything does.
+        anyway: whether an engine that has fallen silent is taken as well: it is the last one.
+    """
+
+    ids: Sequence[int] = ()
+    affinity: str | None = None
+    anyway: bool = False
+
+    def anyhow(self) -> Aim:
+        """The same, at an engine that has fallen silent too."""
+        return Aim(self.ids, self.affinity, anyway=True)
+
+
+class Route(Protocol):
+    """The way of one request to one engine.
+
+    Attributes:
+        engine: that it goes to.
+        progress: watches that engine.
+        address: of its endpoint, for the log.
+        lose: called when its engine was found dead before any response; None: nobody wants to know.
+    """
+
+    engine: Engine
+    progress: ProgressWatch
+    address: str
+    lose: Callable[[EngineError], None] | None
+
+    def began(self) -> None:
+        """The request is sent."""
+        ...
+
+    def responded(self) -> None:
+        """The first response came."""
+        ...
+
+    def ended(self, error: EngineError | None) -> None:
+        """The request has ended; ``error``: with which failure of the engine, None by itself or by a cancel."""
+        ...
+
+    async def elsewhere(self, error: EngineError) -> Route | None:
+        """Find another way for a request that failed before any response.
+
+        Args:
+            error: with which it failed; the way has ended with it.
+
+        Returns:
+            The way, perhaps after a wait; None where the failure is the answer.
+        """
+        ...
+
+
+class Admitted(Protocol):
+    """A generation whose turn has come.
+
+    Attributes:
+        waited_s: seconds that it waited for it.
+    """
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that it waited for its turn."""
+        ...
+
+    def leave(self, used: int) -> None:
+        """Note its end, and the tokens of its prompt and its answer."""
+        ...
+
+
+class Way(NamedTuple):
+    """How a generation finds its engine.
+
+    Attributes:
+        find: chooses its route, perhaps after a wait; may raise ``EngineError``.
+        fit: makes of the route's engine the one that is asked, with what this answer adds to requests.
+        enter: waits for its turn; may raise ``EngineError``. None where all may run.
+    """
+
+    find: Callable[[], Awaitable[Route]]
+    fit: Callable[[Route], Engine]
+    enter: Callable[[], Awaitable[Admitted]] | None = None
+
+
+class OnlyRoute:
+    """The way to the one engine that there is.
+
+    Args:
+        engine: see ``Route``.
+        progress: see ``Route``.
+    """
+
+    address = ""
+
+    def __init__(self, engine: Engine, progress: ProgressWatch) -> None:
+        self.engine = engine
+        self.progress = progress
+        self.lose: Callable[[EngineError], None] | None = None
+
+    def began(self) -> None:
+        """Nothing to note."""
+
+    def responded(self) -> None:
+        """Nothing to note."""
+
+    def ended(self, error: EngineError | None) -> None:
+        """Nothing to note."""
+
+    async def elsewhere(self, error: EngineError) -> Route | None:  # noqa: ARG002 - of the protocol
+        """There is no other."""
+        return None

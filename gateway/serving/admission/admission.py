@@ -1,0 +1,371 @@
+"""Admission to a model: so many generations run, and the others wait for their turn, which callers have fairly.
+
+Start-time fair queueing (Goyal et al., 1996) over all worker processes. A generation costs its prompt's tokens and
+those that it may have, and what it did not use is given back at its end. Of the callers that wait the one goes next
+that was given least for its weight; one that comes after a pause begins where the others are, so that nobody saves up.
+Of the requests of one caller the one with the smallest priority goes first, then the oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from gateway.config.model_settings import AdmissionSettings
+from gateway.generation import EngineError, ErrorKind
+from gateway.serving.admission.shares import (
+    CALLER,
+    ENDED,
+    RANK,
+    RUNNING,
+    SERVED,
+    TOKENS,
+    WAITING,
+    Entry,
+    Line,
+    Shares,
+    key_of,
+)
+
+_SCALE: Final = 64  # parts of a token that shares are counted in: weights may be 64 times as large as another
+_LOOK_S: Final = 0.05  # while something waits: another process may have ended without waking this one
+_WINDOW_S: Final = 10.0  # over which the rate of ends is taken
+_FIRST: Final = 1 << 10  # priorities are from -_FIRST on, up to below it
+_CLOCK_BITS: Final = 51  # of a rank: microseconds of 71 years
+_LONGEST_RETRY_S: Final = 600
+
+
+class Demand(NamedTuple):
+    """What one generation wants of a model.
+
+    Attributes:
+        caller: who asks; empty: nobody that has a name.
+        weight: of the caller's share.
+        tokens: of the prompt, and of the answer at most.
+        priority: the smaller goes first, among the requests of its caller.
+    """
+
+    caller: str
+    weight: float
+    tokens: int
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The generations of a model at one moment, in all worker processes.
+
+    Attributes:
+        running: are in the engine.
+        waiting: wait for their turn.
+        limit: of those that may run; None: all may.
+    """
+
+    running: int
+    waiting: int
+    limit: int | None
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """The place of one generation, in the queue and then among those that run.
+
+    Attributes:
+        admission: of the model.
+        demand: what it wants.
+        caller: key of who asks.
+        line: of the caller.
+        rank: among those of its caller.
+        queued: when it began to wait, by the clock of the shares.
+        waited_s: seconds that it waited; 0.0 until it runs.
+        running: whether it runs, or has run.
+        gone: whether it no longer waits.
+        turn: is done when its turn comes.
+    """
+
+    admission: Admission
+    demand: Demand
+    caller: int
+    line: Line
+    rank: int
+    queued: float = 0.0
+    waited_s: float = 0.0
+    running: bool = False
+    gone: bool = False
+    turn: asyncio.Future[None] | None = field(default=None, repr=False)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its turn may still come."""
+        return not self.gone and self.turn is not None and not self.turn.done()
+
+    def leave(self, used: int) -> None:
+        """Note its end, and the tokens of its prompt and its answer."""
+        self.admission.leave(self, used)
+
+    def __lt__(self, other: Ticket) -> bool:
+        return self.rank < other.rank
+
+
+class Admission:
+    """Admits the generations of one model.
+
+    Args:
+        model: its name.
+        settings: bounds on what runs and waits.
+        shares: of all worker processes.
+        engine_limit: how many the engines run at a time, as they tell; None where they do not.
+
+    Attributes:
+        refused: called with the reason whenever a request is refused: ``full`` or ``late``.
+        successor: of the same model with other settings, whose limit holds for those that still wait here.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        settings: AdmissionSettings,
+        shares: Shares,
+        engine_limit: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.refused: Callable[[str], None] = lambda _: None
+        self.successor: Admission | None = None
+        self._name = model
+        self._settings = settings
+        self._shares = shares
+        self._engine_limit = engine_limit
+        self._model = key_of(model)
+        self._own = shares.line(self._model)
+        self._queues: dict[int, list[Ticket]] = {}  # heaps, by the caller's key
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._leave: Callable[[], None] | None = None
+        self._ends: deque[tuple[float, int]] = deque()
+
+    @property
+    def limit(self) -> int | None:
+        """How many may run; None: all."""
+        if self.successor is not None:
+            return self.successor.limit
+        given = self._settings.max_running
+        return self._engine_limit() if given is None else given or None
+
+    def totals(self) -> Totals:
+        """What runs and waits now."""
+        return self._standing(0)[0]
+
+    def _standing(self, caller: int) -> tuple[Totals, int, int]:
+        """What runs and waits now, what a caller was served, and the virtual time."""
+        running = waiting = served = virtual = 0
+        for entry in self._shares.entries(self._model):
+            if not entry.caller:
+                running += entry.running
+                waiting += entry.waiting
+                virtual = max(virtual, entry.served)
+            elif entry.caller == caller:
+                served += entry.served
+        return Totals(running, waiting, self.limit), served, virtual
+
+    async def enter(self, demand: Demand) -> Ticket:
+        """Wait for the turn of a generation, which must leave at its end.
+
+        Raises:
+            EngineError: QUEUE_FULL when too many wait, or the wait was too long.
+        """
+        if self._leave is None:
+            self._leave = self._shares.listen(self._dispatch)
+        line = self._shares.line(self._model, key_of(self._name, demand.caller))
+        first = min(max(demand.priority, -_FIRST), _FIRST - 1) + _FIRST
+        ticket = Ticket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
+        totals, served, virtual = self._standing(ticket.caller)
+        if totals.limit is None or (totals.running < totals.limit and not totals.waiting):
+            self._run(ticket, served, virtual)
+            return ticket
+        self._make_room(ticket, totals)
+        self._queue(ticket)
+        self._dispatch()
+        if not ticket.running:
+            await self._turn(ticket)
+        return ticket
+
+    def leave(self, ticket: Ticket, used: int) -> None:
+        """Note the end of a generation; see ``Ticket.leave``."""
+        demand, line = ticket.demand, ticket.line
+        line[SERVED] += _cost(used, demand.weight) - _cost(demand.tokens, demand.weight)
+        line[RUNNING] -= 1
+        self._own[RUNNING] -= 1
+        self._own[ENDED] += 1
+        self._dispatch()
+
+    def close(self) -> None:
+        """End listening to other processes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+
+    async def _turn(self, ticket: Ticket) -> None:
+        loop = asyncio.get_running_loop()
+        turn = ticket.turn = loop.create_future()
+        late = None
+        if self._settings.max_wait_s is not None:
+            late = loop.call_later(self._settings.max_wait_s, self._refuse_late, ticket)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if ticket.running:  # its turn came as it was given up
+                self.leave(ticket, 0)
+            raise
+        finally:
+            ticket.turn = None
+            if late is not None:
+                late.cancel()
+            if not ticket.running:
+                self._withdraw(ticket)
+
+    def _refuse_late(self, ticket: Ticket) -> None:
+        if ticket.turn is not None and not ticket.turn.done():
+            self.refused("late")
+            self._turn_away(ticket, ticket.turn, f"The request has waited for {self._settings.max_wait_s:g} s")
+
+    def _turn_away(self, ticket: Ticket, turn: asyncio.Future[None], why: str) -> None:
+        """Refuse one that waits: it is out at once, before its task runs, so that nobody gives it a turn."""
+        turn.set_exception(self._refusal(why))
+        self._withdraw(ticket)
+
+    def _make_room(self, ticket: Ticket, totals: Totals) -> None:
+        """Refuse a request where the queue is full: one of the caller that has most in it.
+
+        Raises:
+            EngineError: QUEUE_FULL, where that is the one who asks.
+        """
+        waiting: dict[int, int] = {ticket.caller: 0}
+        count, tokens = totals.waiting, ticket.demand.tokens
+        for entry in self._shares.entries(self._model):
+            if entry.caller:
+                waiting[entry.caller] = waiting.get(entry.caller, 0) + entry.waiting
+                tokens += entry.tokens
+        while not self._fits(count, tokens):
+            self.refused("full")
+            greediest = max(self._queues, key=lambda caller: waiting[caller], default=ticket.caller)
+            newest = max((each for each in self._queues.get(greediest, ()) if each.waits), default=None)
+            if newest is None or newest.turn is None or waiting[greediest] <= waiting[ticket.caller] + 1:
+                # Perhaps it waits in another process, which cannot be told: the queue may become twice as long by that.
+                if max(waiting.values()) > waiting[ticket.caller] + 1 and self._fits(count / 2, tokens / 2):
+                    return
+                raise self._refusal("Too many requests wait for this model")
+            self._turn_away(newest, newest.turn, "Too many requests wait for this model, most of them yours")
+            waiting[greediest] -= 1
+            count, tokens = count - 1, tokens - newest.demand.tokens
+
+    def _fits(self, waiting: float, tokens: float) -> bool:
+        """Whether one may wait beside so many; their tokens are those of all, its own too."""
+        most = self._settings.max_waiting_tokens
+        return not waiting or (waiting < self._settings.max_waiting and (most is None or tokens <= most))
+
+    def _refusal(self, why: str) -> EngineError:
+        return EngineError(ErrorKind.QUEUE_FULL, f"{why}; try again later.", retry_after_s=self._retry_after())
+
+    def _retry_after(self) -> int:
+        """Seconds until as many have ended as wait now, by the rate of the last seconds; 1 before any has."""
+        self._note_ends()
+        (first, before), (last, ended) = self._ends[0], self._ends[-1]
+        if ended == before or last == first:
+            return 1
+        wait = self.totals().waiting * (last - first) / (ended - before)
+        return min(max(1, math.ceil(wait)), _LONGEST_RETRY_S)
+
+    def _note_ends(self) -> None:
+        now = self._shares.clock()
+        ended = sum(entry.ended for entry in self._shares.entries(self._model) if not entry.caller)
+        self._ends.append((now, ended))
+        while self._ends[0][0] < now - _WINDOW_S and len(self._ends) > 2:
+            self._ends.popleft()
+
+    def _queue(self, ticket: Ticket) -> None:
+        ticket.queued = self._shares.clock()
+        heapq.heappush(self._queues.setdefault(ticket.caller, []), ticket)
+        self._waiting += 1
+        self._count(ticket, 1)
+        if self._timer is None:
+            self._look()
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        if not ticket.gone:
+            ticket.gone = True
+            self._waiting -= 1
+            self._count(ticket, -1)
+
+    def _count(self, ticket: Ticket, change: int) -> None:
+        """Tell all processes how many wait here, and the rank of the caller's first."""
+        for line in (ticket.line, self._own):
+            line[WAITING] += change
+            line[TOKENS] += change * ticket.demand.tokens
+        queue = self._queues[ticket.caller]
+        while queue and queue[0].gone:
+            heapq.heappop(queue)
+        if queue:
+            ticket.line[RANK] = queue[0].rank
+        else:
+            del self._queues[ticket.caller]
+
+    def _look(self) -> None:
+        """Look at those that wait, again and again while there are any."""
+        self._timer = None
+        self._note_ends()
+        self._dispatch()
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def _dispatch(self) -> None:
+        """Let run what may, or wake the process whose request is next."""
+        self._shares.look()
+        while True:
+            limit, virtual, running = self.limit, 0, 0
+            served: dict[int, int] = {}
+            first: dict[int, Entry] = {}
+            for entry in self._shares.entries(self._model):
+                if not entry.caller:
+                    virtual, running = max(virtual, entry.served), running + entry.running
+                    continue
+                served[entry.caller] = served.get(entry.caller, 0) + entry.served
+                if entry.waiting and not self._shares.hung(entry.row):
+                    known = first.get(entry.caller)
+                    if known is None or entry.rank < known.rank:
+                        first[entry.caller] = entry
+            if not first or (limit is not None and running >= limit):
+                return
+            chosen = min(first.values(), key=lambda entry: (max(virtual, served[entry.caller]), entry.rank))
+            if chosen.row != self._shares.row:
+                self._shares.wake(chosen.row)
+                return
+            if chosen.caller not in self._queues:  # it waits for the model as it was before its settings changed
+                return
+            self._grant(self._queues[chosen.caller][0], served[chosen.caller], virtual)
+
+    def _grant(self, ticket: Ticket, served: int, virtual: int) -> None:
+        self._withdraw(ticket)
+        ticket.waited_s = self._shares.clock() - ticket.queued
+        self._run(ticket, served, virtual)
+        if ticket.turn is not None and not ticket.turn.done():
+            ticket.turn.set_result(None)
+
+    def _run(self, ticket: Ticket, served: int, virtual: int) -> None:
+        ticket.running = True
+        begins = max(served, virtual)
+        line, own = ticket.line, self._own
+        own[SERVED] = max(own[SERVED], begins)
+        line[SERVED] += begins - served + _cost(ticket.demand.tokens, ticket.demand.weight)
+        line[RUNNING] += 1
+        own[RUNNING] += 1
+
+
+def _cost(tokens: int, weight: float) -> int:
+    return int(tokens * _SCALE / weight)

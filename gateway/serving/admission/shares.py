@@ -1,0 +1,194 @@
+"""Callers and their requests as all worker processes know them, in shared memory.
+
+A row for each process, which it alone writes, by aligned 8-byte stores: readers need no lock, and two processes that
+act at the same moment let one request too many run at worst. The supervisor clears the row of a worker that has died. A
+row has a line for each model and caller, and one for each model by itself (caller 0), which is written besides:
+
+- ``SERVED``: tokens that the caller was given, divided by its weight; of a model by itself its virtual time.
+- ``WAITING``, ``TOKENS``: requests that wait, and their tokens.
+- ``RANK``: of the first of those that wait; the smaller goes first.
+- ``RUNNING``, ``ENDED``: requests that run, and that have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+_MODEL, CALLER, SERVED, WAITING, TOKENS, RANK, RUNNING, ENDED = range(8)
+_FIELDS: Final = 8
+_LINES: Final = 512
+_KEPT: Final = 64  # of them for models by themselves, and for those who have no line
+_HEAD: Final = 2  # lines in use, milliseconds of the clock at which the process last looked at those that wait
+_ROW: Final = _HEAD + _LINES * _FIELDS
+_HUNG_S: Final = 1.0  # a process that has not looked for so long is passed over
+_OTHERS: Final = 1  # the key of callers for whom there is no line left
+
+Line = memoryview  # of ``_FIELDS`` integers
+
+
+@lru_cache(maxsize=4096)
+def key_of(*names: str) -> int:
+    """Make the key of a model, or of a model's caller: 63 bits, above those that mean something else."""
+    digest = hashlib.blake2b("\n".join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1 or 2
+
+
+def size_of(rows: int) -> int:
+    """Integers of 8 bytes for a number of rows."""
+    return rows * _ROW
+
+
+class Entry(NamedTuple):
+    """A line of any process, as it was read.
+
+    Attributes:
+        row: of the process.
+        caller: its key; 0 for the model by itself.
+        served: see the module.
+        waiting: see the module.
+        tokens: see the module.
+        rank: see the module.
+        running: see the module.
+        ended: see the module.
+    """
+
+    row: int
+    caller: int
+    served: int
+    waiting: int
+    tokens: int
+    rank: int
+    running: int
+    ended: int
+
+
+class Shares:
+    """Lines of one process to write, and of all to read.
+
+    Args:
+        rows: of all processes.
+        row: of this one.
+        cells: shared by all of them, ``size_of(rows)`` integers; None: this process is alone.
+        wakers: an event descriptor for each process, by which others wake it.
+        clock: in seconds, the same in all processes.
+    """
+
+    def __init__(
+        self,
+        rows: int = 1,
+        row: int = 0,
+        cells: memoryview | None = None,
+        wakers: Sequence[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.row = row
+        self.clock = clock
+        self._rows = rows
+        self._cells = cells if cells is not None else memoryview(bytearray(size_of(rows) * 8)).cast("q")
+        self._wakers = wakers
+        self._listeners: list[Callable[[], None]] = []
+        self._found: dict[tuple[int, int], Line] = {}  # a line may have become another's since
+
+    def clear(self, row: int) -> None:
+        """Forget the requests of a process, which has died."""
+        for index in range(row * _ROW, (row + 1) * _ROW):
+            self._cells[index] = 0
+
+    def line(self, model: int, caller: int = 0) -> Line:
+        """The line of this process for a model's caller, made where there is none.
+
+        Without room for another line, callers share one: they are served as if they were one.
+        """
+        found = self._found.get((model, caller))
+        if found is None or found[_MODEL] != model or found[CALLER] != caller:
+            if len(self._found) > _LINES:
+                self._found.clear()
+            found = self._found[model, caller] = self._look_for(model, caller)
+        return found
+
+    def _look_for(self, model: int, caller: int) -> Line:
+        start = self.row * _ROW
+        used = self._cells[start]
+        for index in range(used):
+            line = self._at(self.row, index)
+            if line[_MODEL] == model and line[CALLER] == caller:
+                return line
+        if used >= _LINES - _KEPT:
+            reused = self._reused(model, caller)
+            if reused is not None:
+                return reused
+            if caller not in {0, _OTHERS}:
+                return self.line(model, _OTHERS)
+        if used == _LINES:  # by many models with hundreds of callers each; another row is not to be written
+            return memoryview(bytearray(_FIELDS * 8)).cast("q")
+        line = self._at(self.row, used)
+        self._begin(line, model, caller)
+        self._cells[start] = used + 1
+        return line
+
+    def _reused(self, model: int, caller: int) -> Line | None:
+        """A line of somebody who has no requests now."""
+        for index in range(self._cells[self.row * _ROW]):
+            line = self._at(self.row, index)
+            if line[CALLER] not in {0, _OTHERS} and not line[WAITING] and not line[RUNNING]:
+                self._begin(line, model, caller)
+                return line
+        return None
+
+    @staticmethod
+    def _begin(line: Line, model: int, caller: int) -> None:
+        line[_MODEL] = 0  # nobody reads it until it is whole
+        for field in range(CALLER, _FIELDS):
+            line[field] = 0
+        line[CALLER] = caller
+        line[_MODEL] = model
+
+    def _at(self, row: int, index: int) -> Line:
+        start = row * _ROW + _HEAD + index * _FIELDS
+        return self._cells[start : start + _FIELDS]
+
+    def entries(self, model: int) -> Iterator[Entry]:
+        """The lines of all processes for a model."""
+        for row in range(self._rows):
+            start = row * _ROW
+            cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start] * _FIELDS].tolist()
+            for at in range(0, len(cells), _FIELDS):
+                if cells[at] == model:
+                    yield Entry(row, *cells[at + 1 : at + _FIELDS])
+
+    def look(self) -> None:
+        """Note that this process looks at those that wait."""
+        self._cells[self.row * _ROW + 1] = int(self.clock() * 1000)
+
+    def hung(self, row: int) -> bool:
+        """Whether another process has long not looked."""
+        return row != self.row and self.clock() - self._cells[row * _ROW + 1] / 1000 > _HUNG_S
+
+    def wake(self, row: int) -> None:
+        """Have another process look."""
+        if row < len(self._wakers):
+            os.eventfd_write(self._wakers[row], 1)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` in the running event loop whenever another process wakes this one; returns what ends it."""
+        if self.row < len(self._wakers) and not self._listeners:
+            asyncio.get_running_loop().add_reader(self._wakers[self.row], self._woken)
+        self._listeners.append(listener)
+
+        def leave() -> None:
+            self._listeners.remove(listener)
+            if self.row < len(self._wakers) and not self._listeners:
+                asyncio.get_running_loop().remove_reader(self._wakers[self.row])
+
+        return leave
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._wakers[self.row])
+        for listener in tuple(self._listeners):
+            listener()

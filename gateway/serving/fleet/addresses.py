@@ -1,0 +1,110 @@
+"""Where the endpoints of a model are: addresses, names whose addresses are looked up, files that list them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+MOST_ENDPOINTS: Final = 64
+"""Of one model. A name that has more addresses is cut, and the log says so."""
+
+DNS: Final = "dns:///"
+FILE: Final = "file://"
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port``; brackets around an IPv6 address are taken off.
+
+    Raises:
+        ValueError: when it is something else.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in address or not port.isdecimal() or not 0 < int(port) <= 65535:
+        raise ValueError(f"{address!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Addresses:
+    """Looks up the entries of a fleet: each is ``host:port``, ``dns:///host:port`` or ``file:///path``.
+
+    A file has an address a line, and comments behind ``#``.
+
+    Args:
+        entries: at least one.
+        changed: called with all addresses, in the order of the entries and without doubles, whenever they are others.
+    """
+
+    def __init__(self, entries: Sequence[str], changed: Callable[[Sequence[str]], None]) -> None:
+        self._entries = entries
+        self._changed = changed
+        self._found: dict[str, list[str]] = {}
+        self._told: list[str] | None = None
+        self._complaints: dict[str, str] = {}
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no entry has to be looked up."""
+        return not any(entry.startswith((DNS, FILE)) for entry in self._entries)
+
+    @property
+    def complaints(self) -> Mapping[str, str]:
+        """Why entries tell no address now, by entry."""
+        return self._complaints
+
+    async def look(self) -> None:
+        """Look up once, and tell what is found."""
+        found = await asyncio.gather(*(self._look_up(entry) for entry in self._entries))
+        addresses = list(dict.fromkeys(address for each in found for address in each))
+        if len(addresses) > MOST_ENDPOINTS:
+            self._complain("", f"{len(addresses)} addresses, of which the first {MOST_ENDPOINTS} are used")
+            addresses = addresses[:MOST_ENDPOINTS]
+        else:
+            self._complaints.pop("", None)
+        if addresses != self._told:
+            self._told = addresses
+            self._changed(addresses)
+
+    async def _look_up(self, entry: str) -> list[str]:
+        try:
+            if entry.startswith(DNS):
+                found = await _by_name(entry.removeprefix(DNS))
+            elif entry.startswith(FILE):
+                found = await asyncio.to_thread(_by_file, Path(entry.removeprefix(FILE)))
+            else:
+                found = [entry]
+        except (OSError, ValueError) as error:
+            self._complain(entry, f"{error}; those known before stay")
+            return self._found.get(entry, [])
+        self._complaints.pop(entry, None)
+        self._found[entry] = found
+        return found
+
+    def _complain(self, entry: str, problem: str) -> None:
+        if self._complaints.get(entry) != problem:
+            self._complaints[entry] = problem
+            _log.warning("endpoints%s: %s", f" of {entry}" if entry else "", problem)
+
+
+async def _by_name(name: str) -> list[str]:
+    host, port = split(name)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not found:
+        raise OSError("the name has no address")
+    hosts = sorted({str(each[4][0]) for each in found})
+    return [f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in hosts]
+
+
+def _by_file(path: Path) -> list[str]:
+    lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+    addresses = [line for line in lines if line]
+    for address in addresses:
+        split(address)
+    if not addresses:
+        raise ValueError("the file lists no address")
+    return addresses

@@ -1,0 +1,75 @@
+"""Features that several engines have in common: a request that these allow can be served by each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from gateway.generation import EngineFeatures
+from gateway.generation.engine import Capability
+
+_STREAMS = ("pieces", "whole", "damaged", "refused")
+_HOW = ("native", "emulated", "impossible")
+
+
+def conflict(one: EngineFeatures, other: EngineFeatures) -> str | None:
+    """Why two engines cannot be endpoints of one served model, in one sentence; None where they can."""
+    if None not in (one.vocab_size, other.vocab_size) and one.vocab_size != other.vocab_size:
+        return f"its vocabulary has {other.vocab_size} tokens, that of the other endpoints {one.vocab_size}"
+    if not one.prompt_ids and not other.prompt_ids and one.adds_special_tokens != other.adds_special_tokens:
+        return "its server and those of the other endpoints do not put the same special tokens around a prompt"
+    return None
+
+
+def common(each: Sequence[EngineFeatures]) -> EngineFeatures:
+    """What holds for all of them, at least one.
+
+    Ranges are the narrowest, a capability is served in the worst of its ways, and what may be lost or inexact in one
+    may be so in all.
+    """
+    return reduce(_both, each)
+
+
+def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
+    same = one.path == other.path
+    return dataclasses.replace(
+        one,
+        path=one.path if same else max(one.path, other.path, key=("tokens", "ensemble", "llmapi").index),
+        reason=one.reason if one.reason == other.reason else f"{one.reason} Elsewhere: {other.reason}",
+        token_ids=one.token_ids and other.token_ids,
+        prompt_ids=one.prompt_ids and other.prompt_ids,
+        logprobs=one.logprobs and other.logprobs,
+        max_top_logprobs=min(one.max_top_logprobs, other.max_top_logprobs),
+        max_seq_len=_least(one.max_seq_len, other.max_seq_len),
+        vocab_size=one.vocab_size or other.vocab_size,
+        tokenizer_dir=one.tokenizer_dir or other.tokenizer_dir,
+        warnings=tuple(dict.fromkeys((*one.warnings, *other.warnings))),
+        capabilities=_capabilities(one.capabilities, other.capabilities),
+        guide_types=one.guide_types & other.guide_types,
+        guide_backend=one.guide_backend if one.guide_backend == other.guide_backend else None,
+        max_draft_tokens=_least(one.max_draft_tokens, other.max_draft_tokens),
+        draft_room=max(one.draft_room, other.draft_room),
+        adds_special_tokens=one.adds_special_tokens or other.adds_special_tokens,
+        hides_special_tokens=one.hides_special_tokens or other.hides_special_tokens,
+        ends_at_eos=one.ends_at_eos or other.ends_at_eos,
+        streams=max(one.streams, other.streams, key=_STREAMS.index),
+        whole=one.whole or other.whole,
+        estimates=one.estimates | other.estimates,
+        losses={**one.losses, **other.losses},
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    """The smaller of two limits; None is no limit."""
+    given = [each for each in (one, other) if each is not None]
+    return min(given, default=None)
+
+
+def _capabilities(one: Mapping[str, Capability], other: Mapping[str, Capability]) -> dict[str, Capability]:
+    merged = {}
+    for name in {**one, **other}:
+        given = [each[name] for each in (one, other) if name in each]
+        worst = max(given, key=lambda each: _HOW.index(each.how))
+        merged[name] = dataclasses.replace(worst, limit=_least(*(each.limit for each in (given * 2)[:2])))
+    return merged

@@ -1,0 +1,183 @@
+"""One endpoint of a served model: its supervised engine, what is known of it, and requests on their way to it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.generation import EngineError, EngineFeatures, ErrorKind
+from gateway.generation.progress import ProgressWatch, State
+from gateway.generation.route import Aim, EndpointState, Route
+from gateway.serving.backend import Backend
+from gateway.serving.fleet.breaker import Breaker
+from gateway.serving.fleet.shared_counts import Known, SharedCounts, endpoint_key
+
+_BLAMED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.TIMEOUT)
+_STALLED_S = 1e6
+
+
+class Movable(Route, Protocol):
+    """A route of one of several endpoints."""
+
+    def movable(self) -> bool:
+        """Whether its request could be served elsewhere now."""
+        ...
+
+
+class Endpoint:
+    """An endpoint, as long as it is one.
+
+    Attributes:
+        address: ``host:port``.
+        key: names it among processes.
+        backend: its supervised engine.
+        breaker: judges it by its requests.
+        features: of its engine as last discovered; None before.
+        leaving: whether it is no longer listed: it serves until another one is ready.
+        conflict: why it cannot serve beside the others, in one sentence; empty when it can.
+    """
+
+    def __init__(self, model: str, address: str, backend: Backend, breaker: Breaker, counts: SharedCounts) -> None:
+        self.address = address
+        self.key = endpoint_key(model, address)
+        self.backend = backend
+        self.breaker = breaker
+        self.features: EngineFeatures | None = None
+        self.leaving = False
+        self.conflict = ""
+        self._counts = counts
+        self._requests = 0
+        self._waiting: set[Movable] = set()
+        self._doubted = False  # when it was last looked at
+        self._trial: Movable | None = None  # the request that finds out whether it is well again
+        self._ready_since: float | None = None
+        self._last_ready = -math.inf
+        self._retired: Callable[[], None] | None = None
+        counts.join(self.key)
+        backend.watch(self._watch)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its engine is there."""
+        if not self.backend.ready:
+            self._ready_since = None
+            return False
+        self._last_ready = time.monotonic()
+        if self._ready_since is None:
+            self._ready_since = self._last_ready
+        return True
+
+    def found(self, features: EngineFeatures) -> None:
+        """Note what its engine can; it is about to be ready."""
+        self.features = features
+        self._last_ready = time.monotonic()
+
+    def was_ready_within(self, seconds: float) -> bool:
+        """Whether it is ready, or was so that long ago at most, as far as anybody has looked."""
+        return self.ready or time.monotonic() - self._last_ready <= seconds
+
+    @property
+    def reason(self) -> str:
+        """Why it takes no requests, in one sentence; how it is reached where it does."""
+        if self.breaker.state != "closed":
+            return f"its last requests failed ({self.address})"
+        return self.backend.status.reason
+
+    def state(self, known: Known) -> EndpointState:
+        """Whether it takes requests, by what this and all other processes know."""
+        if not self.ready:
+            return "away"
+        return "out" if known.out or self.breaker.state == "open" else "ready"
+
+    def takes(self, known: Known) -> bool:
+        """Whether a request may be sent to it: where it has failed, to any process, one at a time until it is well."""
+        self._doubted = known.doubted
+        if known.out:
+            return False
+        if known.healed and self.breaker.state == "half_open":
+            self.breaker.succeeded()
+        return self.breaker.takes and not (known.doubted and known.tried)
+
+    def failure(self) -> EngineError | None:
+        """Why it is away; None where it is not."""
+        try:
+            _ = self.backend.features
+        except EngineError as error:
+            return error
+        return None
+
+    @property
+    def requests(self) -> int:
+        """Requests of this process in flight on it."""
+        return self._requests
+
+    def weight(self, slow_start_s: float) -> float:
+        """The part of its share that it takes: a tenth when it has just come, all of it after ``slow_start_s``."""
+        if self._ready_since is None or not slow_start_s:
+            return 1.0
+        return min(1.0, max(0.1, (time.monotonic() - self._ready_since) / slow_start_s))
+
+    def there(self, aim: Aim) -> bool:
+        """Whether a request can be sent to it, even if it has fallen silent."""
+        try:
+            self.backend.route(aim.anyhow())
+        except EngineError:
+            return False
+        return True
+
+    def sent(self, route: Movable) -> None:
+        """A request is sent to it."""
+        self._requests += 1
+        self._waiting.add(route)
+        self._counts.add(self.key, 1)
+        self.breaker.sent()
+        if self._doubted and self._trial is None:
+            self._trial = route
+            self._counts.tries(self.key, trying=True)
+
+    def responded(self, route: Movable) -> None:
+        """A request had its first response."""
+        self._waiting.discard(route)
+        self.breaker.succeeded()
+        self._counts.out(self.key, 0)
+        self._tried(route)
+
+    def ended(self, route: Movable, error: EngineError | None, *, responded: bool) -> None:
+        """A request has ended, before or after its first response."""
+        self._waiting.discard(route)
+        self._requests -= 1
+        self._counts.add(self.key, -1)
+        self._tried(route)
+        if error is not None and error.kind in _BLAMED:
+            self.breaker.failed()
+            if self.breaker.state == "open":
+                self._counts.out(self.key, self.breaker.open_for_s)
+        elif not responded:
+            self.breaker.unsaid()
+        if self._retired is not None and not self._requests:
+            self._retired()
+
+    def _tried(self, route: Movable) -> None:
+        if route is self._trial:
+            self._trial = None
+            self._counts.tries(self.key, trying=False)
+
+    def retire(self, then: Callable[[], None]) -> None:
+        """Call ``then`` once no request is in flight on it."""
+        self._retired = then
+        if not self._requests:
+            then()
+
+    def _watch(self, watch: ProgressWatch) -> None:
+        watch.awaits_first = True
+        watch.listen(self._stalls)
+
+    def _stalls(self, state: State) -> None:
+        self._counts.out(self.key, 0 if state == "well" else _STALLED_S)
+        if state == "stalled":
+            error = EngineError(ErrorKind.UNAVAILABLE, "The engine has fallen silent.", self.address)
+            for route in list(self._waiting):
+                if route.lose is not None and route.movable():
+                    route.lose(error)

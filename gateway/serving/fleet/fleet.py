@@ -1,0 +1,362 @@
+"""Several endpoints as one backend: they come and go, and each request goes to one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+from gateway.config.model_settings import TritonSettings
+from gateway.generation import EngineError, EngineFeatures, ErrorKind
+from gateway.generation.progress import ProgressWatch
+from gateway.generation.route import Aim, EndpointStatus
+from gateway.serving.backend import Backend
+from gateway.serving.fleet.addresses import Addresses
+from gateway.serving.fleet.breaker import Breaker, BreakerLimits
+from gateway.serving.fleet.common_features import common, conflict
+from gateway.serving.fleet.endpoint import Endpoint
+from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
+from gateway.serving.fleet.shared_counts import SharedCounts
+
+_log = logging.getLogger(__name__)
+_RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
+_LOOK_S = 0.02  # while a request waits for an endpoint
+_GONE_S = 10.0  # an endpoint that has been away for longer has no say in what others may be
+_FEWEST_RETRIES = 3  # that may be under way, however few requests run
+
+
+def _policy(name: str, counts: SharedCounts) -> Policy:
+    if name == "prefix":
+        return PrefixAffinity(counts)
+    return PowerOfTwo() if name == "power_of_two" else LeastInFlight()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """Whether any endpoint takes requests.
+
+    Attributes:
+        ready: one does.
+        reason: why this path where one does, else what is missing at each.
+    """
+
+    ready: bool
+    reason: str
+
+
+class Fleet:
+    """The endpoints of one served model.
+
+    Args:
+        model: its name.
+        settings: where the endpoints are, and how requests are shared among them.
+        make: makes the backend of the endpoint at an address.
+        counts: of all worker processes.
+
+    Attributes:
+        on_discovered: see ``Backend``; called with what the endpoints have in common.
+        members: the endpoints that there are now, by address.
+        options: how they are used.
+    """
+
+    def __init__(
+        self, model: str, settings: TritonSettings, make: Callable[[str], Backend], counts: SharedCounts
+    ) -> None:
+        self.on_discovered: Callable[[EngineFeatures], None] | None = None
+        self.members: dict[str, Endpoint] = {}
+        self.options = settings.balance
+        self._model = model
+        self._make = make
+        self._policy = _policy(self.options.policy, counts)
+        self._limits = BreakerLimits(self.options.breaker_failures, self.options.breaker_open_s)
+        self._counts = counts
+        self._addresses = Addresses(settings.endpoints, self._take_addresses)
+        self._retiring: set[Endpoint] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchers: list[Callable[[ProgressWatch], None]] = []
+        self._features: EngineFeatures | None = None
+        self._discovering = threading.Lock()
+        self._retries = 0
+        self._closed = False
+
+    async def start(self) -> None:
+        """Look up the endpoints, and begin to supervise them."""
+        await self._addresses.look()
+        if not self._addresses.fixed:
+            self._run(self._follow())
+
+    def check(self) -> None:
+        """Look at once whether the endpoints are still ready."""
+        for endpoint in self.members.values():
+            endpoint.backend.check()
+
+    async def close(self) -> None:
+        """End the supervision of all endpoints."""
+        endpoints = [*self.members.values(), *self._retiring]
+        if not self._closed:
+            self._closed = True
+            for endpoint in endpoints:
+                self._counts.leave(endpoint.key)
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(each.backend.close() for each in endpoints))
+
+    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+        """Call ``watcher`` with the watch of each endpoint, those of later ones too."""
+        self._watchers.append(watcher)
+        for endpoint in self.members.values():
+            endpoint.backend.watch(watcher)
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What the endpoints have in common.
+
+        Raises:
+            EngineError: of an endpoint, while none is ready and none was so a moment ago.
+        """
+        if self._features is None or not self._soon:
+            raise self._failure()
+        return self._features
+
+    @property
+    def status(self) -> FleetStatus:
+        """Whether any endpoint takes requests."""
+        endpoints = self.members.values()
+        ready = [each for each in endpoints if each.ready]
+        if ready and self._features is not None:
+            away = len(endpoints) - len(ready)
+            out = f"; {away} of {len(endpoints)} endpoints are out" if away else ""
+            return FleetStatus(ready=True, reason=f"{self._features.reason}{out}")
+        reasons = dict.fromkeys(each.conflict or each.reason for each in endpoints)
+        return FleetStatus(ready=False, reason="; ".join(reasons) or "no address of an endpoint is known")
+
+    @property
+    def ready(self) -> bool:
+        """See ``Backend``."""
+        return self._features is not None and any(each.ready for each in self.members.values())
+
+    @property
+    def endpoints(self) -> list[EndpointStatus]:
+        """Each endpoint as it is now."""
+        members = list(self.members.values())
+        known = self._counts.known([each.key for each in members])
+        return [EndpointStatus(each.address, each.state(known[each.key]), known[each.key].requests) for each in members]
+
+    @property
+    def _soon(self) -> bool:
+        """Whether an endpoint is ready, or was so a moment ago: where one goes, another is about to come."""
+        return self._await_any(())
+
+    def _await_any(self, tried: Sequence[Endpoint]) -> bool:
+        """As ``_soon``, of those that a request was not tried on."""
+        for each in self.members.values():  # once or more for each request: the first is ready, usually
+            if each.was_ready_within(self.options.wait_s) and each not in tried and not each.conflict:
+                return True
+        return False
+
+    async def find(self, aim: Aim) -> FleetRoute:
+        """Choose an endpoint for a request, and wait for one where it was ready a moment ago.
+
+        Raises:
+            EngineError: of an endpoint, while none is ready.
+        """
+        while True:
+            try:
+                return self.route(aim)
+            except EngineError as error:
+                if error.kind is not ErrorKind.UNAVAILABLE or not self._soon:
+                    raise
+            await asyncio.sleep(_LOOK_S)
+
+    def route(self, aim: Aim) -> FleetRoute:
+        """Choose an endpoint for a request.
+
+        Raises:
+            EngineError: of an endpoint, while none is ready.
+        """
+        return FleetRoute(self, aim, self._choose(aim, ()))
+
+    def _choose(self, aim: Aim, tried: Sequence[Endpoint]) -> Endpoint:
+        """Choose one that was not tried. Where all that are ready are out, one of them is better than none."""
+        fit = [each for each in self.members.values() if not each.conflict and each not in tried]
+        there = [each for each in fit if each.ready]
+        ready = [each for each in there if not each.leaving] or there or [each for each in fit if each.there(aim)]
+        if not ready:
+            raise self._failure()
+        known = self._counts.known([each.key for each in ready])
+        open_ = [each for each in ready if each.takes(known[each.key])] or ready
+        slow = self.options.slow_start_s
+        # Without a place in the shared memory an endpoint has its requests of this process at least.
+        loads = [max(known[each.key].requests, each.requests) for each in open_]
+        candidates = [Candidate(each.key, load, each.weight(slow)) for each, load in zip(open_, loads, strict=True)]
+        chosen = candidates[0] if len(candidates) == 1 else self._policy.choose(candidates, aim.ids, aim.affinity)
+        return next(each for each in open_ if each.key == chosen.key)
+
+    def _failure(self) -> EngineError:
+        """The failure of an endpoint that is away; of one that must be changed only where all must."""
+        failures = [failure for each in self.members.values() if (failure := each.failure()) is not None]
+        passing = [failure for failure in failures if failure.kind is ErrorKind.UNAVAILABLE]
+        none = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", self.status.reason)
+        return (passing or failures or [none])[0]
+
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
+        """Supervise the endpoints at these addresses, and no others."""
+        for address in addresses:
+            if address not in self.members:
+                self.members[address] = endpoint = self._endpoint(address)
+                _log.info("endpoint added", extra={"triton": address, "model": self._model})
+                self._run(endpoint.backend.start())
+        for address, endpoint in self.members.items():
+            endpoint.leaving = address not in addresses
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.lookup_s)
+            await self._addresses.look()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Remove endpoints that are no longer listed, once another one is ready."""
+        if not any(each.ready and not each.leaving for each in self.members.values()):
+            return
+        for endpoint in [each for each in self.members.values() if each.leaving]:
+            del self.members[endpoint.address]
+            _log.info("endpoint removed", extra={"triton": endpoint.address, "model": self._model})
+            self._retiring.add(endpoint)
+            endpoint.retire(lambda left=endpoint: self._leave(left))  # type: ignore[misc]
+
+    def _leave(self, endpoint: Endpoint) -> None:
+        if endpoint in self._retiring and not self._closed:  # else it has left with all others
+            self._retiring.remove(endpoint)
+            self._counts.leave(endpoint.key)
+            self._run(endpoint.backend.close())
+
+    def _endpoint(self, address: str) -> Endpoint:
+        backend = self._make(address)
+        endpoint = Endpoint(self._model, address, backend, Breaker(self._limits), self._counts)
+        backend.on_discovered = lambda features: self._discovered(endpoint, features)
+        for watcher in self._watchers:
+            backend.watch(watcher)
+        return endpoint
+
+    def _discovered(self, endpoint: Endpoint, features: EngineFeatures) -> None:
+        """Take an endpoint that is about to serve; called in its thread, and for one after the other.
+
+        Raises:
+            ValueError: when it cannot serve beside the others; they stay.
+        """
+        with self._discovering:
+            others = {each: each.features for each in self.members.values() if each is not endpoint}
+            known = {each: its for each, its in others.items() if its is not None}
+            rivals = {each: problem for each, its in known.items() if (problem := conflict(its, features))}
+            # What has been away for a while will have changed as well when it is back, or never comes back.
+            there = [problem for each, problem in rivals.items() if each.was_ready_within(_GONE_S)]
+            endpoint.conflict = there[0] if there else ""
+            if endpoint.conflict:
+                raise ValueError(f"{endpoint.conflict} ({endpoint.address})")
+            shared = common([*(its for each, its in known.items() if each not in rivals), features])
+            if self.on_discovered is not None:
+                self.on_discovered(shared)
+            endpoint.found(features)
+            self._features = shared
+            for rival in rivals:
+                rival.features = None
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def _retry_room(self) -> bool:
+        running = sum(each.requests for each in self.members.values())
+        return self._retries < max(_FEWEST_RETRIES, self.options.retry_share * running)
+
+    def takes_another(self, tried: Sequence[Endpoint]) -> bool:
+        """Whether a request that was tried on some endpoints may go to one that is well."""
+        known = self._counts.known([each.key for each in self.members.values()])
+        return len(tried) <= self.options.retries and any(
+            each not in tried and not each.conflict and each.state(known[each.key]) == "ready"
+            for each in self.members.values()
+        )
+
+    async def retry(self, aim: Aim, tried: Sequence[Endpoint]) -> Endpoint | None:
+        """Choose another endpoint once fewer retries are under way; None where there is none to try."""
+        while self._await_any(tried):
+            if self._retry_room:
+                with contextlib.suppress(EngineError):
+                    chosen = self._choose(aim, tried)
+                    self._retries += 1
+                    return chosen
+            await asyncio.sleep(_LOOK_S)
+        return None
+
+    def retried(self) -> None:
+        """A retry is no longer under way: it has a response, or has ended."""
+        self._retries -= 1
+
+
+class FleetRoute:
+    """The way of one request to one endpoint of a fleet.
+
+    Attributes:
+        engine: of the endpoint.
+        progress: watches it.
+        address: of the endpoint.
+        lose: see ``Route``.
+    """
+
+    def __init__(self, fleet: Fleet, aim: Aim, endpoint: Endpoint, tried: Sequence[Endpoint] = ()) -> None:
+        only = endpoint.backend.route(aim.anyhow())
+        self.engine, self.progress = only.engine, only.progress
+        self.address = endpoint.address
+        self.lose: Callable[[EngineError], None] | None = None
+        self._fleet = fleet
+        self._aim = aim
+        self._endpoint = endpoint
+        self._tried = (*tried, endpoint)
+        self._responded = False
+        self._retrying = bool(tried)
+
+    def began(self) -> None:
+        """The request is sent; see ``Route``."""
+        self._endpoint.sent(self)
+
+    def responded(self) -> None:
+        """The first response came; see ``Route``."""
+        self._responded = True
+        self._endpoint.responded(self)
+        self._settle()
+
+    def ended(self, error: EngineError | None) -> None:
+        """The request has ended; see ``Route``."""
+        self._settle()
+        self._endpoint.ended(self, error, responded=self._responded)
+
+    def movable(self) -> bool:
+        """Whether the request has no response yet, and another endpoint takes it."""
+        return not self._responded and self._fleet.takes_another(self._tried)
+
+    async def elsewhere(self, error: EngineError) -> FleetRoute | None:
+        """Find another endpoint; see ``Route``."""
+        fleet = self._fleet
+        if self._responded or error.kind not in _RETRIED or len(self._tried) > fleet.options.retries:
+            return None
+        endpoint = await fleet.retry(self._aim, self._tried)
+        if endpoint is None:
+            return None
+        _log.info("request tried elsewhere", extra={"triton": self.address, "elsewhere": endpoint.address})
+        return FleetRoute(fleet, self._aim, endpoint, self._tried)
+
+    def _settle(self) -> None:
+        if self._retrying:
+            self._retrying = False
+            self._fleet.retried()

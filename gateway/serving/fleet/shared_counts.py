@@ -1,0 +1,197 @@
+"""Endpoints as all worker processes know them, in shared memory.
+
+Requests in flight, until when an endpoint is out, when it was found well again, and who tries whether it is: a row for
+each process, which it alone writes, by aligned 8-byte stores, so that readers need no lock: what they read is a request
+in flight late at most. The supervisor clears the row of a worker that has died. Behind the rows a table of prefixes,
+which all write: a cell that two of them overwrite names a wrong endpoint at worst, which costs a prefill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.serving.admission import shares
+from gateway.serving.admission.shares import Shares
+
+_PLACES: Final = 256  # endpoints of all models that a gateway counts at a time
+_FIELDS: Final = 5
+_REQUESTS, _UNTIL, _WELL, _TRYING = range(1, _FIELDS)  # behind the key; times are milliseconds of the monotonic clock
+_ROW: Final = _PLACES * _FIELDS
+_LEFT: Final = -1  # the key of a place that an endpoint has left
+_PREFIXES: Final = 1 << 16  # blocks of prompts that are known; a newer one takes the cell of an older one
+
+
+def endpoint_key(model: str, address: str) -> int:
+    """Make the key of a served model's endpoint, of 63 bits and never 0."""
+    digest = hashlib.blake2b(f"{model}\n{address}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1 or 1
+
+
+@dataclass(slots=True)
+class Known:
+    """What all processes know of an endpoint.
+
+    Attributes:
+        requests: in flight.
+        out: whether one of them has found that it fails.
+        doubted: whether one has found so, and since it is no longer out nobody has found it well.
+        healed: whether one has found so, and since then somebody has found it well.
+        tried: whether a request is on its way to find that out.
+    """
+
+    requests: int = 0
+    out: bool = False
+    doubted: bool = False
+    healed: bool = False
+    tried: bool = False
+
+
+class SharedCounts:
+    """Rows of what processes know.
+
+    Args:
+        rows: of all processes.
+        row: of this one.
+        memory: shared by all of them, of ``size_of(rows)`` bytes; None: this process is alone.
+        wakers: an event descriptor for each process, by which others wake it.
+        clock: in seconds, the same in all processes.
+
+    Attributes:
+        rows: of all processes.
+        shares: what they know of callers and their requests.
+    """
+
+    def __init__(
+        self,
+        rows: int = 1,
+        row: int = 0,
+        memory: mmap.mmap | None = None,
+        wakers: Sequence[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rows = rows
+        self._start = row * _ROW
+        self._cells = memoryview(memory or mmap.mmap(-1, size_of(rows))).cast("q")
+        self._prefixes = rows * _ROW
+        self.shares = Shares(rows, row, self._cells[self._prefixes + 2 * _PREFIXES :], wakers, clock)
+        self._places: dict[int, int] = {}
+        self._joined: dict[int, int] = {}  # how often; an endpoint that comes back may meet itself as it leaves
+        self._clock = clock
+
+    @classmethod
+    def of_file(cls, descriptor: int, rows: int, row: int = 0, wakers: Sequence[int] = ()) -> SharedCounts:
+        """Share the memory behind a file descriptor, which all processes have inherited."""
+        return cls(rows, row, mmap.mmap(descriptor, size_of(rows)), wakers)
+
+    def clear(self, row: int) -> None:
+        """Forget what a process knew, which has died."""
+        for index in range(row * _ROW, (row + 1) * _ROW):
+            self._cells[index] = 0
+        self.shares.clear(row)
+
+    def join(self, key: int) -> None:
+        """Begin to count an endpoint; where there is no place left it counts as one without requests.
+
+        One that has joined already, as the same address of a model that was reloaded, has one place for both.
+        """
+        self._joined[key] = self._joined.get(key, 0) + 1
+        if key in self._places:
+            return
+        for place in range(self._start, self._start + _ROW, _FIELDS):
+            if self._cells[place] in {0, _LEFT}:
+                for field in range(1, _FIELDS):
+                    self._cells[place + field] = 0
+                self._cells[place] = key
+                self._places[key] = place
+                return
+
+    def leave(self, key: int) -> None:
+        """Count an endpoint no more, once it has left as often as it has joined."""
+        self._joined[key] -= 1
+        if self._joined[key]:
+            return
+        del self._joined[key]
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._cells[place] = _LEFT
+
+    def add(self, key: int, requests: int) -> None:
+        """Count more, or fewer, requests in flight on an endpoint that has joined."""
+        place = self._places.get(key)
+        if place is not None:
+            self._cells[place + _REQUESTS] += requests
+
+    def out(self, key: int, seconds: float) -> None:
+        """Say that an endpoint is out for so long; 0: it is well."""
+        place = self._places.get(key)
+        if place is None:
+            return
+        if seconds:
+            self._cells[place + _UNTIL] = math.ceil((self._clock() + min(seconds, 1e6)) * 1000)
+        elif self._cells[place + _UNTIL] or self._cells[place + _TRYING]:  # else there is nothing new in that
+            self._cells[place + _UNTIL] = 0
+            self._cells[place + _WELL] = math.ceil(self._clock() * 1000)
+
+    def tries(self, key: int, *, trying: bool) -> None:
+        """Say whether a request is on its way to find out if an endpoint is well again."""
+        place = self._places.get(key)
+        if place is not None:
+            self._cells[place + _TRYING] = int(trying)
+
+    def known(self, keys: Collection[int]) -> dict[int, Known]:
+        """What all processes know of these endpoints."""
+        found = {key: Known() for key in keys}
+        untils: dict[int, int] = {}
+        wells: dict[int, int] = {}
+        cells, now = self._cells, self._clock() * 1000
+        for row in range(self.rows):
+            for place in range(row * _ROW, (row + 1) * _ROW, _FIELDS):
+                key = cells[place]
+                if key == 0:
+                    break
+                known = found.get(key)
+                if known is not None:
+                    known.requests += cells[place + _REQUESTS]
+                    if cells[place + _UNTIL]:
+                        untils[key] = max(untils.get(key, 0), cells[place + _UNTIL])
+                    if cells[place + _WELL]:
+                        wells[key] = max(wells.get(key, 0), cells[place + _WELL])
+                    known.tried = known.tried or cells[place + _TRYING] != 0
+        for key, until in untils.items():
+            known = found[key]
+            known.out = until > now
+            known.healed = not known.out and wells.get(key, 0) >= until
+            known.doubted = not known.out and not known.healed
+        return found
+
+    def knowers(self, block: int) -> int:
+        """Who knows a block of a prompt: the bits of ``endpoint_bit``; 0: nobody.
+
+        Args:
+            block: its hash, of 63 bits.
+        """
+        cell = self._prefixes + 2 * (block % _PREFIXES)
+        return self._cells[cell + 1] if self._cells[cell] == block else 0
+
+    def learn(self, block: int, bit: int) -> None:
+        """Note that an endpoint knows a block."""
+        cell = self._prefixes + 2 * (block % _PREFIXES)
+        known = self._cells[cell + 1] if self._cells[cell] == block else 0
+        self._cells[cell] = block
+        self._cells[cell + 1] = known | bit
+
+
+def endpoint_bit(key: int) -> int:
+    """The bit of an endpoint among those that know a block. Two may share one: then one is taken for the other."""
+    return 1 << key % 61
+
+
+def size_of(rows: int) -> int:
+    """Bytes of memory for a number of rows."""
+    return (rows * _ROW + 2 * _PREFIXES + shares.size_of(rows)) * 8

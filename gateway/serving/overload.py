@@ -1,0 +1,132 @@
+"""The bound on this process's memory: what is large waits at the soft limit, everything new is refused at the hard one.
+
+Requests that run go on: they hold memory already, and their end is what frees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.config import MemorySettings
+from gateway.generation import EngineError, ErrorKind
+from gateway.telemetry.memory import Memory, MemoryState, Reading, give_back
+from gateway.telemetry.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+_SAMPLE_S: Final = 0.25
+_GIVE_BACK_S: Final = 2.0
+_BACK_BELOW: Final = 0.97  # of a limit, before its state is left: not back and forth at its edge
+_MOST_SHARE: Final = 1.0  # a larger limit counts bytes
+
+_RANK: Final[dict[MemoryState, int]] = {"normal": 0, "soft": 1, "hard": 2}
+
+
+class Overload:
+    """What whoever is about to take memory for a request asks; one for the process, whose memory it is.
+
+    Attributes:
+        state: by the last sample.
+        refused: requests that were refused since the last sample.
+    """
+
+    def __init__(self) -> None:
+        self.state: MemoryState = "normal"
+        self.refused = 0
+        self._settings = MemorySettings()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._given_back = 0.0
+
+    def check(self) -> None:
+        """Let a new request in.
+
+        Raises:
+            EngineError: UNAVAILABLE beyond the hard limit.
+        """
+        if self.state == "hard":
+            raise self._refusal()
+
+    async def room(self) -> None:
+        """Let something large in: at once, or when memory is below the soft limit again.
+
+        Raises:
+            EngineError: UNAVAILABLE beyond the hard limit, or when there is no room within ``wait_s``.
+        """
+        self.check()
+        if self.state == "normal":
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await asyncio.wait((waiter,), timeout=self._settings.wait_s)
+        finally:
+            self._waiting.discard(waiter)
+        if not waiter.done():
+            raise self._refusal()
+        self.check()
+
+    @contextlib.asynccontextmanager
+    async def watch(self, settings: MemorySettings, memory: Memory, metrics: Metrics) -> AsyncIterator[None]:
+        """Follow the memory meanwhile.
+
+        Args:
+            settings: the limits.
+            memory: reads what is used.
+            metrics: where each sample is noted.
+        """
+        self._settings = settings
+        task = asyncio.create_task(self._follow(memory, metrics))
+        try:
+            yield
+        finally:
+            task.cancel()
+            self._enter("normal")
+
+    async def _follow(self, memory: Memory, metrics: Metrics) -> None:
+        while True:
+            reading = memory.read()
+            state = self._judge(reading)
+            if state != self.state:
+                level = logging.INFO if state == "normal" else logging.WARNING
+                said = {"state": state, "bytes": reading.own, "limit": reading.limit, "share": round(reading.share, 3)}
+                _log.log(level, "memory: %s", _SAYS[state], extra=said)
+                self._enter(state)
+            metrics.note_memory(state, reading, self.refused)
+            self.refused = 0
+            if state != "normal" and time.monotonic() - self._given_back > _GIVE_BACK_S:
+                await asyncio.to_thread(give_back)  # or what is free would count as held, and the state would stay
+                self._given_back = time.monotonic()
+            await asyncio.sleep(_SAMPLE_S)
+
+    def _judge(self, reading: Reading) -> MemoryState:
+        limits: tuple[tuple[MemoryState, float], ...] = (("hard", self._settings.hard), ("soft", self._settings.soft))
+        for state, limit in limits:
+            used = reading.share if limit <= _MOST_SHARE else reading.together
+            if limit and used >= limit * (_BACK_BELOW if _RANK[self.state] >= _RANK[state] else 1.0):
+                return state
+        return "normal"
+
+    def _enter(self, state: MemoryState) -> None:
+        self.state = state
+        if state != "soft":  # there is room, or none to wait for
+            for waiter in self._waiting:
+                waiter.set_result(None)
+            self._waiting.clear()
+
+    def _refusal(self) -> EngineError:
+        self.refused += 1
+        return EngineError(ErrorKind.UNAVAILABLE, "The gateway is short of memory; try again in a moment.")
+
+
+_SAYS: Final[dict[MemoryState, str]] = {
+    "normal": "below the soft limit again",
+    "soft": "beyond the soft limit: large bodies and long prompts wait",
+    "hard": "beyond the hard limit: new requests are answered 503",
+}
+
+OVERLOAD: Final = Overload()
+"""Of this process."""

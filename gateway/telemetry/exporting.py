@@ -1,0 +1,53 @@
+"""The export of traces and metrics to OpenTelemetry's collectors, where the settings switch it on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Final
+
+from gateway.config import ConfigError, TelemetrySettings
+from gateway.telemetry.traces import Telemetry
+
+_PROTOCOL: Final = "http/protobuf"
+_PACKAGES: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+
+def open_telemetry(settings: TelemetrySettings, version: str) -> Telemetry | None:
+    """Begin to export what the settings say; None where that is nothing.
+
+    Args:
+        settings: of telemetry.
+        version: of the gateway.
+
+    Raises:
+        ConfigError: the packages are missing, or the variables of OpenTelemetry ask for another protocol.
+    """
+    if not (settings.traces or settings.metrics) or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    for signal in ("", "TRACES_", "METRICS_"):
+        protocol = os.environ.get(name := f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL") or _PROTOCOL
+        if protocol != _PROTOCOL:
+            raise ConfigError(f"{name}: is {protocol!r}, and only {_PROTOCOL} is exported.")
+    check_telemetry(settings)
+    from gateway.telemetry.otel.exporting import OpenTelemetry  # noqa: PLC0415 - an extra, and a second of each start
+
+    return OpenTelemetry(settings, version)
+
+
+def check_telemetry(settings: TelemetrySettings) -> None:
+    """Look whether what the settings switch on could be exported here.
+
+    Raises:
+        ConfigError: the packages are missing.
+    """
+    if not (settings.traces or settings.metrics):
+        return
+    try:
+        found = all(map(importlib.util.find_spec, _PACKAGES))
+    except ModuleNotFoundError:  # of a package around one
+        found = False
+    if not found:
+        raise ConfigError(
+            "telemetry: needs OpenTelemetry's SDK; install it by pip install 'triton-openai-gateway[otel]'."
+        )

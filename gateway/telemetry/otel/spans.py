@@ -1,0 +1,284 @@
+"""The spans of one request: the HTTP request, its steps, and its requests to engines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from gateway.generation.engine import EngineError
+from gateway.generation.request import GenerationRequest
+from gateway.generation.token_counts import Usage
+from gateway.telemetry.otel import names
+from gateway.telemetry.otel.instruments import Instruments
+from gateway.telemetry.traces import EngineCall, Facts, Step
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_MOST_SPANS: Final = 16  # of a kind in one trace; the others of a large `n` go without
+_LONGEST_PATH: Final = 256
+_MOST_CONTENT: Final = 16384  # characters of a message or an answer, where they are captured
+_MOST_MESSAGES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is noted beyond the default.
+
+    Attributes:
+        to_triton: whether Triton is given the context of sampled requests.
+        content: whether prompts and answers are noted.
+    """
+
+    to_triton: bool = False
+    content: bool = False
+
+
+class Tracing:
+    """Begins the traces of requests.
+
+    Most requests are not sampled. That is decided before the SDK is asked, which takes as long as dozens of tokens.
+
+    Args:
+        tracer: makes spans.
+        ratio: the share of requests that are sampled, of those without a context; None: the tracer's sampler decides.
+    """
+
+    def __init__(self, tracer: Tracer, ratio: float | None) -> None:
+        self.tracer = tracer
+        self._ratio = ratio
+
+    def begin(self, scope: Any) -> tuple[Span | None, str | None]:
+        """The span of a request, if it is sampled; and the id of its trace, if it is or its client traces it."""
+        carrier = _context_headers(scope["headers"])
+        parent = _PROPAGATOR.extract(carrier, Context()) if carrier else Context()
+        if not parent and self._ratio is not None and random.random() >= self._ratio:  # noqa: S311 - no secret
+            return None, None
+        span = self.tracer.start_span(_name(scope), parent, SpanKind.SERVER, _of_request(scope))
+        trace_id = f"{span.get_span_context().trace_id:032x}"
+        if span.is_recording():
+            return span, trace_id
+        return None, trace_id if parent else None
+
+
+class Trace:
+    """See ``RequestTrace``.
+
+    Args:
+        scope: of the request.
+        tracer: makes spans; None where only metrics are exported.
+        span: of the request, if it is sampled.
+        trace_id: see ``RequestTrace``.
+        instruments: of metrics; None where only traces are exported.
+        options: of what is noted.
+    """
+
+    def __init__(
+        self,
+        scope: Any,
+        tracer: Tracer | None,
+        span: Span | None,
+        trace_id: str | None,
+        instruments: Instruments | None,
+        options: Options,
+    ) -> None:
+        self.trace_id = trace_id
+        self.content = options.content and span is not None
+        self._scope = scope
+        self._tracer = tracer
+        self._span = span
+        self._instruments = instruments
+        self._options = options
+        self._calls = self._steps = 0
+        self._messages: str | None = None
+
+    def step(self, step: Step) -> AbstractContextManager[None]:
+        """See ``RequestTrace``."""
+        self._steps += 1
+        if self._span is None or self._steps > _MOST_SPANS:
+            return contextlib.nullcontext()
+        return self._step(step)
+
+    @contextlib.contextmanager
+    def _step(self, step: Step) -> Iterator[None]:
+        span = self._child(names.STEPS[step], SpanKind.INTERNAL, {})
+        if span is None:
+            yield
+            return
+        try:
+            yield
+        except BaseException as error:
+            _fail(span, _kind(error))
+            raise
+        finally:
+            span.end()
+
+    def asked(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """See ``RequestTrace``."""
+        if self.content:
+            said = [
+                {"role": each["role"], "parts": [{"type": "text", "content": each["content"][:_MOST_CONTENT]}]}
+                for each in messages[-_MOST_MESSAGES:]
+            ]
+            self._messages = json.dumps(said)
+
+    def call(self, request: GenerationRequest, model: str, address: str) -> EngineCall | None:
+        """See ``RequestTrace``."""
+        if self._span is None or self._calls >= _MOST_SPANS:
+            return None
+        self._calls += 1
+        operation = names.OPERATIONS.get(getattr(self._scope.get("route"), "path", ""), "chat")
+        attributes: dict[str, Any] = {
+            names.OPERATION: operation,
+            names.PROVIDER: names.PROVIDER_VALUE,
+            names.REQUEST_MODEL: model,
+        }
+        host, _, port = address.rpartition(":")
+        if port.isdigit():
+            attributes |= {names.SERVER_ADDRESS: host, names.SERVER_PORT: int(port)}
+        span = self._child(f"{operation} {model}", SpanKind.CLIENT, attributes)
+        if span is None:
+            return None
+        span.set_attributes(_asked(request))
+        if self._messages is not None:
+            span.set_attribute(names.INPUT_MESSAGES, self._messages)
+        return Call(span, model, self._options)
+
+    def end(self, route: str | None, status: int, duration_s: float, facts: Facts) -> None:
+        """See ``RequestTrace``."""
+        error = facts.error or (str(status) if status >= 400 else None)
+        error = "cancelled" if facts.disconnected else error
+        operation = names.OPERATIONS.get(route or "")
+        if self._instruments is not None and operation is not None:
+            self._instruments.record(operation, duration_s, facts, error)
+        span = self._span  # kept: a response in the background goes on below it
+        if span is None:
+            return
+        span.set_attributes({names.HTTP_STATUS: status, names.REQUEST_ID: facts.request_id})
+        if route is not None:
+            span.update_name(f"{_name(self._scope)} {route}")
+            span.set_attribute(names.HTTP_ROUTE, route)
+        for name, value in ((names.REQUEST_MODEL, facts.model), (names.KEY_NAME, facts.key)):
+            if value is not None:
+                span.set_attribute(name, value)
+        if error is not None:
+            span.set_attribute(names.ERROR_TYPE, error)
+            # By the HTTP conventions what the client did wrong leaves the status of a server's span unset.
+            if status >= 500 or (status < 400 and not facts.disconnected):
+                span.set_status(Status(StatusCode.ERROR))
+        span.end()
+
+    def _child(self, name: str, kind: SpanKind, attributes: dict[str, Any]) -> Span | None:
+        if self._tracer is None or self._span is None:
+            return None
+        return self._tracer.start_span(name, set_span_in_context(self._span, Context()), kind, attributes)
+
+
+class Call:
+    """See ``EngineCall``."""
+
+    def __init__(self, span: Span, model: str, options: Options) -> None:
+        self._span = span
+        self._model = model
+        self._options = options
+
+    def carried(self, request: GenerationRequest) -> GenerationRequest:
+        """See ``EngineCall``."""
+        if not self._options.to_triton:
+            return request
+        context = self._span.get_span_context()
+        # Sampled, and no other flag: servers of the first edition of W3C Trace Context know this one alone.
+        return dataclasses.replace(request, traceparent=f"00-{context.trace_id:032x}-{context.span_id:016x}-01")
+
+    def responded(self, ttft_s: float | None) -> None:
+        """See ``EngineCall``."""
+        self._span.add_event(names.FIRST_TOKEN)
+        if ttft_s is not None:
+            self._span.set_attribute(names.TIME_TO_FIRST_CHUNK, ttft_s)
+
+    def ended(self, usage: Usage | None, finish_reason: str | None, error: str | None, text: str | None) -> None:
+        """See ``EngineCall``."""
+        span = self._span
+        if usage is not None:
+            span.set_attribute(names.RESPONSE_MODEL, self._model)
+            span.set_attribute(names.INPUT_TOKENS, usage.prompt_tokens)
+            span.set_attribute(names.OUTPUT_TOKENS, usage.completion_tokens)
+            if usage.cached_tokens is not None:
+                span.set_attribute(names.CACHED_TOKENS, usage.cached_tokens)
+        if finish_reason is not None:
+            span.set_attribute(names.FINISH_REASONS, (finish_reason,))
+        if text is not None and self._options.content:
+            parts = [{"type": "text", "content": text[:_MOST_CONTENT]}]
+            message = {"role": "assistant", "parts": parts, "finish_reason": finish_reason or ""}
+            span.set_attribute(names.OUTPUT_MESSAGES, json.dumps([message]))
+        if error is not None:
+            _fail(span, error)
+        span.end()
+
+
+def _method(scope: Any) -> str:
+    return scope["method"] if scope["method"] in names.METHODS else names.OTHER_METHOD
+
+
+def _name(scope: Any) -> str:
+    """How a span begins its name: methods are what clients write, and their number is bounded."""
+    return scope["method"] if scope["method"] in names.METHODS else "HTTP"
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return error.kind.value if isinstance(error, EngineError) else type(error).__name__
+
+
+def _fail(span: Span, error: str) -> None:
+    span.set_attribute(names.ERROR_TYPE, error)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _of_request(scope: Any) -> dict[str, str | int]:
+    host, _, port = _host(scope["headers"]).rpartition(":")
+    attributes: dict[str, str | int] = {
+        names.HTTP_METHOD: _method(scope),
+        names.URL_PATH: scope["path"][:_LONGEST_PATH],
+        names.URL_SCHEME: scope.get("scheme", "http"),
+        names.SERVER_ADDRESS: host or port,
+    }
+    if host and port.isdigit():
+        attributes[names.SERVER_PORT] = int(port)
+    return attributes
+
+
+def _asked(request: GenerationRequest) -> dict[str, Any]:
+    """What a request asks for in numbers; its stop strings are text of the client's."""
+    params = request.params
+    values = {key: getattr(params, name) for name, key in names.SAMPLING.items()}
+    values |= {
+        names.MAX_TOKENS: request.max_tokens,
+        names.CHOICES: params.n,
+        names.STREAM: params.stream,
+        names.RESPONSE_ID: request.id,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _context_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers of W3C Trace Context; none where there is not just one ``traceparent``, which is as good as none."""
+    parents = [value for name, value in headers if name == b"traceparent"]
+    if len(parents) != 1:
+        return {}
+    states = [value.decode("latin-1") for name, value in headers if name == b"tracestate"]
+    return {"traceparent": parents[0].decode("latin-1"), "tracestate": ",".join(states)}
+
+
+def _host(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    return next((value.decode("latin-1") for name, value in headers if name == b"host"), "")[:_LONGEST_PATH]

@@ -1,0 +1,135 @@
+"""The terms on which one Triton is reached: TLS, and headers that each call has."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, replace
+
+import grpc
+
+from gateway.certificates import (
+    CertificateError,
+    CertificateFiles,
+    CertificateWatch,
+    Reloading,
+    expiry_of,
+    load_authorities,
+    load_pair,
+)
+from gateway.config import ConfigError, TritonSettings
+from gateway.config.tls_settings import TritonTlsSettings
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The same certificates for each library that connects.
+
+    Attributes:
+        h2: for this project's HTTP/2; nothing else is agreed upon.
+        http: for Triton's metrics.
+        grpcio: for channels, which keep what they are opened with.
+        shows_certificate: whether the gateway shows one of its own.
+    """
+
+    h2: ssl.SSLContext
+    http: ssl.SSLContext
+    grpcio: grpc.ChannelCredentials
+    shows_certificate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How Triton is reached.
+
+    Attributes:
+        tls: what the gateway shows and trusts; None: connections are plain.
+        server_name: the name that Triton's certificate must have; None takes the host.
+        metadata: names and values of headers.
+    """
+
+    tls: Reloading[Credentials] | None = None
+    server_name: str | None = None
+    metadata: Metadata = ()
+
+
+PLAIN = Access()
+
+
+def triton_access(settings: TritonSettings) -> Access:
+    """Take the terms on which a Triton is reached from its settings.
+
+    Raises:
+        CertificateError: files cannot be used.
+    """
+    if settings.tls is None:
+        return Access(metadata=_metadata(settings))
+    files = CertificateFiles(settings.tls.certificate, settings.tls.key, settings.tls.ca)
+    tls = Reloading(files, lambda: _credentials(files), "triton.tls")
+    return Access(tls, settings.tls.server_name, _metadata(settings))
+
+
+class Accesses:
+    """The terms on which the Tritons of served models are reached. Their certificates are followed.
+
+    Args:
+        certificates: follows them.
+    """
+
+    def __init__(self, certificates: CertificateWatch) -> None:
+        self._certificates = certificates
+        self._tls: dict[tuple[str, TritonTlsSettings | None], Access] = {}
+
+    def of(self, model: str, settings: TritonSettings) -> Access:
+        """Those of a model.
+
+        Raises:
+            ConfigError: certificates cannot be used.
+        """
+        key = model, settings.tls
+        if key not in self._tls:
+            try:
+                self._tls[key] = triton_access(settings)
+            except CertificateError as error:
+                raise ConfigError(f"model {model}: triton.tls: {error}.") from None
+        known = self._tls[key]
+        if known.tls is not None:
+            self._certificates.follow(known.tls)
+        return replace(known, metadata=_metadata(settings))
+
+
+def _metadata(settings: TritonSettings) -> Metadata:
+    return tuple((name, value.get_secret_value()) for name, value in settings.metadata.items())
+
+
+def _credentials(files: CertificateFiles) -> Credentials:
+    """Read the files.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+    if files.certificate is not None and files.key is not None:
+        expiry_of(files.certificate, files.key, client=True)
+    h2, http = _context(files), _context(files)
+    h2.set_alpn_protocols(["h2"])
+    try:
+        root, key, chain = (
+            path.read_bytes() if path is not None else None
+            for path in (files.authorities, files.key, files.certificate)
+        )
+    except OSError as error:
+        raise CertificateError(f"{error.filename} cannot be read ({error.strerror})") from None
+    return Credentials(h2, http, grpc.ssl_channel_credentials(root, key, chain), chain is not None)
+
+
+def _context(files: CertificateFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if files.authorities is None:
+        context.load_default_certs()
+    else:
+        load_authorities(context, files.authorities)
+    if files.certificate is not None and files.key is not None:
+        load_pair(context, files.certificate, files.key)
+    return context

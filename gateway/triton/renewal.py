@@ -1,0 +1,44 @@
+"""Connections to Triton by the certificates as they are now."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from gateway.certificates import Reloading
+from gateway.triton.access import Credentials
+from gateway.triton.renewable_channel import RenewableChannel
+from gateway.triton.transport import RenewableTransport
+
+_LOG = logging.getLogger(__name__)
+_RETRY_S = 5.0
+
+
+async def follow_certificates(
+    tls: Reloading[Credentials], channel: RenewableChannel, transport: RenewableTransport, url: str
+) -> None:
+    """Connect anew each time that the certificates change, until this is cancelled.
+
+    What is in flight goes on where it is. A server that does not take the new certificates is asked again and again;
+    until then the connections by the former ones serve.
+
+    Args:
+        tls: the certificates.
+        channel: for small calls, and for requests by grpcio.
+        transport: for requests.
+        url: of the server, for the log.
+    """
+    changed = asyncio.Event()
+    tls.on_change.append(changed.set)
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            trouble = await channel.renew() or await transport.renew()
+            if trouble is None:
+                _LOG.info("connected by the new certificates", extra={"triton": url})
+                continue
+            _LOG.warning("not connected by the new certificates, trying again: %s", trouble, extra={"triton": url})
+            asyncio.get_running_loop().call_later(_RETRY_S, changed.set)
+    finally:
+        tls.on_change.remove(changed.set)

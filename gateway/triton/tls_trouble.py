@@ -1,0 +1,101 @@
+"""The reason why no connection to Triton comes about, where it is one of TLS: found by trying, in operators' words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+
+import anyio
+
+from gateway.certificates import Reloading
+from gateway.triton.access import Access, Credentials
+
+_TIMEOUT_S = 2.0
+_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+_SPEAKS_OTHERWISE = ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF")
+_ASKS_FOR_ONE = ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE")
+_REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN", "DECRYPT_ERROR")
+
+
+async def tls_trouble(url: str, access: Access) -> str | None:
+    """Find out whether TLS is what keeps a server from being reached.
+
+    Args:
+        url: its address, ``host:port``.
+        access: on what terms it is called.
+
+    Returns:
+        One sentence, without its full stop; None where TLS is not to blame, or the address is no ``host:port``.
+    """
+    host, _, port = url.removeprefix("grpc://").rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit() or "/" in host:
+        return None
+    try:
+        with anyio.fail_after(_TIMEOUT_S):
+            return await _ask(host, int(port), url, access)
+    except (OSError, UnicodeError):  # TimeoutError is an OSError
+        return None
+
+
+async def _ask(host: str, port: int, url: str, access: Access) -> str | None:
+    tls = access.tls
+    if tls is None:
+        async with _connected(host, port, _anything(), host):
+            return f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})"
+    name = access.server_name or host
+    try:
+        async with _connected(host, port, tls.value.h2, name) as (reader, writer):
+            if writer.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+                return f"What is at {url} speaks TLS, but not HTTP/2 by it (ALPN): is it Triton's gRPC port?"
+            # What the other side thinks of a certificate shows after the handshake: gRPC's server ends without a word.
+            return None if await reader.read(1) else _no_certificate(tls, url)
+    except ssl.SSLCertVerificationError as error:
+        return _distrust(error, url, name)
+    except ssl.SSLError as error:
+        return _refusal(error, url, tls)
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    host: str, port: int, context: ssl.SSLContext, name: str
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+def _no_certificate(tls: Reloading[Credentials], url: str) -> str:
+    if tls.value.shows_certificate:
+        return f"Triton at {url} does not accept the gateway's certificate (triton.tls.certificate)"
+    return f"Triton at {url} asks for a client certificate: set triton.tls.certificate and triton.tls.key"
+
+
+def _anything() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _distrust(error: ssl.SSLCertVerificationError, url: str, name: str) -> str:
+    if error.verify_code == _EXPIRED:
+        return f"The certificate of Triton at {url} has expired"
+    if error.verify_code in _OTHER_NAME:
+        return f"The certificate of Triton at {url} is not for {name}: set triton.tls.server_name to a name that it has"
+    return f"The certificate of Triton at {url} is not trusted ({error.verify_message}): set triton.tls.ca"
+
+
+def _refusal(error: ssl.SSLError, url: str, tls: Reloading[Credentials]) -> str:
+    reason = error.reason or ""
+    if reason.startswith(_SPEAKS_OTHERWISE):
+        return f"Triton at {url} does not speak TLS: take triton.tls away, or start it with --grpc-use-ssl"
+    if reason in _ASKS_FOR_ONE or reason.endswith(_REFUSES):
+        return _no_certificate(tls, url)
+    return f"No TLS with Triton at {url}: {reason.replace('_', ' ').lower() or error}"

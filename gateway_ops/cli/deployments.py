@@ -1,0 +1,56 @@
+"""The deployments of a settings file, for the commands that act on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway_ops.cli.console import fail
+
+if TYPE_CHECKING:
+    from gateway.config.deployment_settings import DeploymentSettings
+
+
+def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[DeploymentSettings, ...]:
+    """Read the deployments of a settings file.
+
+    Args:
+        file: a settings file.
+        overrides: ``[deployment/]key:value``, as `gateway repo build --set` takes them.
+
+    Raises:
+        typer.Exit: they are wrong or contradict each other, which is said.
+    """
+    from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
+    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415
+    from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
+    from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
+
+    try:
+        read = read_document(file)
+        document = Document(apply_overrides(read.data, list(overrides)), read.lines, read.problems)
+    except (ConfigError, OverrideError) as error:
+        raise fail(error) from None
+    deployments, problems = validate_deployments(document)
+    problems += [
+        Problem(f"{dotted(found.keys)}: {found.reason}.", found.fix, document.line(found.keys))
+        for found in contradictions(deployments)
+    ]
+    if problems:
+        raise fail(ConfigError.of(problems, file))
+    return tuple(deployments)
+
+
+def choose_deployments(
+    file: Path, deployments: Sequence[DeploymentSettings], only: Sequence[str]
+) -> tuple[DeploymentSettings, ...]:
+    """Pick deployments by name; all of them where none is named.
+
+    Raises:
+        typer.Exit: there is no deployment of a name.
+    """
+    unknown = set(only) - {deployment.name for deployment in deployments}
+    if unknown:
+        raise fail(f"{file}: there is no deployment {min(unknown)!r}.")
+    return tuple(deployment for deployment in deployments if not only or deployment.name in only)

@@ -1,0 +1,39 @@
+"""``gateway key``: keys with names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from typing import Annotated
+
+import typer
+
+from gateway_ops.cli.console import fail
+
+app = typer.Typer(help="Keys with names.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keys with names, for the file of auth.keys_file."""
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Who it is for: stands in the log and the metrics.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make a key, and print it once with the line that lets it in; nothing is written anywhere."""
+    from gateway.config.auth_settings import NAME_FORM  # noqa: PLC0415 - the other commands need none of it
+
+    if not re.fullmatch(NAME_FORM, name):
+        raise fail("a name has letters, digits, _, -, @ and . only, at most 64, and begins with a letter, a digit or _")
+    key = f"gw-{secrets.token_urlsafe(32)}"
+    digest = f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+    if as_json:
+        typer.echo(json.dumps({"name": name, "key": key, "hash": digest}))
+        return
+    typer.echo(f"The key of {name}, which is shown this once:\n\n    {key}\n")
+    typer.echo(f"Its line under `keys:` in the file of auth.keys_file:\n\n    - {{name: '{name}', hash: '{digest}'}}")

@@ -1,0 +1,48 @@
+"""The questions that are asked of a tritonserver by HTTP while it starts: whether it is ours, and what is ready."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Final
+
+_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TritonHttp:
+    """The HTTP endpoint of a server.
+
+    Attributes:
+        host: an address to connect to.
+        port: of its HTTP endpoint.
+    """
+
+    host: str
+    port: int
+
+    def is_named(self, name: str) -> bool:
+        """Whether the server that answers has this name (``--id``): another may sit on the port."""
+        answer = self._get("/v2")
+        try:
+            return answer is not None and json.loads(answer).get("name") == name
+        except (ValueError, AttributeError):
+            return False
+
+    def model_ready(self, model: str) -> bool:
+        """Whether Triton says that a model is ready."""
+        return self._get(f"/v2/models/{model}/ready") is not None
+
+    def _get(self, path: str) -> bytes | None:
+        # No urllib: it would go through a proxy that the environment names.
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        return body if answer.status == http.HTTPStatus.OK else None

@@ -1,0 +1,218 @@
+"""Limits in memory: no more than a minute's number at once and its rate after it; what is unused comes back."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.access.buckets import Level
+from gateway.access.caller import Caller
+from gateway.access.limits import LimitedError, Standing, duration
+from gateway.access.shared_buckets import SharedBuckets, size_of
+from gateway.config import KeyLimits
+
+
+def refusal(call: Callable[[], object]) -> LimitedError | None:
+    """What a call raises; None where it is let in."""
+    try:
+        call()
+    except LimitedError as error:
+        return error
+    return None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def who(name: str = "a") -> Caller:
+    return Caller(f"key:{name}", name)
+
+
+steps = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 12)), min_size=1, max_size=60)
+
+
+@given(limit=st.integers(1, 40), steps=steps)
+def test_no_window_has_more_than_a_minutes_number_and_its_rate(limit: int, steps: Sequence[tuple[float, int]]) -> None:
+    clock, limits = Clock(), KeyLimits(requests_per_minute=limit)
+    buckets = SharedBuckets(clock=clock)
+    taken: list[float] = []
+    for pause, tries in steps:
+        clock.now += pause
+        for _ in range(tries):
+            refused = refusal(lambda: buckets.admit(who(), limits))
+            if refused is None:
+                taken.append(clock.now)
+            else:
+                assert refused.retry_s
+    for first, begin in enumerate(taken):
+        for last in range(first, len(taken)):
+            assert last - first + 1 <= limit + (taken[last] - begin) * limit / 60 + 1e-6
+
+
+@given(limit=st.integers(1, 1000), steps=steps)
+def test_who_waits_as_long_as_told_is_let_in(limit: int, steps: Sequence[tuple[float, int]]) -> None:
+    clock, limits = Clock(), KeyLimits(requests_per_minute=limit)
+    buckets = SharedBuckets(clock=clock)
+    for pause, tries in steps:
+        clock.now += pause
+        for _ in range(tries):
+            refused = refusal(lambda: buckets.admit(who(), limits))
+            if refused is not None:
+                clock.now += int(refused.headers()["retry-after-ms"]) / 1000
+                buckets.admit(who(), limits)
+
+
+@given(limit=st.integers(10, 10_000), costs=st.lists(st.tuples(st.integers(1, 400), st.integers(0, 800)), max_size=40))
+def test_what_is_settled_is_what_was_used(limit: int, costs: Sequence[tuple[int, int]]) -> None:
+    """While no time passes: the level is the limit less all that was used, also where that is below nothing."""
+    clock, limits = Clock(), KeyLimits(tokens_per_minute=limit)
+    buckets = SharedBuckets(clock=clock)
+    used = 0
+    for reserve, use in costs:
+        buckets.admit(who(), limits)
+        if refusal(lambda reserve=reserve: buckets.reserve(who(), limits, reserve)) is None:  # type: ignore[misc]
+            buckets.settle(who(), limits, reserve - use)
+            used += use
+        else:
+            assert reserve > limit - used
+            buckets.settle(who(), limits, 0)
+        assert _left(buckets, limits) == pytest.approx(limit - used)
+
+
+def _left(buckets: SharedBuckets, limits: KeyLimits) -> float:
+    standing = buckets.admit(who(), limits)
+    buckets.settle(who(), limits, 0)
+    assert standing.tokens is not None
+    return standing.tokens.left
+
+
+def test_a_debt_is_paid_by_time() -> None:
+    clock, limits = Clock(), KeyLimits(tokens_per_minute=60)
+    buckets = SharedBuckets(clock=clock)
+    buckets.admit(who(), limits)
+    buckets.reserve(who(), limits, 10)
+    buckets.settle(who(), limits, 10 - 100)
+    with pytest.raises(LimitedError) as refused:
+        buckets.reserve(who(), limits, 1)
+    assert refused.value.retry_s == pytest.approx(41)
+    clock.now += 41
+    buckets.reserve(who(), limits, 1)
+
+
+def test_in_flight_counts_all_processes_and_forgets_one_that_has_died() -> None:
+    limits = KeyLimits(in_flight=3)
+    descriptor = os.memfd_create("test")
+    os.truncate(descriptor, size_of(2))
+    one, two = (SharedBuckets.of_file(descriptor, 2, row) for row in range(2))
+    for buckets in (one, two, two):
+        buckets.admit(who(), limits)
+    for buckets in (one, two):
+        with pytest.raises(LimitedError):
+            buckets.admit(who(), limits)
+    one.admit(who("b"), limits)  # another caller's are its own
+    one.clear(1)
+    for _ in range(2):
+        one.admit(who(), limits)
+    with pytest.raises(LimitedError):
+        one.admit(who(), limits)
+    os.close(descriptor)
+
+
+def test_any_number_of_callers_come_and_go() -> None:
+    """Slots are used again; where there is none, callers share one, and limits hold."""
+    clock, limits = Clock(), KeyLimits(requests_per_minute=1)
+    buckets = SharedBuckets(clock=clock)
+    for round_ in range(3):
+        let_in = 0
+        for number in range(3000):
+            one = who(f"{round_}-{number}")
+            if refusal(lambda one=one: buckets.admit(one, limits)) is None:  # type: ignore[misc]
+                buckets.settle(one, limits, 0)
+                let_in += 1
+        assert let_in > 2900
+        clock.now += 120
+
+
+_COUNT = 400
+
+
+def _race(descriptor: int, row: int, found: multiprocessing.Queue[int]) -> None:
+    buckets = SharedBuckets.of_file(descriptor, 4, row)
+    limits = KeyLimits(requests_per_minute=_COUNT, tokens_per_minute=10**6)
+    let_in = 0
+    for _ in range(_COUNT):
+        if refusal(lambda: buckets.admit(who(), limits)) is None:
+            buckets.reserve(who(), limits, 7)
+            buckets.settle(who(), limits, 4)
+            let_in += 1
+    found.put(let_in)
+
+
+def test_processes_that_race_are_let_in_exactly() -> None:
+    descriptor = os.memfd_create("test")
+    os.truncate(descriptor, size_of(4))
+    context = multiprocessing.get_context("fork")
+    found: multiprocessing.Queue[int] = context.Queue()  # type: ignore[assignment]
+    begun = time.monotonic()
+    racers = [context.Process(target=_race, args=(descriptor, row, found)) for row in range(4)]
+    for racer in racers:
+        racer.start()
+    let_in = sum(found.get(timeout=60) for _ in racers)
+    for racer in racers:
+        racer.join()
+    refilled = (time.monotonic() - begun) * _COUNT / 60
+    assert _COUNT <= let_in <= _COUNT + refilled + 1
+    left = SharedBuckets.of_file(descriptor, 4).admit(who(), KeyLimits(tokens_per_minute=10**6)).tokens
+    assert left is not None
+    assert 10**6 - 3 * let_in <= left.left
+    os.close(descriptor)
+
+
+def _hold(descriptor: int, held: multiprocessing.Queue[int]) -> None:
+    buckets = SharedBuckets.of_file(descriptor, 2, 1)
+    with buckets._slot("key:a"):
+        held.put(1)
+        signal.pause()
+
+
+def test_a_process_that_is_stopped_with_a_lock_holds_nobody_up() -> None:
+    descriptor = os.memfd_create("test")
+    os.truncate(descriptor, size_of(2))
+    context = multiprocessing.get_context("fork")
+    held: multiprocessing.Queue[int] = context.Queue()  # type: ignore[assignment]
+    holder = context.Process(target=_hold, args=(descriptor, held))
+    holder.start()
+    held.get(timeout=30)
+    buckets = SharedBuckets.of_file(descriptor, 2)
+    buckets.admit(who(), KeyLimits(requests_per_minute=1))
+    with pytest.raises(LimitedError):
+        buckets.admit(who(), KeyLimits(requests_per_minute=1))
+    holder.kill()
+    holder.join()
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (0.25, "250ms"), (0.0001, "1ms"), (1, "1s"), (1.5, "1.5s"), (360, "6m0s"), (3661.5, "1h1m1.5s")],
+)
+def test_durations_are_written_as_openai_does(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_a_debt_is_shown_as_nothing_left() -> None:
+    headers = dict(Standing(tokens=Level(600, -60.0)).headers())
+    assert headers["x-ratelimit-remaining-tokens"] == "0"
+    assert headers["x-ratelimit-reset-tokens"] == "1m6s"

@@ -1,0 +1,90 @@
+"""One name for several models that share its requests by weight, over scripted engines."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.app import create_app
+from gateway.config import ConfigError, Settings, load_settings
+from tests.app.documented import DocumentedClient
+from tests.app.harness import USER, says
+from tests.app.scripted import ScriptedBackend, ScriptedEngine, settings_for
+
+
+@contextlib.asynccontextmanager
+async def split(folder: Path, weights: dict[str, float]) -> AsyncIterator[tuple[DocumentedClient, dict[str, Any]]]:
+    """A gateway whose models ``stable`` and ``canary`` share the name ``chat``."""
+    one = settings_for(folder).models[0].model_dump()
+    models = [{**one, "name": name} for name in ("stable", "canary")]
+    backends = {model["name"]: ScriptedBackend(ScriptedEngine(says(folder, "Hi"))) for model in models}
+    settings = Settings.model_validate({"models": models, "splits": {"chat": weights}})
+    app = create_app(settings, backend_factory=lambda model: backends[model.name])
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with DocumentedClient(app, False, base_url="http://localhost", transport=transport) as client:
+            yield client, backends
+
+
+async def answers(client: DocumentedClient, count: int, **body: Any) -> Counter[str]:
+    """By model how many of the answers to requests for the split it gave."""
+    counted: Counter[str] = Counter()
+    for index in range(count):
+        more = {key: value.format(index) for key, value in body.items()}
+        asked = {"model": "chat", "messages": USER, "max_tokens": 1, **more}
+        answer = await client.post("/v1/chat/completions", json=asked)
+        assert answer.status_code == 200, answer.text
+        counted[answer.json()["model"]] += 1
+    return counted
+
+
+async def test_requests_are_shared_by_weight(folder: Path) -> None:
+    async with split(folder, {"stable": 3, "canary": 1}) as (client, _):
+        shared = await answers(client, 200, prompt_cache_key="conversation {}")
+        assert 120 <= shared["stable"] <= 180
+        assert set(shared) == {"stable", "canary"}
+
+
+async def test_a_conversation_stays_with_its_model(folder: Path) -> None:
+    async with split(folder, {"stable": 1, "canary": 1}) as (client, _):
+        for name in ("one", "two", "three", "four"):
+            assert len(await answers(client, 5, prompt_cache_key=name)) == 1
+
+
+async def test_a_model_that_is_away_has_no_share(folder: Path) -> None:
+    async with split(folder, {"stable": 1, "canary": 1}) as (client, backends):
+        backends["canary"].leave("gone")
+        assert await answers(client, 20) == {"stable": 20}
+        backends["stable"].leave("gone")
+        answer = await client.post("/v1/chat/completions", json={"model": "chat", "messages": USER})
+        assert answer.status_code == 503
+
+
+async def test_a_split_is_listed_and_described(folder: Path) -> None:
+    async with split(folder, {"stable": 1, "canary": 9}) as (client, _):
+        listed = (await client.get("/v1/models")).json()["data"]
+        assert [model["id"] for model in listed] == ["stable", "canary", "chat"]
+        described = (await client.get("/v1/models/chat")).json()["gateway"]
+        assert (described["model"], described["split"]) == ("canary", {"stable": 1, "canary": 9})
+
+
+@pytest.mark.parametrize(
+    ("split", "problem"),
+    [
+        ("stable: {stable: 1}", "splits.stable: a model has this name"),
+        ("chat: {stable: 1, other: 1}", "splits.chat: 'other' is not the name of a model"),
+        ("chat: {stable: 0}", "splits.chat: weights must be 0 or more, and one of them above 0"),
+        ("chat: {stable: -1}", "splits.chat: weights must be 0 or more, and one of them above 0"),
+    ],
+)
+def test_a_split_that_leads_nowhere_is_refused(tmp_path: Path, split: str, problem: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"models: [{{name: stable, triton: {{url: 'triton:8001'}}}}]\nsplits: {{{split}}}\n")
+    with pytest.raises(ConfigError, match=problem):
+        load_settings(file, environment={})

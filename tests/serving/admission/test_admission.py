@@ -1,0 +1,368 @@
+"""Who runs and who waits, over shared memory: one admission stands for each of several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.config.model_settings import AdmissionSettings
+from gateway.generation import EngineError, ErrorKind
+from gateway.serving.admission.admission import Admission, Demand, Ticket
+from gateway.serving.admission.shares import RUNNING, Shares, size_of
+
+MODEL = "model"
+
+
+@contextlib.asynccontextmanager
+async def processes(count: int = 1, **settings: Any) -> AsyncIterator[list[Admission]]:
+    """The admissions of one model in so many processes, which share memory and wake each other."""
+    cells = memoryview(bytearray(size_of(count) * 8)).cast("q")
+    wakers = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(count)]
+    admissions = [
+        Admission(MODEL, AdmissionSettings(**settings), Shares(count, row, cells, wakers)) for row in range(count)
+    ]
+    try:
+        yield admissions
+        for admission in admissions:
+            totals = admission.totals()
+            assert (totals.running, totals.waiting) == (0, 0)
+    finally:
+        for admission in admissions:
+            admission.close()
+        for waker in wakers:
+            os.close(waker)
+
+
+def demand(caller: str = "", tokens: int = 100, weight: float = 1.0, priority: int = 0) -> Demand:
+    return Demand(caller, weight, tokens, priority)
+
+
+class Line:
+    """Requests that wait, and the order in which they get their turn."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.running: list[tuple[str, Ticket]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, admission: Admission, name: str, wanted: Demand) -> asyncio.Task[None]:
+        async def wait() -> None:
+            ticket = await admission.enter(wanted)
+            self.order.append(name)
+            self.running.append((name, ticket))
+
+        task = asyncio.create_task(wait())
+        self.tasks.append(task)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return task
+
+    async def end_one(self, used: int | None = None) -> None:
+        """End the oldest that runs, and wait until another has its turn, if any waits."""
+        before = len(self.order)
+        _, ticket = self.running.pop(0)
+        ticket.leave(ticket.demand.tokens if used is None else used)
+        for _ in range(200):
+            await asyncio.sleep(0.001 if before == len(self.order) else 0)
+            if len(self.order) > before or all(task.done() for task in self.tasks):
+                return
+
+    async def end_all(self) -> None:
+        while self.running:
+            await self.end_one()
+
+
+async def test_so_many_run_and_the_others_wait_in_their_order() -> None:
+    async with processes(max_running=2) as (admission,):
+        line = Line()
+        for name in "abcd":
+            await line.ask(admission, name, demand())
+        assert line.order == ["a", "b"]
+        totals = admission.totals()
+        assert (totals.running, totals.waiting, totals.limit) == (2, 2, 2)
+        await line.end_all()
+        assert line.order == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_a_polite_caller_is_next_whatever_a_flood_has_queued(count: int) -> None:
+    async with processes(count, max_running=2) as admissions:
+        line = Line()
+        for index in range(40):
+            await line.ask(admissions[index % count], f"flood {index}", demand("flood"))
+        for turn in range(3):
+            await line.end_one()
+            await line.ask(admissions[turn % count], f"polite {turn}", demand("polite"))
+            before = len(line.order)
+            await line.end_one()
+            assert line.order[before:] == [f"polite {turn}"]
+        await line.end_all()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_callers_have_tokens_by_their_weights(count: int) -> None:
+    async with processes(count, max_running=1) as admissions:
+        line = Line()
+        for index in range(60):
+            process = admissions[index % count]
+            await line.ask(process, "light", demand("light", tokens=50))
+            await line.ask(process, "heavy", demand("heavy", tokens=200))
+            await line.ask(process, "double", demand("double", tokens=100, weight=2.0))
+        for _ in range(84):
+            await line.end_one()
+        tokens = {"light": 50, "heavy": 200, "double": 100}
+        given = {name: times * tokens[name] for name, times in Counter(line.order).items()}
+        assert given["heavy"] == pytest.approx(given["light"], abs=400)
+        assert given["double"] == pytest.approx(2 * given["light"], abs=400)
+        await line.end_all()
+
+
+async def test_what_an_answer_did_not_use_is_given_back() -> None:
+    """One asks for long answers and gets short ones: it has as many turns as one that asks for short ones."""
+    async with processes(max_running=1) as (admission,):
+        line = Line()
+        for _ in range(30):
+            await line.ask(admission, "boaster", demand("boaster", tokens=100_000))
+            await line.ask(admission, "modest", demand("modest", tokens=100))
+        for _ in range(30):
+            await line.end_one(used=100)
+        turns = Counter(line.order)
+        assert abs(turns["boaster"] - turns["modest"]) <= 2
+        while line.running:
+            await line.end_one(used=100)
+
+
+async def test_nobody_saves_up_for_later_or_pays_for_quiet_times() -> None:
+    async with processes(max_running=1) as (admission,):
+        line = Line()
+        for _ in range(50):  # nobody else is there
+            await line.ask(admission, "early", demand("early", tokens=1000))
+            await line.end_one()
+        for _ in range(10):
+            await line.ask(admission, "late", demand("late", tokens=1000))
+            await line.ask(admission, "early", demand("early", tokens=1000))
+        line.order.clear()
+        for _ in range(10):
+            await line.end_one()
+        turns = Counter(line.order)
+        assert abs(turns["early"] - turns["late"]) <= 1
+        await line.end_all()
+
+
+async def test_priorities_order_the_requests_of_one_caller_only() -> None:
+    async with processes(max_running=1) as (admission,):
+        line = Line()
+        await line.ask(admission, "first", demand("a"))
+        for priority in (5, 0, -3):
+            await line.ask(admission, f"a {priority}", demand("a", priority=priority))
+        await line.ask(admission, "b", demand("b", priority=9))
+        await line.end_all()
+        assert line.order == ["first", "b", "a -3", "a 0", "a 5"]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_one_that_leaves_is_out_at_once(count: int) -> None:
+    async with processes(count, max_running=1) as admissions:
+        line = Line()
+        await line.ask(admissions[0], "runs", demand())
+        gone = [await line.ask(admissions[index % count], "gone", demand()) for index in range(8)]
+        await line.ask(admissions[-1], "stays", demand())
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        assert admissions[0].totals().waiting == 1
+        await line.end_one()
+        assert line.order == ["runs", "stays"]
+        await line.end_all()
+
+
+async def test_one_that_leaves_as_its_turn_comes_takes_no_place() -> None:
+    async with processes(max_running=1) as (admission,):
+        line = Line()
+        await line.ask(admission, "runs", demand())
+        leaves = await line.ask(admission, "leaves", demand())
+        line.running.pop()[1].leave(1)  # its turn has come, and its task has not run yet
+        leaves.cancel()
+        await asyncio.gather(leaves, return_exceptions=True)
+        assert line.order == ["runs"]
+
+
+async def test_a_full_queue_refuses_the_greediest() -> None:
+    async with processes(max_running=1, max_waiting=6) as (admission,):
+        line, refused = Line(), Counter[str]()
+        admission.refused = lambda reason: refused.update([reason])
+        await line.ask(admission, "runs", demand("flood"))
+        flood = [await line.ask(admission, f"flood {index}", demand("flood")) for index in range(6)]
+        again = await line.ask(admission, "one more", demand("flood"))
+        with pytest.raises(EngineError, match="Too many requests wait") as refusal:
+            await again
+        assert refusal.value.kind is ErrorKind.QUEUE_FULL
+        assert refusal.value.retry_after_s == 1
+        polite = await line.ask(admission, "polite", demand("polite"))
+        with pytest.raises(EngineError, match="most of them yours"):
+            await flood[-1]  # the newest
+        assert not polite.done()
+        assert refused == {"full": 2}
+        line.tasks.remove(again)
+        line.tasks.remove(flood[-1])
+        await line.end_all()
+        assert line.order[:2] == ["runs", "polite"]
+        assert len(line.order) == 7
+
+
+async def test_a_queue_is_bounded_in_tokens() -> None:
+    async with processes(max_running=1, max_waiting_tokens=1000) as (admission,):
+        line = Line()
+        await line.ask(admission, "runs", demand())
+        await line.ask(admission, "alone", demand(tokens=5000))  # it would be refused for ever else
+        with pytest.raises(EngineError, match="Too many requests wait"):
+            await admission.enter(demand(tokens=1))
+        await line.end_all()
+
+
+async def test_a_wait_that_is_too_long_ends_with_when_to_come_again() -> None:
+    async with processes(max_running=1, max_wait_s=0.05) as (admission,):
+        line = Line()
+        await line.ask(admission, "runs", demand())
+        with pytest.raises(EngineError, match=r"has waited for 0\.05 s") as refusal:
+            await admission.enter(demand())
+        assert refusal.value.retry_after_s == 1
+        await line.end_all()
+
+
+async def test_those_that_wait_while_the_limit_changes_are_held_to_the_new_one() -> None:
+    shares = Shares()
+    former = Admission(MODEL, AdmissionSettings(max_running=1), shares)
+    line = Line()
+    for name in "abc":
+        await line.ask(former, name, demand())
+    former.successor = Admission(MODEL, AdmissionSettings(max_running=3), shares)
+    await asyncio.wait(line.tasks, timeout=5)
+    assert line.order == ["a", "b", "c"]
+    await line.end_all()
+    former.close()
+
+
+async def test_one_that_is_refused_as_its_turn_comes_takes_no_place() -> None:
+    async with processes(max_running=1, max_wait_s=0.05) as (admission,):
+        running = await admission.enter(demand())
+        waiting = asyncio.create_task(admission.enter(demand()))
+        await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        refused = asyncio.Event()
+
+        def told(_: str) -> None:  # a turn comes after the refusal, and before the task that was refused has run
+            loop.call_soon(running.leave, 0)
+            refused.set()
+
+        admission.refused = told
+        await refused.wait()
+        with pytest.raises(EngineError) as error:
+            await waiting
+        assert error.value.kind is ErrorKind.QUEUE_FULL
+        assert admission.totals().running == 0
+
+
+async def test_when_to_come_again_follows_from_the_rate_of_ends() -> None:
+    now = 100.0
+    shares = Shares(clock=lambda: now)
+    admission = Admission(MODEL, AdmissionSettings(max_running=1, max_waiting=20), shares)
+    line = Line()
+    await line.ask(admission, "runs", demand("a"))
+    for index in range(20):
+        await line.ask(admission, f"{index}", demand("a"))
+    for _ in range(5):  # an answer every two seconds
+        admission._note_ends()
+        now += 2.0
+        await line.end_one()
+        await line.ask(admission, "again", demand("a"))
+    with pytest.raises(EngineError) as refusal:
+        await admission.enter(demand("a"))
+    assert refusal.value.retry_after_s == 40  # twenty wait
+    await line.end_all()
+    admission.close()
+
+
+async def test_the_requests_of_a_process_that_died_or_hangs_hold_nobody_up() -> None:
+    async with processes(3, max_running=1) as (one, hangs, died):
+        line = Line()
+        await line.ask(died, "of the dead", demand())
+        await line.ask(one, "waits", demand())
+        died._shares.clear(2)  # as the supervisor does
+        await asyncio.wait_for(line.tasks[-1], 5)
+        lost = Line()
+        await lost.ask(hangs, "never looked at", demand())
+        hangs.close()  # its loop no longer runs
+        await line.ask(one, "after it", demand())
+        line.running.pop()[1].leave(1)
+        await asyncio.wait_for(line.tasks[-1], 5)
+        assert line.order == ["of the dead", "waits", "after it"]
+        lost.tasks[0].cancel()
+        await asyncio.gather(*lost.tasks, return_exceptions=True)
+        line.running.pop()[1].leave(1)
+
+
+async def test_more_callers_than_there_is_room_for_share_a_place() -> None:
+    async with processes(max_running=1) as (admission,):
+        line = Line()
+        await line.ask(admission, "runs", demand())
+        for index in range(600):
+            await line.ask(admission, str(index), demand(f"caller {index}"))
+        await line.end_all()
+        assert sorted(line.order[1:], key=int) == [str(index) for index in range(600)]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_models_that_come_after_hundreds_of_callers_have_places_of_their_own(busy: bool) -> None:
+    cells = memoryview(bytearray(size_of(2) * 8)).cast("q")
+    mine, other = Shares(2, 0, cells), Shares(2, 1, cells)
+    other.line(7, 8)[RUNNING] = 3
+    for caller in range(1000):
+        mine.line(1, 1000 + caller)[RUNNING] = int(busy)
+    for model in range(100, 120):  # as reloads bring them
+        mine.line(model)[RUNNING] = model
+        mine.line(model, 5)[RUNNING] = 1
+    for model in range(100, 120):
+        assert sum(entry.running for entry in mine.entries(model)) == model + 1
+    assert [entry.running for entry in mine.entries(7)] == [3]
+
+
+async def test_without_a_limit_nobody_waits() -> None:
+    async with processes(max_running=0) as (admission,):
+        tickets = [await admission.enter(demand()) for _ in range(1000)]
+        assert admission.totals().running == 1000
+        for ticket in tickets:
+            ticket.leave(1)
+
+
+async def test_a_flood_in_one_process_does_not_close_the_queue_to_others() -> None:
+    async with processes(2, max_running=1, max_waiting=6) as (one, other):
+        line = Line()
+        await line.ask(one, "runs", demand("flood"))
+        for index in range(6):
+            await line.ask(one, f"flood {index}", demand("flood"))
+        polite = await line.ask(other, "polite", demand("polite"))
+        assert not polite.done()
+        await line.end_all()
+        assert line.order[:2] == ["runs", "polite"]
+
+
+async def test_room_for_many_tokens_is_made_by_as_many_requests_as_it_takes() -> None:
+    async with processes(max_running=1, max_waiting_tokens=600) as (admission,):
+        line = Line()
+        await line.ask(admission, "runs", demand("flood"))
+        flood = [await line.ask(admission, f"flood {index}", demand("flood")) for index in range(6)]
+        polite = await line.ask(admission, "polite", demand("polite", tokens=250))
+        assert not polite.done()
+        refused = await asyncio.gather(*flood[3:], return_exceptions=True)
+        assert all(isinstance(each, EngineError) for each in refused)
+        for each in flood[3:]:
+            line.tasks.remove(each)
+        await line.end_all()
+        assert len(line.order) == 5

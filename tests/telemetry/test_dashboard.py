@@ -1,0 +1,132 @@
+"""The dashboard and the alert rules: each expression is PromQL, over metrics and labels that a gateway has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client.metrics import MetricWrapperBase
+
+from gateway.access.key_metrics import KeyMetrics
+from gateway.generation.route import EndpointStatus
+from gateway.telemetry.metrics import Metrics, ModelNow, _Now
+from tests.app.harness import gateway
+from tests.app.scripted import write_tokenizer
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RULES = DEPLOY / "prometheus" / "rules.yml"
+OF_PROMETHEUS = {"instance", "job"}
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+TRITON = {
+    "nv_trt_llm_request_metrics": {"model", "version", "request_type", "endpoint"},
+    "nv_trt_llm_kv_cache_block_metrics": {"model", "version", "kv_cache_block_type", "endpoint"},
+}
+
+
+def labels_of_metrics() -> dict[str, set[str]]:
+    """The labels of each sample that a gateway shows, by its name."""
+    metrics = Metrics()
+    KeyMetrics(metrics.registry)
+    found: dict[str, set[str]] = {"up": set()} | {name: set(labels) for name, labels in TRITON.items()}
+    for collector in metrics.registry._collector_to_names:
+        assert isinstance(collector, MetricWrapperBase)
+        for suffix in SUFFIXES[collector._type]:
+            found[collector._name + suffix] = {*collector._labelnames, *({"le"} if suffix == "_bucket" else ())}
+    endpoint = EndpointStatus("a:1", "ready", 0)
+    for family in _Now({"m": None}, {"m": ModelNow(running=0, waiting=0, limit=1, endpoints=[endpoint])}).collect():
+        found[family.name] = set(family.samples[0].labels)
+    return found
+
+
+LABELS = labels_of_metrics()
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboards" / "gateway.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield f"{panel['title']} {target['refId']}", target["expr"]
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+
+
+def names_in(node: Any, given: set[str] | None = None) -> Iterator[tuple[str, set[str]]]:
+    """Each metric of an expression, with the labels by which it is chosen or put together."""
+    used = set(given or ())
+    if isinstance(node, promql_parser.VectorSelector):
+        yield str(node.name), used | {matcher.name for matcher in node.matchers.matchers}
+    modifier = getattr(node, "modifier", None)
+    if isinstance(node, promql_parser.AggregateExpr) and modifier is not None:
+        used |= set(modifier.labels)
+    children = [getattr(node, name, None) for name in ("lhs", "rhs", "expr", "vector_selector")]
+    for child in [*children, *getattr(node, "args", [])]:
+        if child is not None:
+            yield from names_in(child, used)
+
+
+def problems(expression: str) -> list[str]:
+    """What is wrong with an expression."""
+    try:
+        parsed = promql_parser.parse(expression.replace("$__rate_interval", "5m"))
+    except ValueError as error:
+        return [str(error)]
+    found = list(names_in(parsed))
+    wrong = [f"no metric {name}" for name, _ in found if name not in LABELS]
+    return wrong + [
+        f"{name} has no label {label}"
+        for name, labels in found
+        for label in labels - LABELS.get(name, labels) - OF_PROMETHEUS
+    ]
+
+
+@pytest.mark.parametrize(("name", "expression"), list(expressions()))
+def test_each_expression_asks_for_what_there_is(name: str, expression: str) -> None:
+    assert problems(expression) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [
+        ("rate(gateway_requests_total[5m)", "unexpected"),
+        ("gateway_requests", "no metric gateway_requests"),
+        ("sum by (modell) (gateway_requests_in_flight)", "gateway_requests_in_flight has no label modell"),
+        (
+            'rate(gateway_inter_token_seconds_bucket{key="a"}[5m])',
+            "gateway_inter_token_seconds_bucket has no label key",
+        ),
+    ],
+)
+def test_what_would_show_nothing_is_found(expression: str, says: str) -> None:
+    (problem,) = problems(expression)
+    assert says in problem
+
+
+async def test_a_gateway_s_page_has_what_they_ask_for(tmp_path: Path) -> None:
+    async with gateway(write_tokenizer(tmp_path / "bytes")) as running:
+        await running.chat()
+        page = (await running.client.get("/metrics")).text
+    families = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
+    asked = {name for _, expression in expressions() for name in re.findall(r"\bgateway_\w+", expression)}
+    of_several = {name for name in asked if name.startswith("gateway_endpoint_")}
+    assert len(asked) > 20
+    assert {name for name in asked - of_several if name.removesuffix("_bucket") not in families} == set()
+
+
+def test_each_panel_has_a_place_and_a_number_of_its_own() -> None:
+    panels = json.loads((DEPLOY / "grafana" / "dashboards" / "gateway.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of Prometheus, is not installed")
+def test_promtool_takes_the_rules() -> None:
+    subprocess.run(["promtool", "check", "rules", str(RULES)], check=True, timeout=60)

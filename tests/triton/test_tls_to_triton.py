@@ -1,0 +1,273 @@
+"""TLS towards a server that plays Triton, by both transports."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from scripted_triton import ScriptedTriton, ask, tokens
+
+from gateway.certificates import CertificateError
+from gateway.config import TritonSettings
+from gateway.generation.engine import EngineError
+from gateway.triton import TritonBackend
+from gateway.triton.access import Access, triton_access
+from gateway.triton.tls_trouble import tls_trouble
+from gateway.triton.transports import TransportName
+from tests.certificates import Authority, Pair
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def server_pair(authority: Authority) -> Pair:
+    return authority.issue("server")
+
+
+def serving(pair: Pair, clients: Authority | None = None) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(pair.key.read_bytes(), pair.certificate.read_bytes())],
+        root_certificates=clients.path.read_bytes() if clients else None,
+        require_client_auth=clients is not None,
+    )
+
+
+def access(**tls: Any) -> Access:
+    return triton_access(TritonSettings.model_validate({"url": "a:1", "tls": tls}))
+
+
+async def count(backend: TritonBackend, request_id: str = "r1") -> int:
+    return sum([len(chunk.ids) async for chunk in backend.engine.generate(ask(request_id))])
+
+
+async def first_tokens(backend: TritonBackend, request_id: str) -> list[int]:
+    """Of an answer that is left then."""
+    async with aclosing(backend.engine.generate(ask(request_id))) as answer:
+        return list((await answer.__anext__()).ids)
+
+
+async def reason_of(server: ScriptedTriton, terms: Access, transport: TransportName = "auto") -> str:
+    """Why a backend is not ready, once it has tried."""
+
+    async def poll(backend: TritonBackend) -> str:
+        while "has not been reached yet" in backend.status.reason:  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0.02)
+        return backend.status.reason
+
+    async with TritonBackend(server.url, "ensemble", "tokens", transport=transport, access=terms) as backend:
+        reason = await asyncio.wait_for(poll(backend), 10)
+        with pytest.raises(EngineError):
+            _ = backend.engine
+        return reason
+
+
+@pytest.fixture(params=["grpcio", "h2", "auto"])
+def any_transport(request: pytest.FixtureRequest) -> TransportName:
+    name: TransportName = request.param
+    return name
+
+
+async def test_a_triton_with_tls_is_served(
+    authority: Authority, server_pair: Pair, any_transport: TransportName
+) -> None:
+    async with (
+        ScriptedTriton(credentials=serving(server_pair)) as server,
+        TritonBackend(
+            server.url, "ensemble", "tokens", transport=any_transport, access=access(ca=authority.path)
+        ) as backend,
+    ):
+        await backend.wait_ready(10)
+        assert await count(backend) == 1
+
+
+async def test_both_sides_show_certificates(
+    authority: Authority, server_pair: Pair, any_transport: TransportName
+) -> None:
+    own = authority.issue("gateway")
+    terms = access(ca=authority.path, certificate=own.certificate, key=own.key)
+    async with (
+        ScriptedTriton(credentials=serving(server_pair, authority)) as server,
+        TritonBackend(server.url, "ensemble", "tokens", transport=any_transport, access=terms) as backend,
+    ):
+        await backend.wait_ready(10)
+        assert await count(backend) == 1
+
+
+async def test_a_name_that_is_not_the_host_is_checked_where_it_is_set(
+    authority: Authority, transport_name: TransportName
+) -> None:
+    pair = authority.issue("inner", hosts=("triton.internal",))
+    async with ScriptedTriton(credentials=serving(pair)) as server:
+        reason = await reason_of(server, access(ca=authority.path), transport_name)
+        assert reason == (
+            f"The certificate of Triton at {server.url} is not for 127.0.0.1: set triton.tls.server_name to a name that"
+            " it has"
+        )
+        terms = access(ca=authority.path, server_name="triton.internal")
+        async with TritonBackend(server.url, "ensemble", "tokens", transport=transport_name, access=terms) as backend:
+            await backend.wait_ready(10)
+            assert await count(backend) == 1
+
+
+async def test_operators_are_told_what_is_wrong(authority: Authority, server_pair: Pair, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path, "Strangers")
+    foreign = stranger.issue("foreign")
+    old = authority.issue("old", days=-1)
+    async with ScriptedTriton(credentials=serving(server_pair, authority)) as server:
+        url = server.url
+        assert await reason_of(server, Access()) == (
+            f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})"
+        )
+        assert "is not trusted" in await reason_of(server, access(ca=stranger.path))
+        assert await reason_of(server, access(ca=authority.path)) == (
+            f"Triton at {url} asks for a client certificate: set triton.tls.certificate and triton.tls.key"
+        )
+        terms = access(ca=authority.path, certificate=foreign.certificate, key=foreign.key)
+        assert "does not accept the gateway's certificate" in await reason_of(server, terms)
+    async with ScriptedTriton(credentials=serving(old)) as server:
+        reason = await reason_of(server, access(ca=authority.path))
+        assert reason == f"The certificate of Triton at {server.url} has expired"
+    async with ScriptedTriton() as server:
+        reason = await reason_of(server, access(ca=authority.path))
+        assert reason == (
+            f"Triton at {server.url} does not speak TLS: take triton.tls away, or start it with --grpc-use-ssl"
+        )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda pair, _: {"certificate": pair.certificate, "key": "other"}, "is not that of the certificate in"),
+        (
+            lambda pair, _: {"certificate": pair.certificate, "key": pair.key.with_name("none")},
+            "cannot be read (No such",
+        ),
+        (lambda pair, _: {"certificate": pair.key, "key": pair.key}, "holds no certificate"),
+        (lambda pair, _: {"ca": pair.key}, "holds no certificates of authorities"),
+        (lambda _pair, made: _named(made.issue("late", days=-2)), "has expired"),
+        (lambda _pair, made: _named(made.issue("locked", password=b"x")), "is encrypted"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused(
+    authority: Authority,
+    server_pair: Pair,
+    spoil: Callable[[Pair, Authority], dict[str, Any]],
+    sentence: str,
+) -> None:
+    given = spoil(server_pair, authority)
+    if given.get("key") == "other":
+        given["key"] = authority.issue("another").key
+    with pytest.raises(CertificateError) as told:
+        access(**given)
+    assert sentence in str(told.value)
+
+
+def _named(pair: Pair) -> dict[str, Any]:
+    return {"certificate": pair.certificate, "key": pair.key}
+
+
+async def test_metadata_goes_with_every_call(any_transport: TransportName) -> None:
+    settings = {"url": "a:1", "metadata": {"triton-grpc-protocol-secret": "sesame"}}
+    terms = triton_access(TritonSettings.model_validate(settings))
+    heard: list[Any] = []
+
+    class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+        async def intercept_service(self, continuation: Any, details: Any) -> Any:
+            heard.append((details.method, dict(details.invocation_metadata).get("triton-grpc-protocol-secret")))
+            return await continuation(details)
+
+    async with (
+        ScriptedTriton(interceptors=[Interceptor()]) as server,
+        TritonBackend(server.url, "ensemble", "tokens", transport=any_transport, access=terms) as backend,
+    ):
+        await backend.wait_ready(10)
+        assert await count(backend) == 1
+    assert {secret for _, secret in heard} == {"sesame"}
+    assert any(method.endswith("/ModelStreamInfer") for method, _ in heard)
+    assert any(method.endswith("/ModelConfig") for method, _ in heard)
+
+
+async def test_certificates_are_exchanged_under_streams(
+    authority: Authority, server_pair: Pair, transport_name: TransportName
+) -> None:
+    """Streams go on, later requests show the new certificate, and the engine is ready all the time."""
+    own, later = authority.issue("first"), authority.issue("second")
+    terms = access(ca=authority.path, certificate=own.certificate, key=own.key)
+    assert terms.tls is not None
+    go_on = asyncio.Event()
+    shown: list[str] = []
+
+    async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
+        shown.append(context.auth_context()["x509_common_name"][0].decode())
+        yield tokens(7)
+        await go_on.wait()
+        yield tokens(8, final=True)
+
+    async with (
+        ScriptedTriton(script, credentials=serving(server_pair, authority)) as server,
+        TritonBackend(server.url, "ensemble", "tokens", transport=transport_name, access=terms) as backend,
+    ):
+        server_script, server.script = server.script, lambda *_: _one()
+        await backend.wait_ready(10)
+        server.script = server_script
+        engine = backend.engine
+        async with aclosing(engine.generate(ask("running"))) as answer:
+            first = await answer.__anext__()
+            assert list(first.ids) == [7]
+            own.replace_by(later)
+            await terms.tls.look(now=True)
+            deadline = time.monotonic() + 10
+            while "second" not in shown:
+                await first_tokens(backend, f"r{len(shown)}")
+                assert time.monotonic() < deadline
+            assert backend.engine is engine
+            go_on.set()
+            assert [list(chunk.ids) async for chunk in answer] == [[8]]
+        assert await count(backend, "last") == 2
+        assert shown[-1] == "second"
+        assert backend.engine is engine
+
+
+async def _one() -> AsyncIterator[Any]:
+    yield tokens(7, final=True)
+
+
+async def test_a_pair_that_cannot_be_used_leaves_the_former_one(
+    authority: Authority, server_pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = authority.issue("kept"), authority.issue("unfit")
+    terms = access(ca=authority.path, certificate=own.certificate, key=own.key)
+    assert terms.tls is not None
+    before = terms.tls.value
+    own.key.write_bytes(other.key.read_bytes())
+    await terms.tls.look(now=True)
+    assert terms.tls.value is before
+    assert "is not that of the certificate in" in caplog.text
+    assert "the former certificates stay in use" in caplog.text
+    own.certificate.write_bytes(other.certificate.read_bytes())
+    await terms.tls.look(now=True)
+    assert terms.tls.value is not before
+
+
+async def test_what_is_no_tls_of_tritons_is_none_of_tls(unused_port: int) -> None:
+    assert await tls_trouble(f"127.0.0.1:{unused_port}", Access()) is None
+    assert await tls_trouble("dns:triton", Access()) is None
+
+
+async def test_a_cancelled_search_for_the_reason_ends(unused_port: int) -> None:
+    for turns in range(40):  # of the event loop, before it is cancelled: among them the one in which it ends
+        asking = asyncio.create_task(tls_trouble(f"127.0.0.1:{unused_port}", Access()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if asking.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await asking
