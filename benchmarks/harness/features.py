@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,9 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     subject = Subject("gateway", "tokens", transports()[0])
     tokenizer = Tokenizer.from_folder(tokenizer_folder())
     runs: list[dict[str, float]] = []
-    with SyntheticTriton(write_repository()) as triton, start(subject, triton, families=_FAMILIES) as child:
+    with ExitStack() as stack:
+        triton = stack.enter_context(SyntheticTriton(write_repository()))
+        child = stack.enter_context(start(subject, triton, families=_FAMILIES))
         refused = {}
         for name, feature in FEATURES.items():
             if (reason := _refusal(child, triton, tokenizer, feature)) is not None:

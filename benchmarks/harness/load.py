@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Protocol
 
-from .processes import BUILT, BenchmarkError, Child
+from .processes import BUILT, BenchmarkError
 from .subjects import KEY
 
 _TIMEOUT_S = 180
@@ -33,6 +34,7 @@ class Load:
         stagger_us: between the starts of the streams.
         events: least events of each answer; None: one for each token.
         path: that is asked.
+        key: that the requests have.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Load:
     stagger_us: int = 0
     events: int | None = None
     path: str = "/v1/chat/completions"
+    key: str = KEY
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,21 @@ class Result:
         return {name: None if value is None else round(value, 2) for name, value in asdict(self).items()}
 
 
-def run(child: Child, load: Load, body: Path, *, during: Callable[[], None] | None = None) -> Result:
+class Watched(Protocol):
+    """What a load is run against.
+
+    Attributes:
+        port: its port.
+    """
+
+    port: int
+
+    def cpu_s(self) -> float:
+        """CPU seconds that it has spent."""
+        ...
+
+
+def run(child: Watched, load: Load, body: Path, *, during: Callable[[], None] | None = None) -> Result:
     """Load a gateway; every answer must be whole.
 
     A run that fails is repeated, twice at most, with a word about it: on a machine that others keep busy a health check
@@ -107,12 +124,12 @@ def run(child: Child, load: Load, body: Path, *, during: Callable[[], None] | No
     return _run(child, load, body, during)
 
 
-def _run(child: Child, load: Load, body: Path, during: Callable[[], None] | None) -> Result:
+def _run(child: Watched, load: Load, body: Path, during: Callable[[], None] | None) -> Result:
     command: list[str | Path] = [
         BUILT / "ssecli", str(child.port), str(load.streams), str(load.rounds), load.path, body,
     ]  # fmt: skip
     cpu = child.cpu_s()
-    said = _generate(command, {"KEY": KEY, "STAGGER_US": str(load.stagger_us)}, during)
+    said = _generate(command, {"KEY": load.key, "STAGGER_US": str(load.stagger_us)}, during)
     spent = child.cpu_s() - cpu
     answers = load.streams * load.rounds
     figures = parse(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import features, hostile, lag, memory, peers, relay, request_cost, triton, workers
+from . import features, front_door, hostile, lag, memory, peers, relay, request_cost, triton, workers
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -13,6 +13,7 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "memory": memory.measure,
     "features": features.measure,
     "requests": request_cost.measure,
+    "frontdoor": front_door.measure,
     "lag": lag.measure,
     "hostile": hostile.measure,
     "workers": workers.measure,

@@ -108,6 +108,20 @@ def requests(values: dict[str, Any]) -> str:
     )
 
 
+def front_door(values: dict[str, Any]) -> str:
+    """Cost of what stands before the engines."""
+    rows = [
+        [name, row["token_us"], row["factor"], row["request_ms"], f"{row['more_ms']:+.2f}"]
+        for name, row in values["rows"].items()
+    ]
+    said = table(["", "CPU us/token", "factor", "CPU ms/request", "over off, ms"], rows)
+    return (
+        f"Tokens: 64 streams of {values['tokens']}, 20 ms a token, medians of {values['rounds']} rounds. Requests: one"
+        f" token, a prompt of about 200, medians of {values['slices']} slices of 320, the gateways taking turns."
+        f"\n\n{said}"
+    )
+
+
 def lag(values: dict[str, Any]) -> str:
     """Lag of the event loop."""
     rows = [

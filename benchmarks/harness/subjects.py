@@ -123,6 +123,7 @@ def settings_file(
     label: str = "",
     families: Sequence[str] = (),
     model: Mapping[str, Any] | None = None,
+    sections: Mapping[str, Any] | None = None,
     **server: Any,
 ) -> Path:
     """Write the settings of a gateway: API key, metrics and access log on.
@@ -133,6 +134,7 @@ def settings_file(
         port: its port.
         label: for a second gateway of this subject, as each looks after its own file.
         model: more settings of the model.
+        sections: further sections.
         families: of further models ``bench-FAMILY``, on the same Triton model and with a template that takes tools.
         server: more settings of the section ``server``.
     """
@@ -146,7 +148,11 @@ def settings_file(
         **(model or {}),
     }
     served["triton"]["transport"] = subject.transport
-    settings: dict[str, Any] = {"server": {"port": port, "api_keys": [KEY], **server}, "models": [served]}
+    settings: dict[str, Any] = {
+        "server": {"port": port, "api_keys": [KEY], "lame_duck_s": 0, **server},
+        "models": [served],
+    }
+    settings |= sections or {}
     for family in families:
         settings["models"].append({**served, "name": f"bench-{family}", "family": family, "template": str(_TEMPLATE)})
     file = BUILT / f"{' '.join(filter(None, (subject.name, label))).replace(' ', '-')}.yaml"

@@ -18,6 +18,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "memory": renderings.memory,
     "features": renderings.features,
     "requests": renderings.requests,
+    "frontdoor": renderings.front_door,
     "lag": renderings.lag,
     "hostile": renderings.hostile,
     "workers": renderings.workers,

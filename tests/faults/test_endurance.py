@@ -1,0 +1,26 @@
+"""The endurance run in small: what ``make endurance`` looks for in minutes on a large machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("transport", "cancels", "fuzzed", "spoiled"),
+    [
+        ("h2", 40, 400, 60),
+        pytest.param("h2", 2_000, 20_000, 2_000, marks=pytest.mark.long),
+        pytest.param("grpcio", 2_000, 20_000, 2_000, marks=pytest.mark.long),
+    ],
+)
+def test_nothing_is_lost_or_left(transport: str, cancels: int, fuzzed: int, spoiled: int) -> None:
+    command = [sys.executable, "-m", "tests.faults.endurance", "--clients", "1", "--transport", transport]
+    command += ["--cancels", str(cancels), "--fuzzed", str(fuzzed), "--spoiled", str(spoiled)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]

@@ -1,0 +1,140 @@
+"""A flood of one key and a polite client with another, before Tritons with eight slots and a fixed time for a token."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import statistics
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.stack import MODEL, Outcome, Stack, ask, stack
+
+KEYS = {name: f"sk-{name}-0123456789abcdef" for name in ("flood", "polite")}
+AUTH = {
+    "keys": [{"name": name, "hash": "sha256:" + hashlib.sha256(key.encode()).hexdigest()} for name, key in KEYS.items()]
+}
+_long = pytest.mark.long
+TOKENS = 40
+SLOTS = 8
+TOKEN_S = 0.02
+
+
+def key_of(name: str) -> dict[str, Any]:
+    return {"headers": {"Authorization": f"Bearer {KEYS[name]}"}}
+
+
+async def polite(client: httpx.AsyncClient, times: int) -> list[Outcome]:
+    """A client that asks, reads, and asks again: a tenth of what there is room for, and less."""
+    return [await ask(client, TOKENS, **key_of("polite")) for _ in range(times)]
+
+
+def p50(outcomes: list[Outcome]) -> float:
+    return statistics.median(outcome.took for outcome in outcomes)
+
+
+def fair_stack(tmp_path: Path, workers: int, **admission: Any) -> Any:
+    return stack(
+        tmp_path, 1, workers=workers, auth=AUTH, model={"admission": {"max_running": SLOTS, **admission}},
+        paced={"slots": SLOTS, "token_s": TOKEN_S},
+    )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def flood(running: Stack, count: int) -> AsyncIterator[list[Outcome]]:
+    """So many connections that always have a request; what became of those that have ended."""
+    seen: list[Outcome] = []
+
+    async def one(client: httpx.AsyncClient) -> None:
+        while True:
+            outcome = await ask(client, TOKENS, **key_of("flood"))
+            seen.append(outcome)
+            if outcome.status == 429:
+                await asyncio.sleep(1)
+
+    async with running.client() as client:
+        clients = [asyncio.ensure_future(one(client)) for _ in range(count)]
+        try:
+            yield seen
+        finally:
+            for each in clients:
+                each.cancel()
+            await asyncio.gather(*clients, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("workers", "slower"),
+    [
+        pytest.param(4, 2.5, id="four-workers-beside-other-tests"),
+        pytest.param(1, 1.5, marks=_long, id="one-worker"),
+        pytest.param(4, 1.5, marks=_long, id="four-workers"),
+    ],
+)
+async def test_a_polite_client_does_not_notice_a_flood(tmp_path: Path, workers: int, slower: float) -> None:
+    with fair_stack(tmp_path, workers) as running:
+        async with running.client() as client:
+            idle = await polite(client, 5)
+            async with flood(running, 200) as outcomes:
+                await running.until(lambda: _waiting(running) >= 100)
+                flooded = await polite(client, 8)
+        assert all(outcome.whole and not outcome.wrong for outcome in [*idle, *flooded])
+        assert p50(flooded) < slower * p50(idle), (p50(flooded), p50(idle))
+        assert all(outcome.whole and not outcome.wrong for outcome in outcomes)
+        assert running.tritons[0].told()["most"] <= SLOTS + workers - 1  # two that look at once may each let one run
+
+
+def _waiting(running: Stack) -> float:
+    return running.gateway.metric("gateway_generations_waiting")
+
+
+@_long
+@pytest.mark.parametrize("seconds", [10, 300])
+async def test_ten_times_overload_costs_no_capacity(tmp_path: Path, seconds: float) -> None:
+    """The queue is bounded in time, so that those who are served are served soon; others are told when to come."""
+    with fair_stack(tmp_path, 2, max_wait_s=3, max_waiting=200) as running:
+        async with flood(running, 10 * SLOTS) as outcomes:
+            await running.until(lambda: _waiting(running) >= 5 * SLOTS)
+            given = running.gateway.metric("gateway_completion_tokens_total")
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(seconds)
+            took = asyncio.get_running_loop().time() - began
+            goodput = (running.gateway.metric("gateway_completion_tokens_total") - given) / took
+            ended = list(outcomes)
+        assert goodput > 0.85 * SLOTS / TOKEN_S  # a tenth less, and what one late answer is in so short a time
+        late = running.gateway.metric("gateway_queue_seconds_count") - running.gateway.metric(
+            "gateway_queue_seconds_bucket", 'le="5.0"'
+        )
+        assert not late  # with some room for a machine that is busy
+        refused = [outcome for outcome in ended if not outcome.whole]
+        for outcome in refused:
+            assert outcome.status == 429
+            assert outcome.error is not None
+            assert outcome.error["code"] == "rate_limit_exceeded"
+
+
+@_long
+async def test_those_who_leave_the_queue_cost_nothing(tmp_path: Path) -> None:
+    with fair_stack(tmp_path, 1) as running:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "?"}], "max_tokens": TOKENS, "stream": True}
+        async with running.client() as client:
+            holding = [asyncio.ensure_future(ask(client, 10 * TOKENS, **key_of("flood"))) for _ in range(SLOTS)]
+            await running.until(lambda: running.gateway.metric("gateway_generations_running") == SLOTS)
+            leaving = [
+                asyncio.ensure_future(
+                    client.post("/v1/chat/completions", json=body, headers=key_of("flood")["headers"])
+                )
+                for _ in range(50)
+            ]
+            await running.until(lambda: _waiting(running) == 50)
+            for each in leaving:
+                each.cancel()
+            await running.until(lambda: _waiting(running) == 0)
+            held = await asyncio.gather(*holding)
+            assert all(outcome.whole for outcome in held)
+        own = [each for each in running.tritons[0].told()["requests"] if not each.startswith("probe-")]
+        assert len(own) == SLOTS
