@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.repository.built import check_built
 from gateway_ops.checking.repository.chat import check_chat
 from gateway_ops.checking.repository.engines import check_engines, check_gpus
 from gateway_ops.checking.repository.llmapi import check_llmapi
@@ -48,6 +49,7 @@ def check_repository(folder: Path) -> list[Finding]:
     findings += check_callers(whole, unreadable=unreadable)
     for review in (
         check_engines,
+        check_built,
         check_gpus,
         check_values,
         check_parameters,

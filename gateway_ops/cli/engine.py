@@ -1,0 +1,277 @@
+"""``gateway engine``: what engines take, how they are built, and whether those that are there fit."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway_ops.cli.console import Progress, fail
+from gateway_ops.cli.deployments import choose_deployments, load_deployments
+
+if TYPE_CHECKING:
+    from gateway.config.deployment_settings import DeploymentSettings
+    from gateway_ops.engines.gpus import Gpu
+    from gateway_ops.engines.planning import Plan
+
+app = typer.Typer(help="Plan, build and check engines.", no_args_is_help=True)
+
+_File = Annotated[Path, typer.Option("--file", "-f", help="Settings file with `deployments`.")]
+_Set = Annotated[
+    list[str] | None, typer.Option("--set", help="key:value or deployment/key:value, as `gateway repo build` takes.")
+]
+_Only = Annotated[list[str] | None, typer.Option("--only", help="Deployments; all when not given.")]
+_Work = Annotated[
+    Path | None, typer.Option(help="Folder for what lies between steps; beside what is built when not given.")
+]
+_ModelDir = Annotated[
+    list[str] | None,
+    typer.Option("--model-dir", help="DIR or deployment=DIR: where config.json is, if elsewhere on this machine."),
+]
+_GpuName = Annotated[str | None, typer.Option("--gpu", help="Kind of GPU, such as h100; this machine's by default.")]
+_GpuMemory = Annotated[float | None, typer.Option("--gpu-memory", help="GiB of a GPU that the table does not have.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+_GIB = 2**30
+
+
+@app.callback()
+def _root() -> None:
+    """Plan, build and check engines."""
+
+
+@app.command()
+def plan(
+    file: _File = Path("gateway.yaml"),
+    overrides: _Set = None,
+    only: _Only = None,
+    gpu: _GpuName = None,
+    gpu_memory: _GpuMemory = None,
+    model_dir: _ModelDir = None,
+    work: _Work = None,
+    as_json: _Json = False,
+) -> None:
+    """Show commands, sizes and memory of engines, without building; exit 1 when one does not fit its GPU."""
+    from gateway_ops.engines.planning import as_json as to_json  # noqa: PLC0415
+
+    every = load_deployments(file, overrides or [])
+    plans = _planned(file, every, only or [], _gpu(gpu, gpu_memory), model_dir or [], work)
+    if as_json:
+        typer.echo(json.dumps({"plans": [to_json(one) for one in plans]}, indent=2, ensure_ascii=False))
+    else:
+        for one in plans:
+            _show(one)
+    if not plans:
+        raise fail(f"{file}: no deployment has an engine of TensorRT-LLM.")
+    if any(one.refused or one.fits is False for one in plans):
+        raise typer.Exit(1)
+
+
+@app.command()
+def build(
+    file: _File = Path("gateway.yaml"),
+    overrides: _Set = None,
+    only: _Only = None,
+    work: _Work = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Set aside what was made otherwise, and make it anew.")
+    ] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Build although the plan says it does not fit.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands, and run none.")] = False,
+) -> None:
+    """Run the steps that are not done yet, in TensorRT-LLM's image and on the GPUs that will serve."""
+    from gateway_ops.engines.building import BuildError  # noqa: PLC0415
+    from gateway_ops.engines.building import build as run  # noqa: PLC0415
+    from gateway_ops.engines.machine import look_around  # noqa: PLC0415
+
+    every = load_deployments(file, overrides or [])
+    if dry_run:
+        shown = _planned(file, every, only or [], None, [], work)
+        for one in shown:
+            _print_commands(one)
+        raise typer.Exit(1 if any(one.refused for one in shown) else 0)
+    machine = look_around()
+    plans = _planned(file, every, only or [], machine.gpus[0] if machine.gpus else None, [], work)
+    unfit = [one for one in plans if one.fits is False]
+    if unfit and not anyway:
+        raise fail(f"{_lacking(unfit[0])} --anyway builds it all the same.")
+    small = [lacking for one in plans for lacking in one.lacking_space()]
+    if small and not anyway:
+        folder, size, free = small[0]
+        raise fail(f"{folder}: about {_size(size)} are needed there, and {_size(free)} are free. --anyway tries it.")
+    signal.signal(signal.SIGTERM, _ended)
+    try:
+        with Progress() as progress:
+            for one in plans:
+                run(one.deployment, one.commands, machine, progress.step, rebuild=rebuild)
+    except BuildError as error:
+        raise fail(error) from None
+    except KeyboardInterrupt:
+        raise fail("interrupted; run the same command again to go on", 130) from None
+    typer.echo("Built. `gateway repo build` renders the repository that loads it.")
+
+
+@app.command()
+def check(
+    file: _File = Path("gateway.yaml"),
+    overrides: _Set = None,
+    only: _Only = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Hash large files as well.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Hold engines that were built against their deployments and this machine; exit 1 on differences that matter."""
+    from gateway_ops.engines.machine import look_around  # noqa: PLC0415
+    from gateway_ops.engines.verification import mismatches  # noqa: PLC0415
+
+    machine = look_around()
+    chosen = choose_deployments(file, load_deployments(file, overrides or []), only or [])
+    found = [(one.name, mismatch) for one in chosen for mismatch in mismatches(one, machine, whole=whole)]
+    if as_json:
+        listed = [
+            {"deployment": name, "error": one.error, "where": one.where, "what": one.what, "fix": one.fix}
+            for name, one in found
+        ]
+        typer.echo(json.dumps({"mismatches": listed}, indent=2, ensure_ascii=False))
+    else:
+        for _, one in found:
+            typer.echo(f"{one.where}: {'error' if one.error else 'warning'}: {one.what} {one.fix}")
+        typer.echo(f"{len(chosen)} deployments, {len(found)} differences.")
+    if any(one.error for _, one in found):
+        raise typer.Exit(1)
+
+
+def _ended(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _planned(
+    file: Path,
+    every: tuple[DeploymentSettings, ...],
+    only: list[str],
+    gpu: Gpu | None,
+    model_dirs: list[str],
+    work: Path | None,
+) -> list[Plan]:
+    """Plan the chosen deployments, weighed together with the others of their file."""
+    from gateway_ops.engines.manifest import ManifestError  # noqa: PLC0415
+    from gateway_ops.engines.planning import plan as make  # noqa: PLC0415
+
+    names = {one.name for one in choose_deployments(file, every, only)}
+    folders: dict[str, Path] = {}
+    for text in model_dirs:
+        name, _, folder = text.rpartition("=")
+        if name and name not in {one.name for one in every}:
+            raise fail(f"--model-dir {text!r}: there is no deployment {name!r}.", 2)
+        if not (Path(folder) / "config.json").is_file():
+            raise fail(f"--model-dir {text!r}: {folder} has no config.json.", 2)
+        folders |= dict.fromkeys([name] if name else [one.name for one in every], Path(folder))
+    try:
+        plans = make(every, gpu=gpu, folders=folders, work=work)
+    except ManifestError as error:
+        raise fail(error) from None
+    return [one for one in plans if one.deployment.name in names]
+
+
+def _gpu(name: str | None, memory: float | None) -> Gpu | None:
+    from gateway_ops.engines.gpus import KNOWN, Gpu, this_machine  # noqa: PLC0415
+
+    if name is not None and name.lower() not in KNOWN and memory is None:
+        raise fail(f"--gpu {name!r} is not known: take one of {', '.join(KNOWN)}, or add --gpu-memory.", 2)
+    if memory is not None and not 0 < memory < 4096:
+        raise fail("--gpu-memory: write the GiB of one GPU, such as 80.", 2)
+    known = KNOWN.get((name or "").lower())
+    if memory is not None:
+        capability = known.capability if known is not None else ""
+        return Gpu(name or f"a GPU of {memory:g} GiB", int(memory * _GIB), capability)
+    if known is not None:
+        return known
+    found = this_machine()
+    return found[0] if found else None
+
+
+def _show(one: Plan) -> None:
+    deployment = one.deployment
+    typer.echo(f"# {deployment.name}: {deployment.engine}, TensorRT-LLM {deployment.trtllm}, {one.gpus} GPU(s)")
+    _print_commands(one)
+    rows = _rows(one)
+    console = Console(highlight=False)
+    if console.is_terminal:
+        table = Table("", "", "", show_edge=False, show_header=False)
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+    else:
+        for name, value, note in rows:
+            typer.echo(f"  {name}: {value}{f' ({note})' if note else ''}")
+    typer.echo(_conclusion(one))
+    typer.echo("")
+
+
+def _print_commands(one: Plan) -> None:
+    for command in one.commands:
+        before = one.seconds.get(command.step.name)
+        took = f"; took {before:g} s before" if before is not None else "; time unknown"
+        typer.echo(f"# {command.step.title}{took}")
+        for line in command.lines():
+            typer.echo(line)
+    if not one.commands:
+        typer.echo("# nothing to build: the engine loads the model as it is")
+    for reason in one.refused:
+        typer.echo(f"error: {reason}", err=True)
+
+
+def _rows(one: Plan) -> list[tuple[str, str, str]]:
+    found, verdict = one.estimate, one.verdict
+    if found is None:
+        return [("memory", "unknown", one.unknown or "")]
+    rows = [
+        ("on disk: source", _size(one.download), ""),
+        ("on disk: checkpoint", _size(found.checkpoint), ""),
+        ("on disk: engine", _size(found.engine), "close to its weights"),
+        ("per GPU: weights", _size(found.weights), one.deployment.model.quantization),
+        ("per GPU: activations", _size(found.activations), "estimated"),
+        ("per GPU: buffers", _size(found.buffers), "estimated, at most"),
+        ("per GPU: CUDA", _size(found.context), "estimated"),
+        ("per GPU: KV cache, a token", f"{found.kv_token / 1024:.1f} KiB", one.deployment.kv_cache.dtype),
+        ("per GPU: KV cache, a sequence", _size(found.kv_sequence), f"{found.longest} tokens"),
+        ("per GPU: KV cache, full load", _size(found.kv_full_load), f"{found.sequences} sequences of full length"),
+    ]
+    if verdict is not None and one.gpu is not None:
+        where = f"on {one.gpu.name}, {_size(one.gpu.memory_bytes)}"
+        rows.append(("per GPU: KV cache, as made", _size(verdict.pool), where))
+    return rows if found.engine else [row for row in rows if row[0] != "on disk: engine"]
+
+
+def _conclusion(one: Plan) -> str:
+    if one.warning is not None:
+        return f"It does not run: {one.warning}."
+    if one.gpu is None:
+        return "Whether it fits is not known: no GPU here, and none named (--gpu, --gpu-memory)."
+    if one.verdict is None:
+        return "Whether it fits is not known."
+    if one.verdict.fits:
+        return f"It fits on {one.gpu.name}: {one.verdict.at_once} sequences of full length at once in its cache."
+    return _lacking(one)
+
+
+def _lacking(one: Plan) -> str:
+    gpu = one.gpu.name if one.gpu is not None else "the GPU"
+    if one.warning is not None or one.verdict is None:
+        return f"{one.deployment.name} does not run on {gpu}: {one.warning}."
+    shared = f" beside {', '.join(one.others)}" if one.others else ""
+    lead = f"{one.deployment.name} does not fit on {gpu}{shared}: {_size(one.verdict.lacking)} are missing on each."
+    changes = " or ".join(f"{key}: {_value(value)}" for key, value in one.fixes)
+    return f"{lead} It would fit with {changes}." if changes else f"{lead} No single change of its settings is enough."
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _size(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / _GIB:.2f} GiB"

@@ -1,0 +1,296 @@
+"""The run of a plan: each step once, resumed where it was left, and nothing replaced that somebody else made."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.engines.commands import Command
+from gateway_ops.engines.machine import Machine, same_version
+from gateway_ops.engines.manifest import (
+    Manifest,
+    ManifestError,
+    changed_files,
+    manifest_path,
+    read_manifest,
+    step_key,
+    write_manifest,
+    written_files,
+)
+from gateway_ops.repository.tool_flags import refused_words
+
+Tell = Callable[[str], None]
+_TAIL_LINES, _TAIL_BYTES = 12, 2**16
+_HINTS = {
+    "No space left on device": "The disk is full: free some, and run the command again.",
+    "out of memory": "There is too little memory for this step; `gateway engine plan` says what the engine takes.",
+}
+
+
+class BuildError(Exception):
+    """Why a build does not go on; the message names the place and the fix."""
+
+
+def build(
+    deployment: DeploymentSettings,
+    commands: Sequence[Command],
+    machine: Machine,
+    tell: Tell,
+    *,
+    rebuild: bool = False,
+) -> None:
+    """Run the steps of a deployment that are not done yet.
+
+    Args:
+        deployment: without contradictions.
+        commands: its commands, in their order.
+        machine: the one that this runs on.
+        tell: called with a line for each step as it begins, and for what was found done.
+        rebuild: set aside what was made otherwise, and make it anew.
+
+    Raises:
+        BuildError: a step cannot be run, or failed.
+    """
+    _suitable(deployment, machine)
+    for command in commands:
+        _not_refused(deployment, command)
+    if not commands:
+        return
+    base = _base(commands)
+    with _alone(base):
+        for number, command in enumerate(commands, 1):
+            told = partial(_numbered, tell, f"{deployment.name}, step {number} of {len(commands)}")
+            _named(deployment, command, machine, told, base, rebuild=rebuild)
+
+
+def _numbered(tell: Tell, place: str, said: str) -> None:
+    tell(f"{place}: {said}")
+
+
+def _named(
+    deployment: DeploymentSettings, command: Command, machine: Machine, tell: Tell, base: Path, *, rebuild: bool
+) -> None:
+    """Run a step; what the disk or a manifest denies is named with its place."""
+    try:
+        _step(deployment, command, machine, tell, base, rebuild=rebuild)
+    except ManifestError as error:
+        raise BuildError(str(error)) from None
+    except OSError as error:
+        where = error.filename or command.partial
+        raise BuildError(f"{command.step.title}: {where}: {error.strerror}.") from None
+
+
+def _suitable(deployment: DeploymentSettings, machine: Machine) -> None:
+    wanted, found = deployment.trtllm, machine.trtllm
+    if not found:
+        raise BuildError(
+            f"TensorRT-LLM is not installed for the python3 of this PATH. Run this in the image of version {wanted} "
+            "that will serve (nvcr.io/nvidia/tritonserver, tags that end in trtllm-python-py3)."
+        )
+    if not same_version(wanted, found):
+        raise BuildError(
+            f"this image has TensorRT-LLM {found}, and deployment {deployment.name!r} says trtllm: {wanted}. "
+            "An engine runs in the version that built it: take the image of that version, or change the deployment."
+        )
+    if deployment.engine == "tensorrt" and not machine.gpus:
+        raise BuildError("nvidia-smi finds no GPU here. An engine is built on the kind of GPU that will run it.")
+
+
+def _not_refused(deployment: DeploymentSettings, command: Command) -> None:
+    refused = refused_words(command.step.tool, deployment.trtllm, command.step.options) if command.words else []
+    if refused:
+        raise BuildError(f"{command.step.title}: {'; '.join(refused)}.")
+
+
+def _base(commands: Sequence[Command]) -> Path:
+    """The folder of lock and logs: beside the last folder that is made."""
+    engine = next((one for one in commands if one.step.name == "engine"), commands[-1])
+    return engine.result.with_name(f"{engine.result.name}.work")
+
+
+@contextlib.contextmanager
+def _alone(base: Path) -> Iterator[None]:
+    """Hold the lock of a build; tools inherit it, so that one which outlived its builder still holds it."""
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        lock = os.open(base / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise BuildError(f"{error.filename}: {error.strerror}.") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.set_inheritable(lock, True)
+        yield
+    except BlockingIOError:
+        raise BuildError(f"{base} is in use: another build, or a tool that outlived one, is at work there.") from None
+    finally:
+        os.close(lock)
+
+
+def _step(
+    deployment: DeploymentSettings, command: Command, machine: Machine, tell: Tell, base: Path, *, rebuild: bool
+) -> None:
+    step, result = command.step, command.result
+    if not command.words:
+        if not (result / "config.json").is_file():
+            raise BuildError(f"{step.by_hand}. Put it at {result}, and run this command again.")
+        tell(f"{step.title}: {result} is there")
+        return
+    trtllm = "" if step.tool == "hf" else machine.trtllm
+    capability = machine.gpus[0].capability if step.name == "engine" else ""
+    gpu = machine.gpus[0].name if step.name == "engine" else ""
+    final = (step.tool, *step.options)
+    key = step_key(final, tuple(Path(folder) for folder in step.reads), trtllm, capability)
+    if _done(command, key, tell, rebuild=rebuild):
+        return
+    _set_aside_partial(command, tell)
+    tell(f"{step.title} (log: {base / step.name}.log)")
+    began = time.monotonic()
+    _run(command, base)
+    _complete(deployment, command)
+    seconds = round(time.monotonic() - began, 1)
+    manifest = Manifest(step.name, deployment.name, key, final, trtllm, gpu, capability, seconds)
+    _keep(command, manifest)
+
+
+def _done(command: Command, key: str, tell: Tell, *, rebuild: bool) -> bool:
+    """Whether the result is there, and is what the step would make; what is something else is never replaced.
+
+    Raises:
+        BuildError: something else is there.
+    """
+    step, result = command.step, command.result
+    if not result.exists() or (result.is_dir() and not any(result.iterdir())):
+        return False
+    manifest = read_manifest(result)
+    if manifest is None and step.name == "download" and (result / "config.json").is_file():
+        tell(f"{step.title}: {result} is there")
+        return True
+    what = _otherwise(result, manifest, key)
+    if what is None:
+        tell(f"{step.title}: done before")
+        return True
+    if not rebuild:
+        raise BuildError(f"{result} {what}. Say --rebuild to set it aside and make it anew; nothing is deleted.")
+    tell(f"{result} {what}: kept as {_aside(result)}")
+    return False
+
+
+def _otherwise(result: Path, manifest: Manifest | None, key: str) -> str | None:
+    """Say in what way a result is not the step's own; None where it is."""
+    if manifest is None:
+        return "is there, and has no manifest of this program"
+    if not manifest.intact:
+        return f"has a manifest that was edited by hand ({manifest_path(result).name})"
+    if manifest.key != key:
+        gpu = f" on {manifest.gpu}" if manifest.gpu else ""
+        version = f" by TensorRT-LLM {manifest.trtllm}" if manifest.trtllm else ""
+        return f"was made otherwise: from other inputs, options, version or GPU (made{version}{gpu})"
+    changed = list(changed_files(result if result.is_dir() else result.parent, manifest, whole=False))
+    return f"has changed since it was made: {'; '.join(changed)}" if changed else None
+
+
+def _aside(path: Path) -> Path:
+    """Rename a folder or file, with its manifest, to a name that is free; nothing is deleted."""
+    number = 1
+    while (other := path.with_name(f"{path.name}.before-{number}")).exists():
+        number += 1
+    beside = manifest_path(path)
+    path.rename(other)
+    if beside.parent == path.parent and beside.exists():
+        beside.rename(other.with_name(f"{other.name}.manifest"))
+    return other
+
+
+def _set_aside_partial(command: Command, tell: Tell) -> None:
+    half = command.partial
+    if not half.exists() or command.step.name == "download":  # which goes on where it was
+        return
+    tell(f"{half} is half of an earlier run: kept as {_aside(half)}, and made anew")
+
+
+def _run(command: Command, base: Path) -> None:
+    log = base / f"{command.step.name}.log"
+    command.partial.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - words of our own, no shell
+                command.words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                close_fds=False,  # the lock goes with it
+            )
+        except FileNotFoundError:
+            raise BuildError(f"there is no {command.words[0]} on the PATH: run this in TensorRT-LLM's image.") from None
+        try:
+            status = process.wait()
+        except BaseException:
+            _end(process)
+            raise
+    if status:
+        raise BuildError(_failure(command, status, log))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a tool and what it started, for the builder itself is being ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.wait()
+
+
+def _failure(command: Command, status: int, log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    tail = "\n".join(f"  {line}" for line in text.splitlines()[-_TAIL_LINES:])
+    how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
+    hint = next((f" {fix}" for sign, fix in _HINTS.items() if sign in text), "")
+    kept = f" What it wrote is in {command.partial}." if command.partial.exists() else ""
+    return f"{command.step.title}: {command.words[0]} {how}.{hint}{kept} The end of {log}:\n{tail}"
+
+
+def expected_files(deployment: DeploymentSettings, command: Command) -> tuple[str, ...]:
+    """The files without which a step's result is not whole."""
+    step, ranks = command.step, deployment.parallelism.tp * deployment.parallelism.pp
+    if step.name == "engine":
+        return ("config.json", *(f"rank{rank}.engine" for rank in range(ranks)))
+    if step.name == "checkpoint" and deployment.engine == "tensorrt":
+        return ("config.json", *(f"rank{rank}.safetensors" for rank in range(ranks)))
+    if step.name.startswith("adapter"):
+        return ("model.lora_weights.npy", "model.lora_config.npy")
+    return (step.made[0],) if step.made is not None else ("config.json",)
+
+
+def _complete(deployment: DeploymentSettings, command: Command) -> None:
+    missing = [name for name in expected_files(deployment, command) if not (command.partial / name).is_file()]
+    if missing:
+        raise BuildError(
+            f"{command.step.title}: {command.words[0]} ended well, but {command.partial} lacks {', '.join(missing)}."
+        )
+
+
+def _keep(command: Command, manifest: Manifest) -> None:
+    """Hash what was written, seal it, and give it its name."""
+    made, written, result = command.step.made, command.partial, command.result
+    outputs = written_files(written)
+    if made is None:
+        write_manifest(written, replace(manifest, outputs=outputs))
+        if result.exists():
+            result.rmdir()  # it is empty
+        written.rename(result)
+        return
+    # The manifest first: alone it means nothing, while a file without one would be somebody else's.
+    write_manifest(result, replace(manifest, outputs={result.name: outputs[made[0]]}))
+    (written / made[0]).replace(result)
+    shutil.rmtree(written)

@@ -1,0 +1,179 @@
+"""The manifest of a step: what made a folder, from what, on which GPU, with hashes of what it wrote.
+
+It lies in the folder that it is about (beside a single file, under the file's name), so that it travels with an engine
+that is copied. A seal over its text shows whether a hand changed it since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+NAME = "gateway_manifest.json"
+FORM = 1
+_CHUNK = 2**22
+_SMALL = 2**26  # files up to this size are hashed in quick checks too
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that a step wrote: its size and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What made a folder.
+
+    Attributes:
+        step: the step's name.
+        deployment: the deployment's name.
+        key: the hash of everything that the result depends on (`step_key`).
+        command: program and arguments, with the final paths.
+        trtllm: the installed version of TensorRT-LLM; empty where it was not asked.
+        gpu: name of the GPU that it was made on; empty for none.
+        capability: its compute capability.
+        seconds: that the command ran.
+        outputs: the files, by their paths in the folder.
+        intact: whether its seal is right; it is no part of the file.
+    """
+
+    step: str
+    deployment: str
+    key: str
+    command: tuple[str, ...]
+    trtllm: str
+    gpu: str
+    capability: str
+    seconds: float
+    outputs: dict[str, Written] = field(default_factory=dict)
+    intact: bool = True
+
+
+class ManifestError(Exception):
+    """A manifest that cannot be read; the message names it and the fix."""
+
+
+def manifest_path(result: Path) -> Path:
+    """Where the manifest of a folder, or of a single file, lies."""
+    return result.with_name(f"{result.name}.{NAME}") if result.suffix == ".json" else result / NAME
+
+
+def read_manifest(result: Path) -> Manifest | None:
+    """Read the manifest of a folder or file; None where it has none.
+
+    Raises:
+        ManifestError: it is there, and is no manifest.
+    """
+    path = manifest_path(result)
+    try:
+        data: Any = json.loads(path.read_bytes())
+        seal = data.pop("seal")
+        form = data.pop("manifest")
+        outputs = {name: Written(**written) for name, written in data.pop("outputs").items()}
+        found = Manifest(**data | {"command": tuple(data["command"])}, outputs=outputs)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ManifestError(f"{path} is not a manifest that can be read; restore it, or build anew.") from None
+    if form != FORM:
+        raise ManifestError(f"{path} has form {form}, and this program knows {FORM}; build anew.")
+    return replace(found, intact=seal == _seal(_body(found)))
+
+
+def write_manifest(result: Path, manifest: Manifest) -> None:
+    """Write the manifest of a folder or file, sealed.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    body = _body(manifest)
+    text = json.dumps(body | {"seal": _seal(body)}, indent=1)
+    path = manifest_path(result)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text + "\n")
+    partial.replace(path)
+
+
+def _body(manifest: Manifest) -> dict[str, Any]:
+    body = asdict(manifest)
+    del body["intact"]
+    return {"manifest": FORM, **body, "command": list(manifest.command)}
+
+
+def _seal(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def written_files(folder: Path) -> dict[str, Written]:
+    """Hash every file of a folder, without its manifest; the whole content is read."""
+    return {name: Written((folder / name).stat().st_size, file_hash(folder / name)) for name in _files(folder)}
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def changed_files(folder: Path, manifest: Manifest, *, whole: bool) -> Iterator[str]:
+    """Say which files differ from what the manifest says: by size, and by hash where they are small.
+
+    Args:
+        folder: of the files.
+        manifest: about them.
+        whole: hash large files as well, which takes as long as reading them.
+    """
+    for name, written in manifest.outputs.items():
+        path = folder / name
+        if not path.is_file():
+            yield f"{name} is missing"
+        elif path.stat().st_size != written.bytes:
+            yield f"{name} has {path.stat().st_size} bytes, and had {written.bytes}"
+        elif (whole or written.bytes <= _SMALL) and file_hash(path) != written.sha256:
+            yield f"{name} has another content"
+
+
+def _files(folder: Path) -> list[str]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != NAME)
+    return [str(path.relative_to(folder)) for path in found if ".cache" not in path.parts]
+
+
+_SAMPLES, _SAMPLE_BYTES = 64, 2**16
+
+
+def fingerprint(folder: Path) -> str:
+    """A hash that tells one input folder from another without reading all of its weights.
+
+    What a step made counts by the hashes of its manifest. Of other folders names, sizes and samples of all files count:
+    64 KiB at each of 64 places, spread evenly, which is all of a file up to 4 MiB.
+    """
+    digest = hashlib.sha256()
+    manifest = read_manifest(folder)
+    if manifest is not None and manifest.intact:
+        digest.update(json.dumps(sorted((name, one.sha256) for name, one in manifest.outputs.items())).encode())
+        return digest.hexdigest()
+    for name in _files(folder) if folder.is_dir() else []:
+        path = folder / name
+        size = path.stat().st_size
+        digest.update(f"{name}:{size}\n".encode())
+        with path.open("rb") as file:
+            for place in range(0, size, max(_SAMPLE_BYTES, -(-size // _SAMPLES))):
+                file.seek(place)
+                digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def step_key(command: tuple[str, ...], inputs: tuple[Path, ...], trtllm: str, capability: str) -> str:
+    """The hash of all that a step's result depends on: command, inputs, version, kind of GPU."""
+    parts = [*command, trtllm, capability, *(fingerprint(folder) for folder in inputs)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

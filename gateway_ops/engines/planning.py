@@ -1,0 +1,233 @@
+"""A plan of engines: commands, sizes and memory, from settings, ``config.json`` and headers alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.config.deployment_settings import DeploymentSettings, ModelSource
+from gateway_ops.engines.commands import Command, commands
+from gateway_ops.engines.fitting import Verdict, beside, judge, remedies, unsupported
+from gateway_ops.engines.gpus import Gpu
+from gateway_ops.engines.manifest import read_manifest
+from gateway_ops.engines.memory import Estimate, Shape, estimate, shape_from
+from gateway_ops.engines.weights import UnreadableWeightsError, Weights, shaped_weights, stored_weights
+from gateway_ops.repository.model_shape import text_config_of
+from gateway_ops.repository.tool_flags import refused_words
+
+_ENGINES = ("tensorrt", "llmapi")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one deployment takes to build and to run.
+
+    Attributes:
+        deployment: the deployment.
+        commands: in their order.
+        refused: words of commands that the version's tools do not take.
+        estimate: the memory of each GPU; None where ``unknown`` says why.
+        unknown: why nothing can be estimated.
+        download: bytes of the source's weights, where they are known.
+        gpu: the GPU that it is held against, if any.
+        verdict: whether it fits there.
+        others: names of deployments on the same GPUs.
+        fixes: single changes that make it fit.
+        warning: why the GPU cannot run the weights' type.
+        seconds: of each step that was run before, by its name.
+    """
+
+    deployment: DeploymentSettings
+    commands: list[Command]
+    refused: list[str]
+    estimate: Estimate | None = None
+    unknown: str | None = None
+    download: int | None = None
+    gpu: Gpu | None = None
+    verdict: Verdict | None = None
+    others: list[str] = field(default_factory=list)
+    fixes: list[tuple[str, Any]] = field(default_factory=list)
+    warning: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it runs on the GPU; None where that is not known."""
+        if self.warning is not None:
+            return False
+        return self.verdict.fits if self.verdict is not None else None
+
+    def lacking_space(self) -> Iterator[tuple[Path, int, int]]:
+        """Yield disks that are too small for what is not made yet: a folder there, bytes needed, bytes free."""
+        sizes = {"download": self.download, "checkpoint": None, "engine": None}
+        if self.estimate is not None:
+            sizes |= {"checkpoint": self.estimate.checkpoint, "engine": self.estimate.engine}
+        needed: dict[int, tuple[Path, int]] = {}
+        for command in self.commands:
+            size = sizes.get(command.step.name)
+            if size is not None and command.words and not command.result.exists():
+                folder = next(parent for parent in command.result.absolute().parents if parent.exists())
+                disk = folder.stat().st_dev
+                needed[disk] = (folder, needed.get(disk, (folder, 0))[1] + size)
+        for folder, size in needed.values():
+            free = shutil.disk_usage(folder).free
+            if free < size:
+                yield folder, size, free
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one instance."""
+        return self.deployment.parallelism.tp * self.deployment.parallelism.pp
+
+
+def plan(
+    deployments: Sequence[DeploymentSettings],
+    *,
+    gpu: Gpu | None = None,
+    folders: Mapping[str, Path] | None = None,
+    work: Path | None = None,
+) -> list[Plan]:
+    """Plan deployments that have engines.
+
+    Args:
+        deployments: without contradictions; those that share GPUs are weighed together.
+        gpu: the GPU that all of them run on; None: nothing is judged.
+        folders: where ``config.json`` and weights are here, by deployment, if elsewhere than in the settings.
+        work: folder for what lies between the steps.
+    """
+    measured = [_measure(deployment, (folders or {}).get(deployment.name)) for deployment in deployments]
+    plans = []
+    for index, deployment in enumerate(deployments):
+        if deployment.engine not in _ENGINES:
+            continue
+        made = commands(deployment, work)
+        refused = [
+            reason
+            for one in made
+            if one.words
+            for reason in refused_words(one.step.tool, deployment.trtllm, one.step.options)
+        ]
+        taken = _taken(deployments, measured, index, gpu)
+        plans.append(_judged(deployment, made, refused, measured[index], gpu, taken))
+        plans[-1].others.extend(deployments[other].name for other in beside(deployments, index))
+        plans[-1].seconds.update(_past(made))
+    return plans
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    shape: Shape | None
+    weights: Weights | None
+    estimate: Estimate | None
+    unknown: str | None
+
+
+def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
+    source = deployment.model if folder is None else ModelSource(source=str(folder))
+    config = text_config_of(source)
+    shape = shape_from(config)
+    kind = config.get("model_type", "no model_type")
+    if not config:
+        where = folder or deployment.folder
+        return _Measured(None, None, None, f"{where}/config.json cannot be read here; name the folder with --model-dir")
+    if shape is None:
+        return _Measured(None, None, None, f"config.json of {kind} does not tell its sizes as others do")
+    try:
+        found = (stored_weights(Path(place)) for place in (folder, deployment.folder, deployment.model.source) if place)
+        weights = next((one for one in found if one is not None), None) or shaped_weights(config)
+    except UnreadableWeightsError as error:
+        return _Measured(shape, None, None, str(error))
+    if weights is None:
+        return _Measured(shape, None, None, f"neither weights nor the form of {kind} are known here")
+    return _Measured(shape, weights, estimate(deployment, shape, weights), None)
+
+
+def _taken(
+    deployments: Sequence[DeploymentSettings], measured: Sequence[_Measured], index: int, gpu: Gpu | None
+) -> int:
+    """Bytes that engines on the same GPUs hold, with their caches, as this one is loaded, in the order of the file."""
+    taken = 0
+    for other in beside(deployments, index):
+        found = measured[other].estimate
+        if found is not None and gpu is not None and other < index:
+            taken += found.fixed + judge(found, deployments[other], gpu.memory_bytes, taken).pool
+    return taken
+
+
+def _judged(
+    deployment: DeploymentSettings,
+    made: list[Command],
+    refused: list[str],
+    measured: _Measured,
+    gpu: Gpu | None,
+    taken: int,
+) -> Plan:
+    found, weights, shape = measured.estimate, measured.weights, measured.shape
+    download = None
+    if weights is not None:
+        download = weights.stored_bytes or 2 * weights.total
+    known = Plan(deployment, made, refused, found, measured.unknown, download, gpu)
+    if gpu is None:
+        return known
+    known = replace(known, warning=unsupported(deployment, gpu))
+    if found is None or weights is None or shape is None:
+        return known
+    verdict = judge(found, deployment, gpu.memory_bytes, taken)
+    fixes = [] if verdict.fits else list(remedies(deployment, shape, weights, gpu, taken))
+    return replace(known, verdict=verdict, fixes=fixes)
+
+
+def _past(made: list[Command]) -> dict[str, float]:
+    """Seconds that steps took when they were run before, as their manifests say."""
+    found = {}
+    for command in made:
+        manifest = read_manifest(command.result)
+        if manifest is not None and manifest.intact:
+            found[command.step.name] = manifest.seconds
+    return found
+
+
+def as_json(one: Plan) -> dict[str, Any]:
+    """A plan for programs: sizes in bytes, times in seconds."""
+    found, verdict = one.estimate, one.verdict
+    memory = None
+    if found is not None:
+        names = ("weights", "activations", "buffers", "context", "kv_token", "kv_sequence", "kv_full_load")
+        memory = {name: getattr(found, name) for name in names}
+        memory |= {"longest": found.longest, "sequences": found.sequences}
+    return {
+        "deployment": one.deployment.name,
+        "engine": one.deployment.engine,
+        "trtllm": one.deployment.trtllm,
+        "gpus": one.gpus,
+        "steps": [
+            {
+                "name": command.step.name,
+                "title": command.step.title,
+                "command": list(command.words),
+                "lines": command.lines(),
+                "result": str(command.result),
+                "by_hand": command.step.by_hand or None,
+                "seconds_before": one.seconds.get(command.step.name),
+            }
+            for command in one.commands
+        ],
+        "refused": one.refused,
+        "memory_per_gpu": memory,
+        "unknown": one.unknown,
+        "disk": {
+            "source": one.download,
+            "checkpoint": found.checkpoint if found is not None else None,
+            "engine": found.engine if found is not None else None,
+        },
+        "gpu": None if one.gpu is None else {"name": one.gpu.name, "memory": one.gpu.memory_bytes},
+        "fits": one.fits,
+        "warning": one.warning,
+        "cache": None if verdict is None else {"bytes": verdict.pool, "full_sequences": verdict.at_once},
+        "lacking": None if verdict is None else verdict.lacking,
+        "would_fit_with": [{"key": key, "value": value} for key, value in one.fixes],
+        "shares_gpus_with": one.others,
+    }

@@ -1,0 +1,241 @@
+"""A built engine held against its deployment and this machine, before Triton fails on the difference.
+
+What was built stands in ``config.json`` of the engine, which TensorRT-LLM writes (``builder.py``: ``version``,
+``pretrained_config``, ``build_config``); by what and where, in the manifest of `building.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.engines.commands import PARTIAL
+from gateway_ops.engines.gpus import Gpu
+from gateway_ops.engines.machine import Machine, same_version
+from gateway_ops.engines.manifest import (
+    Manifest,
+    ManifestError,
+    changed_files,
+    manifest_path,
+    read_manifest,
+)
+from gateway_ops.repository.build_steps import build_steps, draft_length, prepares_checkpoint
+
+_BUILD = "Build it with `gateway engine build`."
+_REBUILD = "Build it anew (`gateway engine build --rebuild`), or give the deployment what was built."
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One difference.
+
+    Attributes:
+        error: whether Triton would not load the engine, or would serve less than the deployment says.
+        where: the file or folder.
+        what: one sentence.
+        fix: one sentence.
+    """
+
+    error: bool
+    where: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an engine must have been built for. What is None, empty or missing is not known, and not compared.
+
+    Attributes:
+        trtllm: version of TensorRT-LLM.
+        tp: tensor parallelism.
+        pp: pipeline parallelism.
+        world: ranks in all.
+        sizes: what ``build_config`` must have at least, by its names.
+        paged_context: settings that need paged context attention, by the words for them.
+        lora: whether adapters are served.
+        context_logits: whether logits of prompts are given.
+        block: tokens of a block of the cache.
+    """
+
+    trtllm: str = ""
+    tp: int | None = None
+    pp: int | None = None
+    world: int | None = None
+    sizes: Mapping[str, int | None] = field(default_factory=dict)
+    paged_context: tuple[str, ...] = ()
+    lora: bool = False
+    context_logits: bool = False
+    block: int | None = None
+
+
+def wanted_by(deployment: DeploymentSettings) -> Wanted:
+    """What the engine of a deployment must have been built for."""
+    limits, cache, sizes = deployment.limits, deployment.kv_cache, deployment.parallelism
+    longest = limits.max_seq_len if isinstance(limits.max_seq_len, int) else None
+    reuse = {"kv_cache.reuse": cache.reuse, "scheduler.chunked_context": bool(deployment.scheduler.chunked_context)}
+    return Wanted(
+        deployment.trtllm,
+        sizes.tp,
+        sizes.pp,
+        sizes.tp * sizes.pp,
+        {
+            "max_batch_size": limits.max_batch_size or deployment.triton.max_batch_size,
+            "max_input_len": limits.max_input_len,
+            "max_seq_len": longest,
+            "max_num_tokens": limits.max_num_tokens,
+            "max_beam_width": limits.max_beam_width,
+            "max_draft_len": draft_length(deployment.speculative),
+        },
+        tuple(key for key, on in reuse.items() if on),
+        deployment.lora is not None,
+        deployment.logits.context is True,
+        cache.tokens_per_block,
+    )
+
+
+def mismatches(
+    deployment: DeploymentSettings, machine: Machine | None = None, *, whole: bool = False
+) -> list[Mismatch]:
+    """Find where a built engine, or a prepared checkpoint, differs from its deployment and from this machine.
+
+    Args:
+        deployment: without contradictions.
+        machine: the one that will serve; None: another one will, so only folders that can be read here are judged.
+        whole: hash large files as well.
+    """
+    few = [*_beside(deployment, machine), *_few_gpus(deployment, machine)]
+    if deployment.engine == "tensorrt" and deployment.engine_dir:
+        return [*engine_mismatches(Path(deployment.engine_dir), wanted_by(deployment), machine, whole=whole), *few]
+    if not prepares_checkpoint(deployment):
+        return few
+    folder = Path(deployment.folder)
+    absent = not folder.is_dir() or not any(folder.iterdir())
+    found = _absent(folder, machine) if absent else _of_manifest(folder, machine, whole=whole)
+    return [*found, *few]
+
+
+def engine_mismatches(
+    folder: Path, wanted: Wanted, machine: Machine | None, *, whole: bool = False
+) -> Iterator[Mismatch]:
+    """Find where the engine in a folder differs from what is wanted, and from this machine; as `mismatches`."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        yield from _absent(folder, machine)
+        return
+    yield from _of_manifest(folder, machine, whole=whole)
+    yield from _of_engine(folder, wanted)
+
+
+def _absent(folder: Path, machine: Machine | None) -> Iterator[Mismatch]:
+    partial = folder.with_name(folder.name + PARTIAL)
+    if partial.exists():
+        what = f"There is only {partial}, half of a build that did not end."
+        yield Mismatch(True, str(folder), what, "Run `gateway engine build` again: it makes it anew.")
+    elif machine is not None:
+        yield Mismatch(True, str(folder), "There is nothing.", _BUILD)
+
+
+def _beside(deployment: DeploymentSettings, machine: Machine | None) -> Iterator[Mismatch]:
+    """Find what is made beside an engine and is not there: the tokenizer's file of guides, adapters."""
+    steps = build_steps(deployment, "", "") if machine is not None and deployment.engine == "tensorrt" else []
+    for step in steps:
+        if step.name.startswith(("guides", "adapter")) and not Path(step.result).exists():
+            yield Mismatch(True, step.result, f"It is missing: {step.title}.", _BUILD)
+
+
+def _few_gpus(deployment: DeploymentSettings, machine: Machine | None) -> Iterator[Mismatch]:
+    sizes = deployment.parallelism
+    needed = sizes.tp * sizes.pp // sizes.nodes
+    if machine is not None and machine.gpus and len(machine.gpus) < needed:
+        what = f"An instance takes {needed} GPUs of each machine, and nvidia-smi finds {len(machine.gpus)}."
+        yield Mismatch(True, deployment.name, what, "Take a machine with more, or a smaller tp.")
+
+
+def _of_manifest(folder: Path, machine: Machine | None, *, whole: bool) -> Iterator[Mismatch]:
+    where = str(manifest_path(folder))
+    try:
+        manifest = read_manifest(folder)
+    except ManifestError as error:
+        yield Mismatch(True, where, str(error), _REBUILD)
+        return
+    if manifest is None and machine is None:
+        return  # only where it runs does it matter on which GPU it was built
+    if manifest is None:
+        what = "It has no manifest, so nothing says which GPU it was built on."
+        yield Mismatch(False, str(folder), what, "Nothing, if it was built on the kind of GPU that runs it.")
+        return
+    if not manifest.intact:
+        what = "It was edited by hand: its seal does not fit, so nothing that it says can be relied upon."
+        yield Mismatch(True, where, what, f"Restore it. {_REBUILD}")
+        return
+    for changed in changed_files(folder, manifest, whole=whole):
+        yield Mismatch(True, str(folder), f"{changed}, as the manifest has it.", "Copy it again, or build it anew.")
+    if machine is not None:
+        yield from _other_machine(folder, manifest, machine)
+
+
+def _other_machine(folder: Path, manifest: Manifest, machine: Machine) -> Iterator[Mismatch]:
+    gpu = machine.gpus[0] if machine.gpus else Gpu("", 0)
+    if manifest.capability and gpu.capability and manifest.capability != gpu.capability:
+        what = f"It was built on {manifest.gpu} (compute capability {manifest.capability}), and here is {gpu.name}"
+        fix = f"Run it on {manifest.gpu}, or build it here with --rebuild."
+        yield Mismatch(True, str(folder), f"{what} ({gpu.capability}): it does not run on this one.", fix)
+    elif manifest.gpu and gpu.name and manifest.gpu != gpu.name:
+        what = f"It was built on {manifest.gpu}, and here is {gpu.name}: it runs, with kernels that were chosen there."
+        yield Mismatch(False, str(folder), what, "Build it here with --rebuild for its own speed.")
+    if manifest.trtllm and machine.trtllm and manifest.trtllm != machine.trtllm:
+        what = f"TensorRT-LLM {manifest.trtllm} made it, and here is {machine.trtllm}."
+        yield Mismatch(True, str(folder), what, "Take the image that made it, or build it here with --rebuild.")
+
+
+def _of_engine(folder: Path, wanted: Wanted) -> Iterator[Mismatch]:
+    path = folder / "config.json"
+    try:
+        config: Any = json.loads(path.read_bytes())
+        version, build = str(config["version"]), dict(config["build_config"])
+        mapping = dict(config["pretrained_config"]["mapping"])
+    except (OSError, ValueError, KeyError, TypeError):
+        what = "It is not the config.json of an engine: trtllm-build writes one with version, build_config and mapping."
+        yield Mismatch(True, str(path), what, _BUILD)
+        return
+    if wanted.trtllm and not same_version(wanted.trtllm, version):
+        what = f"TensorRT-LLM {version} built it, and the deployment says {wanted.trtllm}."
+        yield Mismatch(True, str(path), what, "Take the image that built it, or build it in the one that serves.")
+    shares = {"tp_size": wanted.tp, "pp_size": wanted.pp, "world_size": wanted.world if wanted.tp is None else None}
+    for name, share in shares.items():
+        if share is not None and mapping.get(name, 1) != share:
+            what = f"It was built for {name} {mapping.get(name, 1)}, and {share} is asked for."
+            yield Mismatch(True, str(path), what, _REBUILD)
+    ranks = wanted.world or mapping.get("world_size", 1)
+    missing = [name for name in (f"rank{rank}.engine" for rank in range(ranks)) if not (folder / name).is_file()]
+    if missing:
+        yield Mismatch(True, str(folder), f"It lacks {', '.join(missing)}.", _BUILD)
+    for what in (*_bounds(build, wanted), *_abilities(build, wanted)):
+        yield Mismatch(True, str(path), what, _REBUILD)
+
+
+def _bounds(build: dict[str, Any], wanted: Wanted) -> Iterator[str]:
+    """Compare lengths and sizes: an engine takes no more than it was built for."""
+    for name, size in wanted.sizes.items():
+        built = build.get(name)
+        if size is not None and isinstance(built, int) and built < size:
+            yield f"It was built for {name} {built}, and {size} is asked for."
+
+
+def _abilities(build: dict[str, Any], wanted: Wanted) -> Iterator[str]:
+    """Compare what an engine must have been built with for what is turned on."""
+    plugins = build.get("plugin_config")
+    plugins = plugins if isinstance(plugins, dict) else {}
+    if plugins.get("use_paged_context_fmha") is False:
+        yield from (f"It was built without paged context attention, which {key} needs." for key in wanted.paged_context)
+    if wanted.lora and "lora_plugin" in plugins and not plugins["lora_plugin"]:
+        yield "It was built without the LoRA plugin, which adapters need."
+    if wanted.context_logits and build.get("gather_context_logits") is False:
+        yield "It was built without the logits of prompts, which are asked for."
+    block = plugins.get("tokens_per_block")
+    if wanted.block is not None and isinstance(block, int) and block != wanted.block:
+        yield f"It was built for blocks of {block} tokens, and {wanted.block} are asked for."

@@ -1,0 +1,282 @@
+"""Builds by stand-ins for TensorRT-LLM's tools: steps, resumption, faults, and what is never replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway_ops.engines.conftest import Image
+
+CONVERT, BUILD = "models/core/llama/convert_checkpoint.py", "trtllm-build"
+
+
+def test_an_engine_is_built_and_says_what_made_it(image: Image) -> None:
+    image.set("GPU", "NVIDIA L4, 23034, 8.9\nNVIDIA L4, 23034, 8.9")
+    image.write({"parallelism": {"tp": 2}})
+    image.built()
+    assert image.calls() == [CONVERT, BUILD]
+    assert {path.name for path in image.engine.iterdir()} == {
+        "config.json",
+        "rank0.engine",
+        "rank1.engine",
+        "gateway_manifest.json",
+    }
+    manifest = json.loads((image.engine / "gateway_manifest.json").read_text())
+    assert (manifest["trtllm"], manifest["gpu"], manifest["capability"]) == ("1.2.1", "NVIDIA L4", "8.9")
+    assert manifest["outputs"]["rank1.engine"]["bytes"] == 600
+    assert not list(image.disk.rglob("*.partial"))
+    assert image.gateway("check").exit_code == 0
+
+
+def test_what_is_done_is_not_done_again(image: Image) -> None:
+    image.built()
+    again = image.built()
+    assert image.calls() == [CONVERT, BUILD]
+    assert again.output.count("done before") == 2
+    plan = json.loads(image.gateway("plan", "--json").stdout)["plans"][0]
+    assert [step["seconds_before"] is not None for step in plan["steps"]] == [True, True]
+
+
+def test_a_dry_run_prints_the_words_that_a_build_runs(image: Image) -> None:
+    printed = image.gateway("build", "--dry-run").output
+    assert image.calls() == []
+    image.built()
+    for line in (image.home / "calls.jsonl").read_text().splitlines():
+        tool, *words = json.loads(line)
+        assert f"{tool} {' '.join(words)}\n" in printed
+    assert f"mv {image.engine}.partial {image.engine}\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("change", "tools"),
+    [
+        ({"model": {"source": "a/model", "folder": "DISK/fetched", "family": "llama"}}, ["hf", CONVERT, BUILD]),
+        ({"model": {"source": "DISK/model", "quantization": "fp8"}}, ["quantization/quantize.py", BUILD]),
+        (
+            {
+                "model": {"source": "DISK/model", "dtype": "float16"},
+                "speculative": {"method": "medusa", "heads": "/heads", "num_heads": 4, "max_draft_tokens": 63},
+            },
+            ["medusa/convert_checkpoint.py", BUILD],
+        ),
+        (
+            {"lora": {"prefetch_dir": "DISK/lora", "adapters": {1: "/lora/sql", 7: "/lora/law"}}},
+            [CONVERT, BUILD, "hf_lora_convert.py", "hf_lora_convert.py"],
+        ),
+        (
+            {"guided_decoding": {"tokenizer_info": "DISK/engines/tokenizer.json"}},
+            [CONVERT, BUILD, "generate_xgrammar_tokenizer_info.py"],
+        ),
+    ],
+)
+def test_each_kind_of_deployment_has_its_steps(image: Image, change: dict[str, Any], tools: list[str]) -> None:
+    image.write(json.loads(json.dumps(change).replace("DISK", str(image.disk))))
+    image.built()
+    image.built()
+    assert image.calls() == tools
+
+
+def test_adapters_and_the_tokenizers_file_lie_where_triton_reads_them(image: Image) -> None:
+    lora = {"prefetch_dir": str(image.disk / "lora"), "adapters": {7: "/lora/law"}}
+    guides = {"tokenizer_info": str(image.disk / "engines" / "tokenizer.json")}
+    image.write({"lora": lora, "guided_decoding": guides})
+    image.built()
+    assert (image.disk / "lora" / "7" / "model.lora_weights.npy").is_file()
+    assert json.loads((image.disk / "engines" / "tokenizer.json").read_text()) == {"encoded_vocab": []}
+
+
+def test_a_checkpoint_is_quantised_for_the_llm_api(image: Image) -> None:
+    model = {"source": "a/model", "folder": str(image.disk / "fp8"), "quantization": "fp8"}
+    image.write({"engine": "llmapi", "engine_dir": None, "trtllm": "1.3.0", "model": model, "limits": {}})
+    image.set("TRTLLM", "1.3.0")
+    image.built()
+    assert image.calls() == ["hf", "llm_ptq/hf_ptq.py"]
+    assert (image.disk / "fp8" / "hf_quant_config.json").is_file()
+    assert image.gateway("check").exit_code == 0
+
+
+def test_another_image_is_named_before_anything_runs(image: Image) -> None:
+    image.set("TRTLLM", "1.1.0")
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "this image has TensorRT-LLM 1.1.0, and deployment 'small' says trtllm: 1.2.1" in result.output
+    image.set("TRTLLM", "")
+    assert "TensorRT-LLM is not installed" in image.gateway("build").output
+    image.set("TRTLLM", "1.2.1")
+    image.set("GPU", "")
+    assert "nvidia-smi finds no GPU" in image.gateway("build").output
+    assert image.calls() == []
+
+
+def test_weights_that_do_not_fit_are_not_converted(image: Image) -> None:
+    config = json.loads((image.disk / "model" / "config.json").read_text())
+    large = {"hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "intermediate_size": 28672}
+    (image.disk / "model" / "config.json").write_text(json.dumps(config | large))
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "small does not fit on NVIDIA L4" in result.output
+    assert "parallelism.tp: 8" in result.output
+    assert image.calls() == []
+    image.built("--anyway")
+
+
+def test_a_disk_that_is_too_small_is_named_before_anything_runs(image: Image) -> None:
+    path = image.disk / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 2**20, "num_hidden_layers": 1000}))
+    image.set("GPU", f"NVIDIA Huge, {2**40}, 9.0")
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "are needed there, and" in result.output
+    assert image.calls() == []
+
+
+def test_a_full_disk_is_named_and_the_build_goes_on_where_it_was(image: Image) -> None:
+    image.set("FAULT", "trtllm-build:full")
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "build the TensorRT engine: trtllm-build ended with status 1. The disk is full" in result.output
+    assert "[Errno 28] No space left on device" in result.output
+    assert not image.engine.exists()
+    image.set("FAULT", "")
+    again = image.built()
+    assert image.calls() == [CONVERT, BUILD, BUILD]
+    assert f"{image.engine}.partial is half of an earlier run: kept as {image.engine}.partial.before-1" in again.output
+    assert (image.disk / "engines" / "small.partial.before-1" / "rank0.engine").read_bytes() == b"half"
+
+
+def test_a_write_of_its_own_that_fails_leaves_no_engine_without_a_manifest(image: Image) -> None:
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
+    small = 700  # bytes: enough for the stand-ins' files, too little for a manifest
+    limited = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (small, small)),
+    )
+    assert limited.returncode == 1
+    assert "File too large" in limited.stderr
+    assert "Traceback" not in limited.stderr
+    assert not (image.disk / "engines" / "small.work" / "checkpoint").exists()
+    image.built()
+
+
+def test_a_tool_that_ends_well_without_its_files_is_not_believed(image: Image) -> None:
+    image.set("FAULT", "trtllm-build:short")
+    result = image.gateway("build")
+    assert "trtllm-build ended well, but" in result.output
+    assert "lacks config.json" in result.output
+    assert not image.engine.exists()
+
+
+def test_a_killed_build_is_resumed_once_its_tool_has_ended(image: Image) -> None:
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
+    image.set("FAULT", "trtllm-build:hang")
+    builder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    tool = wait_for(image.home / "hanging", builder)
+    builder.kill()
+    builder.communicate()
+    image.set("FAULT", "")
+    busy = image.gateway("build")
+    assert busy.exit_code == 1
+    assert "is in use: another build, or a tool that outlived one" in busy.output
+    os.kill(tool, signal.SIGKILL)
+    finished = subprocess.run([*words], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert "convert the model to a TensorRT-LLM checkpoint: done before" in finished.stderr
+    assert "half of an earlier run" in finished.stderr
+    assert image.calls() == [CONVERT, BUILD, BUILD]
+    assert image.gateway("check").exit_code == 0
+
+
+def test_a_build_that_is_told_to_end_ends_its_tool(image: Image) -> None:
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
+    image.set("FAULT", "trtllm-build:hang")
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as builder:
+        tool = wait_for(image.home / "hanging", builder)
+        builder.terminate()
+        _, said = builder.communicate()
+    assert builder.returncode == 130
+    assert "interrupted; run the same command again to go on" in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(tool, 0)
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> int:
+    """The process id that a hanging stand-in wrote."""
+    while process.poll() is None:
+        if path.exists() and path.read_text():
+            return int(path.read_text())
+    raise AssertionError(process.communicate())
+
+
+@pytest.mark.parametrize("what", ["edited", "changed", "foreign", "other_gpu", "other_options", "garbage"])
+def test_what_was_made_otherwise_is_named_and_kept(image: Image, what: str) -> None:
+    image.built()
+    manifest, config = image.engine / "gateway_manifest.json", image.engine / "config.json"
+    said = spoil(image, what, manifest, config)
+    before = {path: path.read_bytes() for path in image.engine.iterdir()}
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert said in result.output
+    assert {path: path.read_bytes() for path in image.engine.iterdir()} == before
+    if what == "garbage":
+        return
+    rebuilt = image.built("--rebuild")
+    kept = image.engine.with_name("small.before-1")
+    assert f"kept as {kept}" in rebuilt.output
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == {p.name: data for p, data in before.items()}
+    assert image.gateway("check").exit_code == 0
+
+
+def spoil(image: Image, what: str, manifest: Path, config: Path) -> str:
+    """Change what was built, or what it is built on; what the next build says of it."""
+    if what == "edited":
+        manifest.write_text(manifest.read_text().replace("8.9", "9.0"))
+        return "has a manifest that was edited by hand (gateway_manifest.json)"
+    if what == "garbage":
+        manifest.write_text("{")
+        return "is not a manifest that can be read; restore it, or build anew"
+    if what == "changed":
+        config.write_text(config.read_text().replace("1.2.1", "1.2.0"))
+        return "has changed since it was made: config.json has another content"
+    if what == "foreign":
+        manifest.unlink()
+        return "is there, and has no manifest of this program"
+    if what == "other_gpu":
+        image.set("GPU", "NVIDIA H100 80GB HBM3, 81559, 9.0")
+    else:
+        image.write({"limits": image.small()["limits"] | {"max_batch_size": 4}})
+    return "was made otherwise: from other inputs, options, version or GPU (made by TensorRT-LLM 1.2.1 on NVIDIA L4)"
+
+
+def test_new_weights_are_converted_again(image: Image) -> None:
+    image.built()
+    config = image.disk / "model" / "config.json"
+    config.write_text(config.read_text().replace("100", "120"))
+    assert "checkpoint was made otherwise" in image.gateway("build").output
+    image.built("--rebuild")
+    assert image.calls() == [CONVERT, BUILD] * 2
+
+
+def test_a_checkpoint_by_hand_is_asked_for_by_its_place(image: Image) -> None:
+    image.write({"speculative": {"method": "medusa"}, "model": {"source": str(image.disk / "model")}})
+    asked = image.gateway("build")
+    place = image.disk / "engines" / "small.work" / "checkpoint"
+    assert (
+        f"convert the model with examples/medusa, and name the folder that it wrote. Put it at {place}" in asked.output
+    )
+    place.mkdir(parents=True)
+    mapping = {"world_size": 1, "tp_size": 1, "pp_size": 1}
+    (place / "config.json").write_text(json.dumps({"mapping": mapping}))
+    image.built()
+    assert image.calls() == [BUILD]

@@ -1,0 +1,149 @@
+"""Engines that do not fit their deployment or machine: each difference is named before Triton fails on it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway_ops.cli.root import app
+from tests.gateway_ops.engines.conftest import Image
+
+
+def found(image: Image) -> list[dict[str, Any]]:
+    """What `gateway engine check` finds."""
+    result = image.gateway("check", "--json")
+    listed: list[dict[str, Any]] = json.loads(result.stdout)["mismatches"]
+    assert result.exit_code == any(one["error"] for one in listed)
+    return listed
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"parallelism": {"tp": 2}}, "It was built for tp_size 1, and 2 is asked for."),
+        ({"limits": {"max_seq_len": 4000}}, "It was built for max_seq_len 2000, and 4000 is asked for."),
+        ({"limits": {"max_input_len": 1500}}, "It was built for max_input_len 1000, and 1500 is asked for."),
+        ({"limits": {"max_batch_size": 9}}, "It was built for max_batch_size 8, and 9 is asked for."),
+        ({"limits": {"max_num_tokens": 5000}}, "It was built for max_num_tokens 4096, and 5000 is asked for."),
+        ({"trtllm": "1.1.0"}, "TensorRT-LLM 1.2.1 built it, and the deployment says 1.1.0."),
+        ({"kv_cache": {"tokens_per_block": 64}}, "It was built for blocks of 32 tokens"),
+        ({"lora": {}}, "It was built without the LoRA plugin, which adapters need."),
+        (
+            {"speculative": {"method": "lookahead", "window_size": 4, "ngram_size": 3, "verification_set_size": 4}},
+            "It was built for max_draft_len 0, and 15 is asked for.",
+        ),
+    ],
+)
+def test_an_engine_for_another_deployment(image: Image, change: dict[str, Any], said: str) -> None:
+    image.built()
+    limits = image.small()["limits"] | change.pop("limits", {})
+    image.write({"limits": limits} | change)
+    matching = [one for one in found(image) if one["what"].startswith(said)]
+    assert [one["error"] for one in matching] == [True]
+    assert matching[0]["where"] == str(image.engine / "config.json")
+
+
+def test_an_engine_that_takes_more_is_no_mistake(image: Image) -> None:
+    image.built()
+    image.write({"limits": image.small()["limits"] | {"max_seq_len": 1500, "max_batch_size": 4}})
+    assert found(image) == []
+
+
+def test_reuse_needs_an_engine_with_paged_context_attention(image: Image) -> None:
+    image.write({"build": {"paged_context_fmha": False}, "kv_cache": {"reuse": False}})
+    image.built()
+    image.write()
+    assert [one["what"] for one in found(image)] == [
+        "It was built without paged context attention, which kv_cache.reuse needs."
+    ]
+
+
+def test_another_gpu_is_an_error_and_a_sibling_of_it_a_warning(image: Image) -> None:
+    image.built()
+    image.set("GPU", "NVIDIA L40S, 46068, 8.9")
+    (sibling,) = found(image)
+    assert (sibling["error"], "built on NVIDIA L4, and here is NVIDIA L40S" in sibling["what"]) == (False, True)
+    image.set("GPU", "NVIDIA H100 80GB HBM3, 81559, 9.0")
+    (other,) = found(image)
+    assert other["error"]
+    assert "built on NVIDIA L4 (compute capability 8.9), and here is NVIDIA H100 80GB HBM3 (9.0)" in other["what"]
+
+
+def test_another_image_than_the_one_that_built_it(image: Image) -> None:
+    image.built()
+    image.set("TRTLLM", "1.1.0")
+    assert [one["what"] for one in found(image)] == ["TensorRT-LLM 1.2.1 made it, and here is 1.1.0."]
+
+
+def test_files_that_changed_or_are_missing(image: Image) -> None:
+    image.built()
+    (image.engine / "rank0.engine").write_bytes(b"e" * 600)
+    assert [one["what"] for one in found(image)] == ["rank0.engine has another content, as the manifest has it."]
+    (image.engine / "rank0.engine").unlink()
+    whats = [one["what"] for one in found(image)]
+    assert whats == ["rank0.engine is missing, as the manifest has it.", "It lacks rank0.engine."]
+
+
+def test_a_manifest_that_a_hand_changed(image: Image) -> None:
+    image.built()
+    manifest = image.engine / "gateway_manifest.json"
+    manifest.write_text(manifest.read_text().replace("NVIDIA L4", "NVIDIA H100"))
+    (one,) = found(image)
+    assert one["error"]
+    assert "It was edited by hand: its seal does not fit" in one["what"]
+
+
+def test_an_engine_from_elsewhere_is_judged_by_what_it_says_of_itself(image: Image) -> None:
+    image.built()
+    (image.engine / "gateway_manifest.json").unlink()
+    (one,) = found(image)
+    assert (one["error"], "It has no manifest" in one["what"]) == (False, True)
+    (image.engine / "config.json").write_text("{}")
+    assert "It is not the config.json of an engine" in found(image)[1]["what"]
+
+
+def test_nothing_and_half_of_a_build(image: Image) -> None:
+    (nothing,) = found(image)
+    assert (nothing["what"], nothing["fix"]) == ("There is nothing.", "Build it with `gateway engine build`.")
+    image.set("FAULT", "trtllm-build:full")
+    assert image.gateway("build").exit_code == 1
+    (half,) = found(image)
+    assert f"There is only {image.engine}.partial, half of a build that did not end." in half["what"]
+
+
+def test_adapters_and_guides_that_were_not_made(image: Image) -> None:
+    image.built()
+    lora, guides = str(image.disk / "lora"), str(image.disk / "tokenizer.json")
+    image.write({"lora": {"prefetch_dir": lora, "adapters": {3: "/a"}}, "guided_decoding": {"tokenizer_info": guides}})
+    missing = [one["where"] for one in found(image) if one["what"].startswith("It is missing")]
+    assert missing == [guides, f"{lora}/3"]
+
+
+def test_more_gpus_than_the_machine_has(image: Image) -> None:
+    image.write({"parallelism": {"tp": 2}})
+    image.built()
+    assert [one["what"] for one in found(image)] == [
+        "An instance takes 2 GPUs of each machine, and nvidia-smi finds 1."
+    ]
+
+
+def test_gateway_check_says_it_of_a_file_and_of_a_repository(image: Image) -> None:
+    image.built()
+    image.write({"limits": image.small()["limits"] | {"max_seq_len": 4000}})
+    repository = image.disk / "repository"
+    runner = CliRunner()
+    rendered = runner.invoke(app, ["repo", "build", "-f", str(image.file), "-o", str(repository)])
+    assert rendered.exit_code == 0, rendered.output
+    said = f"{image.engine / 'config.json'}: It was built for max_seq_len 2000, and 4000 is asked for."
+    for target in (image.file, repository):
+        findings = json.loads(runner.invoke(app, ["check", str(target), "--json"]).stdout)["findings"]
+        (one,) = [one for one in findings if one["what"] == said]
+        assert one["severity"] == "error"
+        assert one["where"].startswith(str(target))
+    image.set("GPU", "NVIDIA H100 80GB HBM3, 81559, 9.0")
+    for target in (image.file, repository):
+        findings = json.loads(runner.invoke(app, ["check", str(target), "--json"]).stdout)["findings"]
+        assert [one for one in findings if "built on NVIDIA L4 (compute capability 8.9)" in one["what"]]
