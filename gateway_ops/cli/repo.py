@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway_ops.cli.console import fail
+from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
     from gateway.config.deployment_settings import DeploymentSettings
@@ -37,8 +38,9 @@ def build(
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all when not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace models of the same names in the folder.")] = False,
+    slurm: Annotated[bool, typer.Option("--slurm", help="Render a job script for Slurm too, launch.sbatch.")] = False,
     repository: Annotated[
-        Path | None, typer.Option(help="Folder of the Python models; triton_repo of this clone when not given.")
+        Path | None, typer.Option(help="Folder of the Python models; the gateway's own triton_repo when not given.")
     ] = None,
 ) -> None:
     """Render a model repository; refuse contradictions with the key, the reason and the fix.
@@ -54,10 +56,10 @@ def build(
         raise fail("Say where to: -o DIR, or --diff to compare.", 2)
     if diff is not None and (mistake := _address_mistake(diff)):
         raise fail(f"--diff {diff!r}: {mistake}", 2)
-    every = _load(file, overrides or [])
-    deployments = _chosen(file, every, only or [])
+    every = load_deployments(file, overrides or [])
+    deployments = choose_deployments(file, every, only or [])
     try:
-        rendering = render(deployments, repository or find_repository(), every)
+        rendering = render(deployments, repository or find_repository(), every, slurm=slurm)
         if output is not None:
             write(rendering, output, replace=force)
             typer.echo(f"{output}: {', '.join(rendering.configs)}")
@@ -80,34 +82,6 @@ def _address_mistake(other: str) -> str | None:
     if "://" in other or (right and not Path(other).exists()):
         return "it is not a folder; for a running Triton write grpc://host:port of its gRPC endpoint."
     return None
-
-
-def _load(file: Path, overrides: list[str]) -> tuple[DeploymentSettings, ...]:
-    from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
-    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415
-    from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
-    from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
-
-    try:
-        read = read_document(file)
-        document = Document(apply_overrides(read.data, overrides), read.lines, read.problems)
-    except (ConfigError, OverrideError) as error:
-        raise fail(error) from None
-    deployments, problems = validate_deployments(document)
-    problems += [
-        Problem(f"{dotted(found.keys)}: {found.reason}.", found.fix, document.line(found.keys))
-        for found in contradictions(deployments)
-    ]
-    if problems:
-        raise fail(ConfigError.of(problems, file))
-    return tuple(deployments)
-
-
-def _chosen(file: Path, deployments: tuple[DeploymentSettings, ...], only: list[str]) -> tuple[DeploymentSettings, ...]:
-    unknown = set(only) - {deployment.name for deployment in deployments}
-    if unknown:
-        raise fail(f"{file}: there is no deployment {min(unknown)!r}.")
-    return tuple(deployment for deployment in deployments if not only or deployment.name in only)
 
 
 def _tell_of_drafts(

@@ -158,7 +158,14 @@ def _values(deployment: DeploymentSettings) -> Iterator[Found]:
 
 def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
     """Find relative folders: the server is started elsewhere. A source may be a Hugging Face id as well."""
-    for key in ("model.source", "model.folder", "engine_dir", "lora.prefetch_dir", "encoder.engine_dir"):
+    for key in (
+        "model.source",
+        "model.folder",
+        "engine_dir",
+        "lora.prefetch_dir",
+        "encoder.engine_dir",
+        "speculative.heads",
+    ):
         path = value_at(deployment, key)
         if not isinstance(path, str) or not path:
             continue

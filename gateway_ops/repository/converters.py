@@ -78,6 +78,36 @@ def family_of(deployment: DeploymentSettings) -> str | None:
     return next((family for family, converter in CONVERTERS.items() if model_type in converter.model_types), None)
 
 
+HEADS: dict[str, Converter] = {
+    "medusa": Converter((), auto_dtype=False, kv_dtypes=("int8",)),
+    "eagle": Converter((), stages=False, kv_dtypes=("int8",)),
+}
+"""Converters of a model together with heads that guess, by the folder below ``examples``."""
+
+
+def converter_of(deployment: DeploymentSettings) -> tuple[str, Converter] | None:
+    """The converter that makes the checkpoint, and its folder below ``examples``; None where none is known."""
+    speculative = deployment.speculative
+    if speculative is not None and speculative.heads is not None and speculative.method in HEADS:
+        return speculative.method, HEADS[speculative.method]
+    family = family_of(deployment)
+    return (f"models/core/{family}", CONVERTERS[family]) if family in CONVERTERS else None
+
+
+def _heads_options(deployment: DeploymentSettings) -> list[str]:
+    """The options of the heads that guess; the length of drafts goes by another name with each method."""
+    speculative = deployment.speculative
+    if speculative is None or speculative.heads is None or speculative.method not in HEADS:
+        return []
+    told = [f"--{speculative.method}_model_dir", speculative.heads]
+    if speculative.num_heads is not None:
+        told += ["--num_medusa_heads", str(speculative.num_heads)]
+    if speculative.max_draft_tokens is not None:
+        length = "--max_medusa_token_len" if speculative.method == "medusa" else "--max_draft_len"
+        told += [length, str(speculative.max_draft_tokens)]
+    return told
+
+
 def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
     """The options of the converter beside the folders."""
     model, parallelism = deployment.model, deployment.parallelism
@@ -90,18 +120,21 @@ def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
         told += [name, str(size)] if size is not None else []
     if deployment.kv_cache.dtype != "auto":
         told.append(f"--{deployment.kv_cache.dtype}_kv_cache")
-    return told
+    if deployment.build.calib_dataset is not None:
+        told += ["--calib_dataset", deployment.build.calib_dataset]
+    return told + _heads_options(deployment)
 
 
 def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
     """Find contradictions of a deployment with the converter that makes its checkpoint."""
-    family = family_of(deployment)
-    if family is None:
+    found = converter_of(deployment)
+    if found is None:
         kind = text_config_of(deployment.model).get("model_type")
         reason = f"which convert_checkpoint.py takes a model of type {kind!r} is not known here"
         yield "model.family", reason, f"Name the folder of examples/models/core: {', '.join(CONVERTERS)} or another."
         return
-    converter, what = CONVERTERS[family], f"convert_checkpoint.py of {family}"
+    folder, converter = found
+    what = f"convert_checkpoint.py of {folder.rpartition('/')[2]}"
     parallelism, model = deployment.parallelism, deployment.model
     if parallelism.pp > 1 and not converter.stages:
         yield "parallelism.pp", f"{what} makes no pipeline stages", "Set parallelism.tp instead."
@@ -114,5 +147,8 @@ def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
         known = " or ".join(("auto", *converter.kv_dtypes))
         fix = f"Leave it {known}, or set a model.quantization that quantize.py makes, such as fp8."
         yield "kv_cache.dtype", f"{what} has no option for a cache in {deployment.kv_cache.dtype}", fix
+    if deployment.build.calib_dataset is not None and deployment.kv_cache.dtype != "int8":
+        reason = f"{what} calibrates for a cache in int8 alone"
+        yield "build.calib_dataset", reason, "Leave it out, or set a model.quantization that quantize.py makes."
     if model.dtype == "auto" and not converter.auto_dtype:
         yield "model.dtype", f"{what} does not look for the type itself", "Write float16 or bfloat16."

@@ -39,7 +39,7 @@ PARAMETERS: tuple[EngineParameter, ...] = (
     EngineParameter("max_queue_size", "triton.max_queue_size", (LLMAPI, TRANSFORMERS)),
     EngineParameter("kv_cache_free_gpu_mem_fraction", "kv_cache.free_gpu_mem_fraction", (LLMAPI, TRANSFORMERS)),
     EngineParameter("tensor_parallel_size", "parallelism.tp", (LLMAPI,)),
-    EngineParameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI,)),
+    EngineParameter("gpu_device_ids", "triton.gpu_ids", (LLMAPI, TRANSFORMERS)),
     EngineParameter("max_beam_width", "limits.max_beam_width", (LLMAPI,)),
     EngineParameter("guided_decoding_backend", "guided_decoding.backend", (LLMAPI,)),
     EngineParameter("lora_prefetch_dir", "lora.prefetch_dir", (LLMAPI,)),
@@ -63,9 +63,13 @@ _OF_OTHERS = (
     *("model.source", "model.folder", "model.heads", "model.kv_heads", "model.layers", "model.vocab_size"),
     *("model.max_positions", "limits.max_beam_width", "triton.max_batch_size", "triton.decoupled", "triton.instances"),
 )
+_QUANTISER = (
+    *("model.quantization", "build.awq_block_size", "build.calib_dataset", "build.calib_size"),
+    "build.calib_batch_size",
+)
 _GATHERED_AND_GUIDED = ("logits.generation", "guided_decoding.guide_types")
 _MORE = {
-    LLMAPI: (*_LLM_ARGUMENTS, *_GATHERED_AND_GUIDED, "decoding.mode"),
+    LLMAPI: (*_LLM_ARGUMENTS, *_GATHERED_AND_GUIDED, "decoding.mode", *_QUANTISER),
     TRANSFORMERS: (),
     REFERENCE: (*_GATHERED_AND_GUIDED, "speculative.method", "speculative.draft"),
 }
@@ -89,7 +93,7 @@ _HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
     "kv_cache.dtype": ("auto", _SIMPLER),
     "kv_cache.host_memory_bytes": (0, _SIMPLER),
     "model.dtype": ("auto", (REFERENCE,)),
-    "model.quantization": ("none", ENGINES),
+    "model.quantization": ("none", _SIMPLER),
     "triton.executor": ("leader", ENGINES),
 }
 

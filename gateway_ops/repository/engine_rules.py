@@ -108,6 +108,13 @@ def _lora(deployment: DeploymentSettings) -> Iterator[Found]:
     if lora is not None and lora.max_rank > lora.max_adapter_size:
         reason = f"an adapter of rank {lora.max_rank} is larger than max_adapter_size {lora.max_adapter_size}"
         yield "lora.max_rank", reason, "Make max_adapter_size at least max_rank."
+    if lora is not None and lora.adapters and lora.prefetch_dir is None and deployment.engine == "tensorrt":
+        reason = "there is no lora.prefetch_dir, into which adapters are converted"
+        yield "lora.adapters", reason, "Name that folder, or leave the adapters to requests."
+    relative = [folder for folder in lora.adapters.values() if not folder.startswith("/")] if lora is not None else []
+    if relative:
+        reason = f"{relative[0]!r} is relative to wherever the tool is started"
+        yield "lora.adapters", reason, "Write absolute paths, as the image sees them."
     if lora is not None and deployment.engine == "llmapi" and lora.prefetch_dir is None:
         reason = "the LLM API takes no adapters from requests, only those of a folder of the server's"
         yield "lora.prefetch_dir", reason, "Name that folder; its subfolders are named by task id."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository.build_steps import checkpoint_tool, has_own_conversion, prepares_checkpoint
 from gateway_ops.repository.converters import converter_contradictions, family_of
 from gateway_ops.repository.key_paths import Found, is_given, value_at
 from gateway_ops.repository.model_shape import config_of, shape_of, text_config_of
-from gateway_ops.repository.scripts import checkpoint_tool, has_own_conversion
 
 
 def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -20,6 +20,23 @@ def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
             yield "engine_dir", "a TensorRT engine is loaded from a folder", "Name the folder, as the server sees it."
         yield from _references(deployment)
     yield from _tools(deployment)
+    yield from _prepared(deployment)
+
+
+# TensorRT-LLM's docs/source/features/quantization.md: what its PyTorch backend has kernels for.
+_LOADED = ("none", "fp8", "nvfp4", "int4_awq", "w4a8_awq")
+
+
+def _prepared(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find contradictions of a checkpoint that is quantised for the LLM API, which loads it as it is."""
+    model = deployment.model
+    if deployment.engine == "llmapi" and model.quantization not in _LOADED:
+        reason = f"the LLM API's backend does not load weights in {model.quantization}"
+        yield "model.quantization", reason, f"Take one of {', '.join(_LOADED)}."
+    if prepares_checkpoint(deployment) and deployment.folder.rstrip("/") == model.source.rstrip("/"):
+        reason = f"the weights of {model.source} are quantised into a folder of their own, and model.folder names none"
+        fix = "Name one in model.folder; if the source is quantised already, leave model.quantization out."
+        yield "model.quantization", reason, fix
 
 
 def _encoder(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -86,6 +103,7 @@ _SAYS_NOTHING = (None, "auto", "none")
 def _tools(deployment: DeploymentSettings) -> Iterator[Found]:
     """Find contradictions with the tools that make the engine, and with the model's experts."""
     yield from _experts(deployment)
+    yield from _calibration(deployment)
     if deployment.engine == "tensorrt":
         tool = checkpoint_tool(deployment)
         keys, reason, fix = _UNTOLD.get(tool, ((), "", ""))
@@ -94,10 +112,23 @@ def _tools(deployment: DeploymentSettings) -> Iterator[Found]:
         for key in keys:
             if value_at(deployment, key) not in _SAYS_NOTHING:
                 yield key, reason, fix
-        if is_given(deployment, "build.awq_block_size") and not deployment.model.quantization.endswith("awq"):
-            yield "build.awq_block_size", "it belongs to int4_awq and w4a8_awq", "Leave it out."
         if tool == "convert_checkpoint":
             yield from converter_contradictions(deployment)
+
+
+def _calibration(deployment: DeploymentSettings) -> Iterator[Found]:
+    """Find settings of quantisation that nothing quantises by."""
+    if is_given(deployment, "build.awq_block_size") and not deployment.model.quantization.endswith("awq"):
+        yield "build.awq_block_size", "it belongs to int4_awq and w4a8_awq", "Leave it out."
+    if prepares_checkpoint(deployment) or (
+        deployment.engine == "tensorrt" and checkpoint_tool(deployment) == "quantize"
+    ):
+        return
+    for key in ("build.calib_size", "build.calib_batch_size"):
+        if is_given(deployment, key):
+            yield key, "nothing is calibrated with it: no tool quantises this model by texts", "Leave it out."
+    if is_given(deployment, "build.calib_dataset") and checkpoint_tool(deployment) != "convert_checkpoint":
+        yield "build.calib_dataset", "nothing is calibrated here", "Leave it out."
 
 
 def _experts(deployment: DeploymentSettings) -> Iterator[Found]:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.repository import slurm as slurm_job
+from gateway_ops.repository.build_steps import prepares_checkpoint
 from gateway_ops.repository.configs import Configs, about_model, configurations
 from gateway_ops.repository.engine_parameters import LLM_ARGUMENTS_FILE, llm_arguments
+from gateway_ops.repository.launch_script import launch_script
 from gateway_ops.repository.pbtxt import to_text
-from gateway_ops.repository.scripts import build_script, launch_script
+from gateway_ops.repository.scripts import build_script
 from gateway_ops.repository.speculative_rules import find_draft, hands_logits_over
 
 
@@ -37,6 +40,8 @@ def render(
     deployments: Sequence[DeploymentSettings],
     python_models: Path,
     among: Sequence[DeploymentSettings] | None = None,
+    *,
+    slurm: bool = False,
 ) -> Rendering:
     """Render a model repository.
 
@@ -44,6 +49,7 @@ def render(
         deployments: without contradictions; all of them go into it.
         python_models: this project's model repository, whose Python files are copied.
         among: all deployments of the file, where drafts are looked for; None where it has no others.
+        slurm: whether a job script for Slurm goes with it.
 
     Raises:
         RenderError: the Python files are not there.
@@ -60,9 +66,11 @@ def render(
             about = about_model(stock, deployment)
             rendering.files[Path(name) / "config.pbtxt"] = to_text(config, about).encode()
             rendering.files |= _model_files(deployment, name, stock, python_models)
-    if any(deployment.engine == "tensorrt" for deployment in deployments):
+    if any(deployment.engine == "tensorrt" or prepares_checkpoint(deployment) for deployment in deployments):
         rendering.files[Path("build_engines.sh")] = build_script(deployments).encode()
     rendering.files[Path("launch.sh")] = launch_script(deployments).encode()
+    if slurm:
+        rendering.files[Path(slurm_job.FILE)] = slurm_job.job_script(deployments).encode()
     return rendering
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
+from gateway_ops.repository.build_steps import draft_length
+from gateway_ops.repository.converters import HEADS
 from gateway_ops.repository.key_paths import Found, Shared
-from gateway_ops.repository.scripts import draft_length
 
 _BELONGS = {
     "draft": "draft_target",
     "fast_logits": "draft_target",
     "medusa_choices": "medusa",
+    "num_heads": "medusa",
     "eagle_choices": "eagle",
     **dict.fromkeys(("window_size", "ngram_size", "verification_set_size"), "lookahead"),
 }
@@ -31,6 +33,7 @@ def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found
     elif deployment.engine != "tensorrt" and method != "draft_target":
         reason = f"{method} is rendered for TensorRT engines only"
         yield "speculative.method", reason, "Set engine: tensorrt, or leave it out."
+    yield from _heads(deployment, speculative)
     for key, owner in _BELONGS.items():
         if getattr(speculative, key) and owner != method:
             yield f"speculative.{key}", f"it belongs to method {owner}, and this is {method}", "Leave it out."
@@ -42,6 +45,20 @@ def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found
         yield "bls.enabled", "tensorrt_llm_bls drives the draft model", "Leave it true."
     if deployment.engine == "tensorrt":
         yield from _lengths(deployment, speculative)
+
+
+def _heads(deployment: DeploymentSettings, speculative: SpeculativeSettings) -> Iterator[Found]:
+    if speculative.num_heads is not None and speculative.heads is None:
+        yield "speculative.num_heads", "there is no speculative.heads, whose number it is", "Name their folder as well."
+    if speculative.heads is None:
+        return
+    if speculative.method not in HEADS:
+        reason = f"it belongs to the methods {' and '.join(HEADS)}, and this is {speculative.method}"
+        yield "speculative.heads", reason, "Leave it out."
+    if deployment.model.quantization not in ("none", "int8_wo", "int4_wo"):
+        reason = f"convert_checkpoint.py of {speculative.method} does not make {deployment.model.quantization}"
+        fix = "Set int8_wo, int4_wo or none; or leave speculative.heads out, and make the checkpoint by hand."
+        yield "model.quantization", reason, fix
 
 
 def _lengths(deployment: DeploymentSettings, speculative: SpeculativeSettings) -> Iterator[Found]:

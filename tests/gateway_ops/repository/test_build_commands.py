@@ -162,16 +162,16 @@ def test_workers_with_ranks_start_with_the_orchestrator(tmp_path: Path, reposito
     }
     file.write_text(json.dumps(data))
     rendering = rendered(load(file), repository)
-    told = options_of(rendering.files[LAUNCH], "launch_triton_server.py")
-    assert told["--world_size"] == "4"
-    assert told["--tensorrt_llm_model_name"] == "tensorrt_llm,tensorrt_llm_draft"
-    assert {"--multi-model", "--disable-spawn-processes"} <= told.keys()
+    script = rendering.files[LAUNCH].decode()
+    assert "\nmpirun --allow-run-as-root ${MPIRUN_OPTIONS:-} -n 4 " in script
+    assert "--load-model=tensorrt_llm --load-model=tensorrt_llm_draft " in script
+    assert "export TRTLLM_ORCHESTRATOR=1\nexport TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES=0\n" in script
     for name, ranks in (("tensorrt_llm", "2,3"), ("tensorrt_llm_draft", "1")):
         parameters = rendering.configs[name].parameters
         assert parameters["participant_ids"].string_value == ranks
         assert parameters["speculative_decoding_fast_logits"].string_value == "true"
     plain = rendered((target, draft), repository)
-    assert "--disable-spawn-processes" not in options_of(plain.files[LAUNCH], "launch_triton_server.py")
+    assert b"export TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES=1\n" in plain.files[LAUNCH]
     assert "speculative_decoding_fast_logits" not in plain.configs["tensorrt_llm_draft"].parameters
     for script in (rendering.files[LAUNCH], rendering.files[BUILD]):
         subprocess.run(["sh", "-n"], input=script, check=True)

@@ -27,14 +27,22 @@ NAMES = (
     "draft-target",
     "embedded",
     "gpt2-medium-tp4",
+    "llama3-405b-two-nodes",
     "llama3-70b-tp8",
     "llama3-8b-awq",
     "llmapi-tp4",
     "two-models",
 )
+RANK_ABOVE_0 = [
+    "--model-control-mode=explicit",
+    "--load-model=tensorrt_llm",
+    "--allow-http=false",
+    "--allow-grpc=false",
+    "--allow-metrics=false",
+]
 
 
-def test_there_are_seven_examples() -> None:
+def test_there_are_eight_examples() -> None:
     assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(NAMES)
 
 
@@ -111,8 +119,7 @@ def test_python_files_come_with_it_and_scripts_say_how(tmp_path: Path, repositor
         assert os.access(path, os.X_OK)
         subprocess.run(["sh", "-n", path], check=True)
     tp4 = render(load(EXAMPLES / "gpt2-medium-tp4.yaml"), repository).files
-    assert b"launch_triton_server.py" in tp4[Path("launch.sh")]
-    assert b"--world_size 4" in tp4[Path("launch.sh")]
+    assert b"\nmpirun --allow-run-as-root ${MPIRUN_OPTIONS:-} -n 4 " in tp4[Path("launch.sh")]
 
 
 def test_slurm_starts_a_server_for_each_rank(tmp_path: Path, deployments_of, repository: Path) -> None:
@@ -124,14 +131,16 @@ def test_slurm_starts_a_server_for_each_rank(tmp_path: Path, deployments_of, rep
     server.chmod(0o755)
     launch = ["sh", str(tmp_path / "out" / "launch.sh"), "--log-verbose=1"]
     env = {"PATH": f"{server.parent}:{os.environ['PATH']}"}
-    rank = env | {"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "3"}
-    started = subprocess.run(launch, env=rank, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert started == [
-        f"--model-repository={tmp_path / 'out'}",
-        "--disable-auto-complete-config",
-        "--backend-config=python,shm-region-prefix-name=prefix3_",
-        "--log-verbose=1",
-    ]
+    for rank, more in ((0, []), (3, RANK_ABOVE_0)):
+        task = env | {"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": str(rank)}
+        started = subprocess.run(launch, env=task, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert started == [
+            f"--model-repository={tmp_path / 'out'}",
+            "--disable-auto-complete-config",
+            f"--backend-config=python,shm-region-prefix-name=prefix{rank}_",
+            *more,
+            "--log-verbose=1",
+        ]
     alone = subprocess.run(launch, env=env, capture_output=True, text=True, check=False)
     assert alone.returncode == 1
     assert "srun --mpi=pmix --nodes=2 --ntasks=16 sh launch.sh" in alone.stderr

@@ -112,17 +112,7 @@ def visible_gpus(options: Options, instance_name: str) -> str | None:
     Raises:
         RuntimeError: there are fewer groups than instances, or not as many GPUs in the group as the engine takes.
     """
-    if not options.gpu_ids:
-        return None
-    number = int(instance_name.rpartition("_")[2] or 0)
-    if number >= len(options.gpu_ids):
-        raise RuntimeError(f"gpu_device_ids has {len(options.gpu_ids)} groups, and this is instance {number + 1}")
-    group = options.gpu_ids[number]
-    stages = options.extra.get("pipeline_parallel_size", 1)
-    if len(group.split(",")) != options.tensor_parallel_size * stages:
-        need = options.tensor_parallel_size * stages
-        raise RuntimeError(f"gpu_device_ids gives instance {number + 1} the GPUs {group}, and the engine takes {need}")
-    return group
+    return options.gpus_of(instance_name, options.tensor_parallel_size * options.extra.get("pipeline_parallel_size", 1))
 
 
 def _beam_arguments(width: int, sampler: SamplerChoice) -> dict[str, Any]:

@@ -58,6 +58,28 @@ class Options:
         """Requests taken at the same time."""
         return self.max_batch_size + self.max_queue_size
 
+    def gpus_of(self, instance_name: str, count: int) -> str | None:
+        """The value of CUDA_VISIBLE_DEVICES for an instance of the model; None leaves it as it is.
+
+        Args:
+            instance_name: Triton's, which ends with the number of the instance.
+            count: GPUs that an instance takes.
+
+        Raises:
+            RuntimeError: there are fewer groups than instances, or another number of GPUs in the group.
+        """
+        if not self.gpu_ids:
+            return None
+        number = int(instance_name.rpartition("_")[2] or 0)
+        if number >= len(self.gpu_ids):
+            raise RuntimeError(f"gpu_device_ids has {len(self.gpu_ids)} groups, and this is instance {number + 1}")
+        group = self.gpu_ids[number]
+        if len(group.split(",")) != count:
+            raise RuntimeError(
+                f"gpu_device_ids gives instance {number + 1} the GPUs {group}, and the engine takes {count}"
+            )
+        return group
+
 
 def read_options(environ: Mapping[str, str], parameters: Mapping[str, str], folder: Path) -> Options:
     """Read all settings; the environment wins over the model's parameters.

@@ -1,0 +1,69 @@
+"""The output of a server on its way to a file or to standard error; its end is kept, for the reason of a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import IO, Final
+
+_CHUNK_BYTES: Final = 64 * 1024
+_TAIL_BYTES: Final = 256 * 1024
+_JOIN_S: Final = 5.0
+_KEPT: Final = 5
+
+
+class Output:
+    """Copies a pipe until its end, in a thread.
+
+    Args:
+        pipe: what a server writes.
+        target: takes it too.
+    """
+
+    def __init__(self, pipe: IO[bytes], target: IO[bytes]) -> None:
+        self._tail = b""
+        self._pipe, self._target = pipe, target
+        self._thread = threading.Thread(target=self._copy, daemon=True, name="output of tritonserver")
+        self._thread.start()
+
+    @property
+    def tail(self) -> str:
+        """The end of it, or of what came since it was forgotten; at most 256 KiB."""
+        return self._tail.decode(errors="replace")
+
+    def forget(self) -> None:
+        """Forget what came so far."""
+        self._tail = b""
+
+    def close(self) -> None:
+        """Wait for the end of the pipe, which comes when no process of the server is left."""
+        self._thread.join(_JOIN_S)
+        self._pipe.close()
+
+    def _copy(self) -> None:
+        while chunk := os.read(self._pipe.fileno(), _CHUNK_BYTES):
+            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full
+                self._target.write(chunk)
+                self._target.flush()
+
+
+def open_log(folder: Path | None) -> IO[bytes]:
+    """Open what takes the output of a start: ``triton.log`` in a folder, where the five before it are kept.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    if folder is None:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "wb")
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "triton.log"
+    if log.exists():
+        older = [folder / f"triton.log.{number}" for number in range(1, _KEPT + 1)]
+        for newer, old in reversed(list(zip([log, *older], older, strict=False))):
+            if newer.exists():
+                newer.replace(old)
+    return log.open("ab")

@@ -1,0 +1,230 @@
+"""What would fail later is said before anything starts, with its fix; dry runs print the commands of the examples."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launched import render
+from typer.testing import CliRunner, Result
+
+from gateway_ops.cli.root import app
+from gateway_ops.local_stack.tritonserver import free_ports
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
+BINARY = "/opt/tritonserver/bin/tritonserver"
+
+
+def launch(*options: str | Path) -> Result:
+    http, grpc, metrics = map(str, free_ports(3))
+    ports = ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
+    return CliRunner().invoke(app, ["launch", *ports, *map(str, options)])
+
+
+def printed(name: str, *options: str) -> list[list[str]]:
+    """The command of an example's dry run: the words of each rank, with the variables before those of the first."""
+    file = EXAMPLES / f"{name}.yaml"
+    done = CliRunner().invoke(app, ["launch", "-f", str(file), "--repository", "/repo", "--dry-run", *options])
+    assert done.exit_code == 0, done.output
+    (line,) = [line for line in done.stdout.replace("\\\n", "").splitlines() if not line.startswith("#")]
+    ranks: list[list[str]] = [[]]
+    for word in shlex.split(line):
+        ranks.append([]) if word == ":" else ranks[-1].append(word)
+    return ranks
+
+
+def rank(number: str, *options: str) -> list[str]:
+    regions = f"--backend-config=python,shm-region-prefix-name=gateway_{number}"
+    common = ["--id=gateway", "--model-repository=/repo", regions, "--disable-auto-complete-config"]
+    return [BINARY, *common, "--exit-timeout-secs=30", *options]
+
+
+ENDPOINTS = [
+    option
+    for kind, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002))
+    for option in (f"--{kind}-address=127.0.0.1", f"--{kind}-port={port}")
+]
+ENGINE_ALONE = ["--model-control-mode=explicit", "--load-model=tensorrt_llm"]
+NO_ENDPOINTS = ["--allow-http=false", "--allow-grpc=false", "--allow-metrics=false"]
+NO_POOLS = ["--pinned-memory-pool-byte-size=0", "--enable-peer-access=false"]
+SPAWNING = ["TRTLLM_ORCHESTRATOR=1", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES=1"]
+
+
+def test_four_gpus_have_a_rank_each() -> None:
+    first, *others = printed("gpt2-medium-tp4")
+    assert first == ["mpirun", "--allow-run-as-root", "-n", "1", *rank("0_", *ENDPOINTS)]
+    assert others == [["-n", "1", *rank(f"{number}_", *ENGINE_ALONE, *NO_ENDPOINTS)] for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("name", "gpus"), [("two-models", 4), ("draft-target", 1)])
+def test_an_orchestrator_is_alone_and_leaves_memory_to_its_workers(name: str, gpus: int) -> None:
+    pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(gpus)]
+    start = [*SPAWNING, "mpirun", "--allow-run-as-root", "-n", "1"]
+    assert printed(name) == [[*start, *rank("0_", *ENDPOINTS, *NO_POOLS, *pools)]]
+
+
+@pytest.mark.parametrize("name", ["llama3-8b-awq", "llmapi-tp4"])
+def test_an_engine_on_one_gpu_and_the_llm_api_are_one_process(name: str) -> None:
+    assert printed(name) == [rank("", *ENDPOINTS)]
+
+
+def test_options_reach_the_command() -> None:
+    chosen = (
+        "--host",
+        "0.0.0.0",
+        "--grpc-port",
+        "9001",
+        "--exit-timeout",
+        "5",
+        "--oversubscribe",
+        "--",
+        "--log-verbose=1",
+    )
+    first, *others = printed("gpt2-medium-tp4", *chosen)
+    assert first[:3] == ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+    assert {"--grpc-address=0.0.0.0", "--grpc-port=9001", "--exit-timeout-secs=5", "--log-verbose=1"} <= set(first)
+    assert all("--log-verbose=1" in words for words in others)
+
+
+def test_workers_that_start_with_the_orchestrator_are_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    text = (EXAMPLES / "draft-target.yaml").read_text()
+    one, other = text.split("  - name: draft\n")
+    place = "gpu_ids: [[0]]\n"
+    file.write_text(
+        one.replace(place, f"{place}      participant_ids: [[1]]\n")
+        + "  - name: draft\n"
+        + other.replace(place, f"{place}      participant_ids: [[2]]\n")
+    )
+    done = CliRunner().invoke(app, ["launch", "-f", str(file), "--dry-run"])
+    assert "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES=0 mpirun" in done.stdout
+    assert done.stdout.count("--load-model=tensorrt_llm --load-model=tensorrt_llm_draft --allow-http=false") == 2
+    assert "--cuda-memory-pool-byte-size" not in done.stdout
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, tiny_model_dir: Path) -> Path:
+    """A rendered deployment on the CPU engine."""
+    return render(tmp_path_factory.mktemp("small"), deployment(tiny_model_dir))
+
+
+def deployment(model: Path, **more: Any) -> dict[str, Any]:
+    return {"name": "one", "engine": "reference", "role": "draft", "model": {"source": str(model)}, **more}
+
+
+def refused(*options: str | Path) -> str:
+    done = launch(*options)
+    assert done.exit_code == 2, done.output
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+def test_a_port_that_is_taken(small: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        said = refused("-f", small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
+    assert f"Triton cannot listen on 127.0.0.1 port {port} (Address already in use)." in said
+    assert "choose another one with --grpc-port." in said
+
+
+def test_ports_that_are_the_same(small: Path) -> None:
+    said = refused("-f", small, "--repository", small.with_name("repository"), "--grpc-port", "7", "--http-port", "7")
+    assert "Two of Triton's ports are the same." in said
+
+
+def test_a_repository_that_is_not_there_or_lacks_models(small: Path, tmp_path: Path, tiny_model_dir: Path) -> None:
+    said = refused("-f", small, "--repository", tmp_path / "nowhere")
+    assert f"There is no model repository at {tmp_path / 'nowhere'}. Render it: gateway repo build -f FILE -o" in said
+    file = render(tmp_path, deployment(tiny_model_dir, prefix="a_"))
+    assert "lacks a_tensorrt_llm." in refused("-f", file, "--repository", small.with_name("repository"))
+
+
+def test_a_repository_that_the_review_refuses(tmp_path: Path, tiny_model_dir: Path) -> None:
+    file = render(tmp_path, deployment(tiny_model_dir))
+    (tmp_path / "repository" / "tensorrt_llm" / "1" / "model.py").unlink()
+    assert "model.py" in refused("-f", file, "--repository", tmp_path / "repository")
+
+
+def test_a_deployment_that_does_not_exist(small: Path) -> None:
+    done = launch("-f", small, "--deployment", "nobody")
+    assert done.exit_code == 1
+    assert "there is no deployment 'nobody'" in done.stderr
+
+
+def test_a_target_without_its_draft(tmp_path: Path) -> None:
+    done = launch("-f", EXAMPLES / "draft-target.yaml", "--repository", tmp_path, "--deployment", "target")
+    assert done.exit_code == 2
+    assert "warning: target calls tensorrt_llm_draft for its drafts, which is not among these." in done.stderr
+
+
+def test_a_policy_that_is_none(small: Path) -> None:
+    assert "--restart 'sometimes': write no, on-failure, or on-failure:N." in refused(
+        "-f", small, "--restart", "sometimes"
+    )
+
+
+def test_a_program_that_is_not_there(small: Path) -> None:
+    where = ("-f", small, "--repository", small.with_name("repository"))
+    assert "There is no tritonserver at /nowhere." in refused(*where, "--tritonserver", "/nowhere")
+
+
+def tensorrt(tmp_path: Path, model: Path, **more: Any) -> Path:
+    made = deployment(model, engine="tensorrt", engine_dir=str(tmp_path / "engine"), **more)
+    return render(tmp_path, made)
+
+
+def test_fewer_gpus_than_ranks_no_mpirun_and_no_engine(
+    tmp_path: Path, tiny_model_dir: Path, gpus: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus(1)
+    file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2})
+    where = ("-f", file, "--repository", tmp_path / "repository")
+    said = refused(*where)
+    assert "The deployments need 2 GPUs, and 1 is visible." in said
+    assert "Leader mode needs mpirun, which is not on PATH." in said
+    assert "There is no tritonserver at /opt/tritonserver/bin/tritonserver." in said
+    assert f"one: {tmp_path / 'engine'}: There is nothing. Build it with `gateway engine build`." in said
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert "GPUs, and" not in refused(*where)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "0 are visible (CUDA_VISIBLE_DEVICES=)." in refused(*where)
+
+
+@pytest.mark.parametrize(("gpu", "said"), [(1, True), (2, False)])
+def test_gpus_that_the_variable_leaves_out(
+    gpu: int, said: bool, tmp_path: Path, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = deployment(tiny_model_dir, engine="llmapi", triton={"gpu_ids": [[gpu]]}, limits={"max_seq_len": 64})
+    file = render(tmp_path, made)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    found = refused("-f", file, "--repository", tmp_path / "repository")
+    assert (f"one: GPU {gpu} of triton.gpu_ids is not in CUDA_VISIBLE_DEVICES=0,2." in found) == said
+    assert "The deployments need" not in found
+
+
+def test_several_machines_are_left_to_slurm(
+    tmp_path: Path, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2, "pp": 2, "nodes": 2})
+    where = ("-f", file, "--repository", tmp_path / "repository")
+    options = "--nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1"
+    line = f"srun --mpi=pmix {options} sh {tmp_path}/repository/launch.sh"
+    said = refused(*where)
+    assert "4 ranks on 2 machines are started by Slurm, not from one machine. Submit the job of gateway repo" in said
+    assert line in said
+    assert line in launch(*where, "--dry-run").stdout
+
+
+def test_a_task_of_many_is_told_that_it_is_one(
+    tmp_path: Path, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 4})
+    said = refused("-f", file, "--repository", tmp_path / "repository")
+    assert "srun has started this 4 times, and each would start all ranks. Start it with --ntasks=1" in said

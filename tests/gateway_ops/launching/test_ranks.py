@@ -1,0 +1,80 @@
+"""Leader mode with a stand-in for mpirun: two ranks of the real Triton, of which one answers clients.
+
+The CPU engine stands for TensorRT-LLM's. It knows nothing of other ranks, and so stays when rank 0 has ended, where
+TensorRT-LLM's workers would end with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from launched import Launched, command_of, render
+
+from gateway_ops.repository.model_folders import read_repository
+from gateway_ops.repository.pbtxt import to_text
+
+TENSORRT = {"engine": "tensorrt", "role": "draft", "triton": {"max_batch_size": 8}}
+
+
+@pytest.fixture
+def leader(tmp_path: Path, tiny_model_dir: Path, repository: Path) -> Path:
+    """A deployment for two GPUs, with the CPU engine where TensorRT-LLM's would be."""
+    engine = tmp_path / "engine"
+    engine.mkdir()
+    for rank in range(2):
+        (engine / f"rank{rank}.engine").write_bytes(b"")
+    built = {"version": "1.2.1", "build_config": {}, "pretrained_config": {"mapping": {"tp_size": 2}}}
+    (engine / "config.json").write_text(json.dumps(built))
+    model = {"source": str(tiny_model_dir)}
+    file = render(
+        tmp_path, {**TENSORRT, "name": "one", "model": model, "engine_dir": str(engine), "parallelism": {"tp": 2}}
+    )
+    folder = tmp_path / "repository" / "tensorrt_llm"
+    config = read_repository(folder.parent)["tensorrt_llm"].config
+    config.backend = "python"
+    config.ClearField("dynamic_batching")
+    for tensor in config.input:
+        tensor.ClearField("reshape")
+    for name, value in (("engine", "reference"), ("gpt_model_path", str(tiny_model_dir))):
+        config.parameters[name].string_value = value
+    (folder / "config.pbtxt").write_text(to_text(config))
+    shutil.copytree(repository / "tensorrt_llm" / "1", folder / "1", dirs_exist_ok=True)
+    return file
+
+
+def rank_of(pid: int) -> str:
+    variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return next(one.partition("=")[2] for one in variables if one.startswith("OMPI_COMM_WORLD_RANK="))
+
+
+def test_a_rank_that_dies_takes_all_with_it_and_sigterm_goes_to_the_one_that_answers(
+    leader: Path, mpirun: Path, tritonserver: Path, gpus: Callable[[int], Path]
+) -> None:
+    gpus(2)
+    with Launched(leader, "--restart", "on-failure:1") as launch:
+        launch.wait_for("ready: tensorrt_llm at 127.0.0.1")
+        printed = "".join(launch.said)
+        assert "# one: leader mode, 2 ranks, 2 GPUs\nmpirun --allow-run-as-root -n 1 " in printed
+        assert "is not as the file describes it" in printed
+        ranks = {rank_of(pid): pid for pid in launch.servers() if "mpirun" not in command_of(pid)}
+        assert set(ranks) == {"0", "1"}
+        assert "--load-model=tensorrt_llm --allow-http=false" in command_of(ranks["1"])
+        prefixes = {word for pid in ranks.values() for word in command_of(pid).split() if "shm-region" in word}
+        assert len(prefixes) == 2
+
+        os.kill(ranks["1"], signal.SIGKILL)
+        launch.wait_for("tritonserver ended with status 137")
+        launch.wait_for("starting again in 1 s (1 of 1)")
+        launch.wait_for("ready: ")
+        assert httpx.get(f"{launch.url}/v2/models/tensorrt_llm/ready").status_code == 200
+        launch.process.send_signal(signal.SIGTERM)
+        launch.wait_for("rank 0 has ended; ending the other ranks")
+        assert launch.wait()[0] == 0
+        assert launch.left() == []
