@@ -1,0 +1,59 @@
+"""``gateway plan-fleet``, run as users run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from gateway_ops.cli.root import app
+from tests.stack import GATEWAY
+
+ENGINE = ("--slots", "16", "--token-ms", "1:10,16:20", "--prefill-rate", "20000")
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    command = [GATEWAY, "plan-fleet", *arguments]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_it_tells_the_fleet_and_where_each_figure_comes_from(tmp_path: Path) -> None:
+    load = ("--rate", "12", "--prompt-tokens", "200-800", "--answer-tokens", "50-150", "--ttft", "0.5")
+    done = run(tmp_path, *load, *ENGINE, "--output", "plan.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("12 requests/s: 3 Tritons and 1 spare\n2 gateways of 1 workers: ")
+    assert "exhausted first" in done.stdout
+    for source in ("--slots", "--token-ms", "--prefill-rate", "make bench MODE=requests"):
+        assert source in done.stdout
+    written = json.loads((tmp_path / "plan.json").read_text())
+    assert written["tritons"] == {"needed": 3, "spare": 1, "cells": 1}
+    assert written["time_to_first_token_ms"]["p95"] <= 500
+    again = json.loads(run(tmp_path, *load, *ENGINE, "--json").stdout)
+    assert again == written
+
+
+def test_what_cannot_be_planned_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").write_text("{}\n{}\n")
+    (tmp_path / "bench.json").write_text("{}")
+    runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
+    for arguments, said in (
+        ((), "give either --rate or --trace"),
+        (("--rate", "1", "--trace", "trace.jsonl"), "give either --rate or --trace"),
+        (("--rate", "1"), "the time of a prompt is not known"),
+        (("--rate", "1", "--bench", f"{tmp_path}/bench.json"), "bench.json is no result of gateway bench"),
+        (("--rate", "1", "--bench", f"{tmp_path}/none.json"), "none.json cannot be read"),
+        (("--trace", f"{tmp_path}/trace.jsonl", *ENGINE), "line 1: at must be a number"),
+        (("--rate", "1", "--prompt-tokens", "x", *ENGINE), "'x' is not a length"),
+        (("--rate", "1", "--balance", "round_robin", *ENGINE), "Invalid value for '--balance'"),
+        (("--rate", "1", "--transport", "http", *ENGINE), "Invalid value for '--transport'"),
+        (("--rate", "1", "--arrivals", "never", *ENGINE), "Invalid value for '--arrivals'"),
+        (("--rate", "1", "--ttft", "0.005", *ENGINE), "no number of Tritons keeps the target"),
+    ):
+        done = runner.invoke(app, ["plan-fleet", *arguments])
+        assert isinstance(done.exception, SystemExit), (arguments, done.exception)
+        assert done.exit_code in {1, 2}
+        assert said in done.output
