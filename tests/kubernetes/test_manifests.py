@@ -1,0 +1,369 @@
+"""The manifests: valid, in agreement with each other, with the gateway and with what the documents promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import promql_parser
+import pytest
+import yaml
+
+from gateway.config import Settings, TimeoutSettings, load_settings
+from tests.app.harness import gateway
+from tests.app.scripted import write_tokenizer
+from tests.kubernetes.manifests import (
+    FOLDER,
+    OVERLAYS,
+    ROOT,
+    Manifest,
+    Pod,
+    environment,
+    gateways,
+    only,
+    pods,
+    rendered,
+    settings_text,
+)
+from tests.telemetry.test_dashboard import LABELS
+
+CUSTOM: dict[str, Manifest] = yaml.safe_load((Path(__file__).parent / "custom_kinds.yaml").read_text())
+KUBERNETES = ("1.30", "1.37")  # the oldest that docs/kubernetes.md names, and the newest whose schemas are there
+TRITON_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}  # Triton's defaults
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_built_in_kinds_fit_their_schemas(overlay: str, version: str) -> None:
+    checked = 0
+    for manifest in rendered(overlay):
+        if manifest["kind"] not in CUSTOM:
+            kubernetes_validate.validate(manifest, version, strict=True)
+            checked += 1
+    for pod in pods(overlay):
+        bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": pod.labels}, "spec": pod.spec}
+        kubernetes_validate.validate(bare, version, strict=True)
+    assert checked > 5
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_other_kinds_fit_the_facts_of_their_sources(overlay: str) -> None:
+    for manifest in rendered(overlay):
+        if (known := CUSTOM.get(manifest["kind"])) is not None:
+            assert manifest["apiVersion"] == known["apiVersion"]
+            jsonschema.validate(manifest["spec"], known["spec"])
+
+
+def test_a_mistake_in_a_manifest_is_found() -> None:
+    pool = only("pool", "InferencePool", "llm")["spec"]
+    for wrong in ({**pool, "targetPorts": [{"number": 70000}]}, {**pool, "port": 1}, {"selector": pool["selector"]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, CUSTOM["InferencePool"]["spec"])
+    deployment = only("pool", "Deployment", "llm")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(
+            {**deployment, "spec": {**deployment["spec"], "replica": 2}}, KUBERNETES[-1], strict=True
+        )
+
+
+def test_rules_in_cel_hold() -> None:
+    """Those of x-kubernetes-validations in the sources of custom_kinds.yaml that are about what the manifests have."""
+    pool = only("pool", "InferencePool", "llm")["spec"]
+    numbers = [port["number"] for port in pool["targetPorts"]]
+    assert "port" in pool["endpointPickerRef"]  # required where the kind is Service
+    assert len(set(numbers)) == len(numbers)
+    for rule in only("pool", "HTTPRoute", "llm")["spec"]["rules"]:
+        assert all(ref["kind"] != "Service" or "port" in ref for ref in rule["backendRefs"])
+        assert "backendRequest" not in rule["timeouts"]
+    for manifest in rendered("fleet"):
+        if manifest["kind"] == "ScaledObject":
+            assert manifest["spec"]["minReplicaCount"] <= manifest["spec"]["maxReplicaCount"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_gateway_takes_its_settings(overlay: str, tmp_path: Path) -> None:
+    container = gateways(overlay).containers()["gateway"]
+    settings = settings_of(overlay, tmp_path)
+    assert settings.server.internal_port == port_of(container, "internal")
+    assert settings.server.metrics_shown == "slim"
+    assert settings.asks_for_keys
+    assert settings.state.store == "none"  # nothing is writable but /tmp, and pods come and go
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert str(Path(environment(container)["GATEWAY_CONFIG"]).parent) in mounts
+
+
+def settings_of(overlay: str, folder: Path) -> Settings:
+    """The settings as the gateway reads them, with its container's variables."""
+    container = gateways(overlay).containers()["gateway"]
+    path = folder / "gateway.yaml"
+    path.write_text(settings_text(overlay))
+    env = environment(container) | {"GATEWAY_CONFIG": str(path)}
+    return load_settings(path, env)
+
+
+def port_of(container: Manifest, name: str) -> int:
+    """The number of a container's port."""
+    (port,) = [port["containerPort"] for port in container["ports"] if port["name"] == name]
+    return int(port)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+async def test_probes_ask_for_what_there_is(overlay: str, tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    container = gateways(overlay).containers()["gateway"]
+    async with gateway(tmp_path) as running:
+        for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+            probe = container[name]["httpGet"]
+            assert probe["port"] == "internal"  # without TLS and keys
+            assert (await running.client.get(probe["path"])).status_code == 200
+    assert container["readinessProbe"]["httpGet"]["path"] == "/health/ready"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"  # must not ask for Triton
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_times_are_those_of_the_documents(overlay: str, tmp_path: Path) -> None:
+    pod = gateways(overlay)
+    server = settings_of(overlay, tmp_path).server
+    needed = (server.lame_duck_s, server.shutdown_s, *_rows()["a Service (kube-proxy)"][1:3])
+    assert needed[:2] == needed[2:]
+    triton = pod.containers().get("triton")
+    its_exit = exit_timeout(triton) if triton else 0
+    total = server.lame_duck_s + server.shutdown_s + 15 + its_exit + 5
+    assert pod.spec["terminationGracePeriodSeconds"] == total
+    if triton:
+        assert total == _rows()["a Service (kube-proxy)"][3]
+        assert (triton["restartPolicy"], its_exit) == ("Always", 30)
+    for behind in pods(overlay):
+        if behind.owner == "Deployment/triton":
+            before = behind.containers()["triton"]["lifecycle"]["preStop"]["sleep"]["seconds"]
+            own = exit_timeout(behind.containers()["triton"])
+            assert own >= server.shutdown_s
+            assert behind.spec["terminationGracePeriodSeconds"] == before + own + 5
+        if behind.owner.endswith("workerTemplate"):
+            before = behind.containers()["ranks"]["lifecycle"]["preStop"]["sleep"]["seconds"]
+            assert total <= before < behind.spec["terminationGracePeriodSeconds"]
+
+
+def _rows() -> dict[str, list[int]]:
+    """The table of docs/coming-and-going.md: preStop, lame_duck_s, shutdown_s, grace."""
+    page = (ROOT / "docs" / "coming-and-going.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    return {name: [int(number) for number in numbers] for name, *numbers in rows}
+
+
+def exit_timeout(triton: Manifest) -> int:
+    """Of Triton's command line, or of the script that is its command."""
+    line = " ".join(triton.get("args", ()))
+    if "leader.sh" in " ".join(triton["command"]):
+        line = only("multi-node", "ConfigMap", "ranks")["data"]["rank.sh"]
+    found = re.search(r"--exit-timeout-secs=(\d+)", line)
+    assert found
+    return int(found[1])
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_containers_are_as_hardened_as_in_compose(overlay: str) -> None:
+    for pod in pods(overlay):
+        security = pod.spec["securityContext"]
+        assert security["runAsNonRoot"]
+        assert security["runAsUser"] >= 1000
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        if "picker" not in pod.owner:
+            assert pod.spec["automountServiceAccountToken"] is False
+        for container in pod.containers().values():
+            assert container["securityContext"] == {
+                "readOnlyRootFilesystem": True,
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert "memory" in container["resources"]["limits"]
+            writable = {each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")}
+            volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}
+            for mount in container["volumeMounts"]:
+                assert mount.get("readOnly") or "emptyDir" in volumes[mount["name"]]
+            assert writable <= {"/tmp", "/cache", "/dev/shm"}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_images_are_those_that_the_project_has_or_runs_on(overlay: str) -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    known = {compose["gateway"]["image"], compose["triton"]["image"].removeprefix("${TRITON_IMAGE:-").removesuffix("}")}
+    (derived,) = re.findall(r"TRITON_IMAGE=(\S+)", (FOLDER / "multi-node" / "Dockerfile").read_text())
+    assert derived in known
+    for pod in pods(overlay):
+        for name, container in pod.containers().items():
+            if name == "picker":
+                assert container["image"].endswith(":v0.10.0")  # whose rules tests/kubernetes/picker.py has
+            elif overlay == "multi-node" and name != "gateway":
+                assert container["image"].startswith("tritonserver-ssh:")
+            else:
+                assert container["image"] in known
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_everything_that_is_named_is_there(overlay: str) -> None:
+    manifests = {(each["kind"], each["metadata"]["name"]) for each in rendered(overlay)}
+    for pod in pods(overlay):
+        for volume in pod.spec["volumes"]:
+            if "configMap" in volume:
+                assert ("ConfigMap", volume["configMap"]["name"]) in manifests
+            if "persistentVolumeClaim" in volume:
+                assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in manifests
+        names = {volume["name"] for volume in pod.spec["volumes"]}
+        for container in pod.containers().values():
+            assert {mount["name"] for mount in container["volumeMounts"]} <= names
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_everything_that_selects_finds_something(overlay: str) -> None:
+    every = list(pods(overlay))
+    owners = {pod.owner for pod in every}
+    for manifest in rendered(overlay):
+        spec = manifest.get("spec", {})
+        if manifest["kind"] == "Service":
+            (pod,) = [pod for pod in every if spec["selector"].items() <= pod.labels.items()]
+            assert {port["targetPort"] for port in spec["ports"]} <= port_names(pod)
+        elif manifest["kind"] in {"HorizontalPodAutoscaler", "ScaledObject"}:
+            assert f"Deployment/{spec['scaleTargetRef']['name']}" in owners
+            assert "replicas" not in only(overlay, "Deployment", spec["scaleTargetRef"]["name"])["spec"]
+        elif manifest["kind"] == "PodDisruptionBudget":
+            assert any(spec["selector"]["matchLabels"].items() <= pod.labels.items() for pod in every)
+        elif manifest["kind"] == "PodMonitor":
+            for pod in every:
+                if spec["selector"]["matchLabels"].items() <= pod.labels.items():
+                    assert {each["port"] for each in spec["podMetricsEndpoints"]} <= port_names(pod)
+                    assert spec["jobLabel"] in pod.labels
+
+
+def port_names(pod: Pod) -> set[str]:
+    """The names of a pod's ports."""
+    return {port["name"] for container in pod.containers().values() for port in container.get("ports", ())}
+
+
+@pytest.mark.parametrize("overlay", ["pool", "pool-llmapi", "multi-node"])
+def test_the_pool_finds_the_gateways_and_no_other_pods(overlay: str) -> None:
+    pool = only(overlay, "InferencePool", "llm")["spec"]
+    selected = [pod for pod in pods(overlay) if pool["selector"]["matchLabels"].items() <= pod.labels.items()]
+    assert [pod.owner for pod in selected] == [gateways(overlay).owner]
+    assert pool["targetPorts"] == [{"number": port_of(selected[0].containers()["gateway"], "http")}]
+    reference = pool["endpointPickerRef"]
+    service = only(overlay, "Service", reference["name"])["spec"]
+    assert reference["port"]["number"] in {port["port"] for port in service["ports"]}
+    assert (
+        "--pool-name=llm" in only(overlay, "Deployment", "picker")["spec"]["template"]["spec"]["containers"][0]["args"]
+    )
+    (rule,) = only(overlay, "HTTPRoute", "llm")["spec"]["rules"]
+    assert int(rule["timeouts"]["request"].removesuffix("s")) > TimeoutSettings().total_s
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_triton_is_where_the_gateway_looks_and_closed_to_others(overlay: str, tmp_path: Path) -> None:
+    triton = settings_of(overlay, tmp_path).models[0].triton
+    policies = {each["metadata"]["name"]: each["spec"] for each in rendered(overlay) if each["kind"] == "NetworkPolicy"}
+    if triton.url is not None:
+        assert (triton.url, triton.metrics_url) == ("127.0.0.1:8001", "http://127.0.0.1:8002/metrics")
+        container = gateways(overlay).containers()["triton"]
+        line = " ".join(container.get("args", ()))
+        if overlay == "multi-node":
+            line = only(overlay, "ConfigMap", "ranks")["data"]["rank.sh"]
+        assert all(f"--{service}-address=127.0.0.1" in line for service in TRITON_PORTS)
+        assert "ports" not in container
+        reachable = {port["port"] for rule in policies["llm"]["ingress"] for port in rule["ports"]}
+        assert reachable == {"http", "internal"}
+    else:
+        (address,) = triton.endpoints
+        host, _, number = address.removeprefix("dns:///").partition(":")
+        service = only(overlay, "Service", host)["spec"]
+        assert service["clusterIP"] == "None"
+        assert int(number) in {port["port"] for port in service["ports"]}
+        (pod,) = [pod for pod in pods(overlay) if pod.owner == "Deployment/triton"]
+        assert {port["name"]: port["containerPort"] for port in pod.containers()["triton"]["ports"]} == TRITON_PORTS
+        for rule in policies["triton"]["ingress"]:
+            assert "from" in rule
+            assert {"port": "http"} not in rule["ports"]
+        assert policies["triton"]["egress"] == []
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_scaling_asks_for_metrics_that_there_are(overlay: str) -> None:
+    own = {"gateway_num_requests_waiting", "gateway_num_requests_running"}  # without labels
+    for manifest in rendered(overlay):
+        if manifest["kind"] == "HorizontalPodAutoscaler":
+            assert {each["pods"]["metric"]["name"] for each in manifest["spec"]["metrics"]} == own
+        if manifest["kind"] == "ScaledObject":
+            for trigger in manifest["spec"]["triggers"]:
+                assert trigger["type"] == "prometheus"
+                promql_parser.parse(trigger["metadata"]["query"])
+                (name,) = re.findall(r"gateway_\w+", trigger["metadata"]["query"])
+                assert name in LABELS
+                assert f'namespace="{manifest["metadata"]["namespace"]}"' in trigger["metadata"]["query"]
+                assert float(trigger["metadata"]["threshold"]) > 0
+
+
+def test_an_engine_over_nodes_has_a_rank_for_each_gpu() -> None:
+    spec = only("multi-node", "LeaderWorkerSet", "llm")["spec"]["leaderWorkerTemplate"]
+    leader, worker = (pod.containers() for pod in pods("multi-node") if pod.owner.startswith("LeaderWorkerSet"))
+    gpus = leader["triton"]["resources"]["limits"]["nvidia.com/gpu"]
+    assert worker["ranks"]["resources"]["limits"]["nvidia.com/gpu"] == gpus
+    assert leader["triton"]["command"] == ["sh", "/scripts/leader.sh", str(gpus)]
+    assert spec["size"] == 2
+
+
+MPIRUN = """#!/bin/sh
+printf '%s\\n' "$@" > "$LOG"
+while [ "$1" != sh ]; do shift; done
+shift
+for rank in 0 9; do OMPI_COMM_WORLD_RANK=$rank sh "$RANK" >> "$LOG"; done
+"""
+
+
+def test_the_leader_starts_a_rank_for_each_gpu_of_the_group(tmp_path: Path) -> None:
+    """Through stand-ins for mpirun, ssh and tritonserver; nothing of the real ones was run with it."""
+    scripts = only("multi-node", "ConfigMap", "ranks")["data"]
+    (tmp_path / "key").mkdir()
+    (tmp_path / "key" / "id_ed25519").write_text("secret")
+    (tmp_path / "key" / "id_ed25519.pub").write_text("ssh-ed25519 AAAA someone@somewhere\n")
+    for name, text in {
+        "mpirun": MPIRUN,
+        "ssh": '#!/bin/sh\nfor last; do :; done\necho "$@" >> "$SSH_LOG"\n',
+        "tritonserver": '#!/bin/sh\necho "tritonserver $*"\n',
+    }.items():
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    for name, text in scripts.items():
+        here = text.replace("/tmp/", f"{tmp_path}/").replace("/etc/mpi-ssh", str(tmp_path / "key"))
+        (tmp_path / name).write_text(here)
+    env = {
+        "PATH": f"{tmp_path}/bin:/usr/bin:/bin", "LOG": str(tmp_path / "log"), "SSH_LOG": str(tmp_path / "ssh.log"),
+        "RANK": str(tmp_path / "rank.sh"), "LWS_LEADER_ADDRESS": "llm-0.llm.space", "LWS_GROUP_SIZE": "3",
+    }  # fmt: skip
+    subprocess.run(["sh", tmp_path / "leader.sh", "8"], env=env, check=True, timeout=30)
+    log = (tmp_path / "log").read_text().splitlines()
+    assert log[:2] == ["-np", "24"]
+    assert (tmp_path / "hosts").read_text().splitlines() == [
+        "localhost slots=8", "llm-0-1.llm.space slots=8", "llm-0-2.llm.space slots=8",
+    ]  # fmt: skip
+    assert [line.split()[-2:] for line in (tmp_path / "ssh.log").read_text().splitlines()] == [
+        ["llm-0-1.llm.space", "true"], ["llm-0-2.llm.space", "true"],
+    ]  # fmt: skip
+    assert (tmp_path / "ssh" / "known_hosts").read_text() == "* ssh-ed25519 AAAA\n"
+    assert (tmp_path / "ssh" / "id_ed25519").stat().st_mode & 0o777 == 0o600
+    first, other = [line for line in log if line.startswith("tritonserver")]
+    assert "--grpc-address=127.0.0.1" in first
+    assert "shm-region-prefix-name=prefix0_" in first
+    assert "--allow-grpc=false" in other
+    assert "shm-region-prefix-name=prefix9_" in other
+    assert "address" not in other
+
+
+def test_scripts_are_posix_shell() -> None:
+    scripts: dict[str, Any] = only("multi-node", "ConfigMap", "ranks")["data"]
+    for text in scripts.values():
+        assert text.startswith("#!/bin/sh\n")
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
