@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-compose lint bench bench-peers docs house clean
+.PHONY: help up test test-long test-compose lint bench bench-peers faults endurance docs house dist images clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,15 @@ bench: $(VENV)/.dev ## measure the relay beside the naive gateway (minutes; need
 bench-peers: $(VENV)/.dev ## measure other gateways in the same loop; installs them into build/bench/peers
 	@$(BIN)/python -m benchmarks peers $(ARGS)
 
+faults: $(VENV)/.dev ## run each fault at each moment of an answer, before one Triton and before two (15 minutes)
+	@$(BIN)/python -m tests.faults.matrix $(ARGS)
+
+endurance: $(VENV)/.dev ## cancel, fuzz and spoil at random for minutes, with the whole front door on
+	@$(BIN)/python -m tests.faults.endurance $(ARGS)
+
 docs: $(VENV)/.dev ## write the pages that are made from tables of the code
+	$(BIN)/python -m tools.measured_costs
+	$(BIN)/python -m tools.fleet_page
 	$(BIN)/python -m tools.parameters_page
 	$(BIN)/python -m tools.coverage.document
 	$(BIN)/python -m tools.coverage.settings_document
@@ -60,6 +68,31 @@ docs: $(VENV)/.dev ## write the pages that are made from tables of the code
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null
+
+# What archives and images say of themselves.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+REVISION = $(shell git rev-parse HEAD)
+COMMITTED = $(shell git log -1 --format=%ct)
+# The address of the repository, without what a clone's address may carry to sign in.
+SOURCE = $(shell git remote get-url origin 2>/dev/null | sed 's|//[^/@]*@|//|')
+IMAGE ?= triton-openai-gateway
+LABELS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(or $(SOURCE),unknown) \
+	--build-arg CREATED=$$(date -u -d @$(COMMITTED) +%Y-%m-%dT%H:%M:%SZ)
+
+dist: $(VENV)/.dev ## build wheel and source archive into dist/, install them afresh, list their parts and checksums
+	rm -rf dist build/dist
+	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m build --no-isolation
+	$(BIN)/python -m venv --clear build/dist
+	build/dist/bin/pip install --quiet --disable-pip-version-check -r requirements/core.txt
+	build/dist/bin/pip install --quiet --disable-pip-version-check --no-index --find-links dist triton-openai-gateway
+	cd build/dist && bin/gateway --version && bin/gateway repo build -f lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
+	build/dist/bin/pip uninstall --quiet --yes setuptools pip
+	$(BIN)/cyclonedx-py environment --output-reproducible -o dist/triton_openai_gateway.cdx.json build/dist/bin/python
+	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
+
+images: ## build the images of gateway and CPU Triton, named by the version (Docker needed; IMAGE=name)
+	docker build $(ARGS) -f docker/Dockerfile.gateway -t $(IMAGE):$(VERSION) $(LABELS) .
+	docker build $(ARGS) -f docker/Dockerfile.triton-cpu -t $(IMAGE)-triton-cpu:$(VERSION) $(LABELS) .
 
 clean: ## remove .venv and everything the tools left (the model in the user's cache stays)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -9,6 +9,11 @@ import typer
 
 from gateway_ops.cli.bench import bench
 from gateway_ops.cli.check import check
+from gateway_ops.cli.engine import app as engine
+from gateway_ops.cli.examples import examples
+from gateway_ops.cli.key import app as key
+from gateway_ops.cli.launch import launch
+from gateway_ops.cli.plan_fleet import plan_fleet
 from gateway_ops.cli.repo import app as repo
 from gateway_ops.cli.serve import serve
 from gateway_ops.cli.up import down, up
@@ -22,10 +27,15 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(down)
+app.command()(launch)
 app.command()(serve)
 app.command()(check)
 app.command()(bench)
+app.add_typer(engine, name="engine")
+app.command()(examples)
+app.command()(plan_fleet)
 app.add_typer(repo, name="repo")
+app.add_typer(key, name="key")
 
 
 def _print_version(wanted: bool) -> None:

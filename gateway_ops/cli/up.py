@@ -77,7 +77,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = None,
     repository: Annotated[
-        Path | None, typer.Option(help="Triton model repository; triton_repo of this clone when not given.")
+        Path | None, typer.Option(help="Triton model repository; the gateway's own triton_repo when not given.")
     ] = None,
     triton_only: Annotated[
         bool,

@@ -230,13 +230,7 @@ def test_the_files_follow_the_compose_specification(tools: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
-def test_the_dashboard_and_the_rules_use_metrics_that_exist() -> None:
-    source = (ROOT / "gateway/telemetry/metrics.py").read_text()
+def test_the_dashboard_asks_the_prometheus_that_is_provisioned() -> None:
+    """What it asks for is held against a gateway's own page in ``tests/telemetry/test_dashboard.py``."""
     dashboard = (ROOT / "deploy/grafana/dashboards/gateway.json").read_text()
-    text = dashboard + (ROOT / "deploy/prometheus/rules.yml").read_text()
-    names = set(re.findall(r"gateway_[a-z_]+", text))
-    assert len(names) > 5
-    for name in names:
-        base = name.removesuffix("_bucket").removesuffix("_total")
-        assert f'"{base}"' in source, name
     assert {panel["datasource"]["uid"] for panel in json.loads(dashboard)["panels"]} == {"prometheus"}

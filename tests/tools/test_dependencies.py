@@ -24,8 +24,10 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Rooms whose imports an extra brings.
 EXTRAS = {
+    "gateway/access": ("jwt", "redis"),
     "gateway/sealing.py": ("sealed",),
     "gateway/store": ("redis",),
+    "gateway/telemetry": ("otel",),
     "gateway/tokens": ("transformers",),
     "gateway_ops/bench": ("bench",),
     "gateway_ops/local_stack": ("embedded",),

@@ -10,20 +10,22 @@ _EXAMPLE = f"{_RENDERING}test_an_example_renders_the_tensors_of_the_contract"
 _README = "tools/coverage/test_readme_scripts.py::"
 _TEXT = "integration/test_triton_repo_text.py::"
 _UP = "gateway_ops/cli/test_up.py::test_up_in_the_background_chats_as_printed_and_goes_down"
-_SLURM = f"{_RENDERING}test_slurm_starts_a_server_for_each_rank"
+_JOB = "gateway_ops/launching/test_slurm.py::test_each_task_is_a_rank_and_all_end_when_rank_0_has_answered"
+_JOB_SIZE = "gateway_ops/launching/test_slurm.py::test_an_allocation_that_does_not_fit_is_named"
+_LAUNCHED = "gateway_ops/launching/test_running.py::test_it_comes_back_from_failures_and_ends_when_all_is_answered"
 
 STEPS = (
     Row("Run the pre-built container (NGC)", "`launch.sh` runs inside it; it was not run", _SCRIPTS, "rendered"),
     Row("Build the container with build.py of the server", "upstream's own build, unchanged; the image only gets the rendered repository", status="documented"),
     Row("Build the container with Docker", "likewise", status="documented"),
     Row("Download the weights", "`hf download` in `build_engines.sh`, where `model.source` is an id", f"{_README}test_the_flags_of_the_readme_s_example_are_in_the_script", "rendered"),
-    Row("Prepare TensorRT-LLM engines", "`build_engines.sh` of a rendered repository", _SCRIPTS, "rendered"),
+    Row("Prepare TensorRT-LLM engines", "`gateway engine build`, or `build_engines.sh` of a rendered repository", _SCRIPTS, "rendered"),
     Row("Quantize the model", "likewise, with `model.quantization`", f"{_README}test_the_flags_of_the_tutorial_are_in_the_script", "rendered"),
     Row("Run the engine locally (run.py)", "upstream's script, before Triton comes in; here the same by `/v1/completions`", status="documented"),
     Row("Create the model repository", "`gateway repo build`; the five models", _EXAMPLE),
     Row("Leave the BLS model out", "`bls.enabled: false`", "gateway_ops/repository/test_no_key_is_dropped.py::test_every_key_is_rendered_or_refused"),
     Row("Modify the model configuration (fill_template.py)", "`deployments`, or `--set` in the same words", "gateway_ops/repository/test_overrides.py::test_variables_and_keys_reach_their_sections"),
-    Row("Launch Triton server within NVIDIA's container", "`launch.sh` of a rendered repository", _SCRIPTS, "rendered"),
+    Row("Launch Triton server within NVIDIA's container", "`gateway launch`, or `launch.sh` of a rendered repository", _SCRIPTS, "rendered"),
     Row("Launch without one", "`gateway up`, docker compose: the same models on a CPU", _UP),
     Row("Log in to Hugging Face before the launch", "not needed: the tokenizer is read from the model's folder", "app/test_application.py::test_tokenizer_and_context_from_what_is_discovered"),
     Row("Query the server with the generate endpoint", "all five models answer it", f"{_TEXT}test_generate_answers_over_http"),
@@ -33,9 +35,9 @@ STEPS = (
     Row("Early stopping", "a client that leaves ends its generation", "integration/test_triton_repo_control.py::test_a_cancelled_call_frees_the_engine"),
     Row("Return context logits and/or generation logits", "`logits` of a deployment; log-probs are made of them", "integration/test_dialects_parameters.py::test_log_probs_from_logits_where_the_engine_has_no_others"),
     Row("Requests with batch size above 1", "a request for each prompt; the engine batches in flight. Triton's own batch of one request is refused", "clients/test_completions.py::test_more_prompts_than_the_engine_s_queue_holds"),
-    Row("Launch Triton server within Slurm based clusters", "`launch.sh` under `srun --mpi=pmix`; the job script around it is the cluster's own", _SLURM, "rendered"),
-    Row("Submit a Slurm job", "the cluster's `sbatch`, as before", status="documented"),
-    Row("Kill the Triton server", "`gateway down`", _UP),
+    Row("Launch Triton server within Slurm based clusters", "`launch.sbatch` of `gateway repo build --slurm`", _JOB, "rendered"),
+    Row("Submit a Slurm job", "`sbatch launch.sbatch`; an allocation of another size is named", _JOB_SIZE, "rendered"),
+    Row("Kill the Triton server", "SIGTERM to `gateway launch`; `gateway down`", _LAUNCHED),
     Row("Triton metrics", "relayed by `/metrics`, family by family [below](#metrics)", "integration/test_triton_metrics_relay.py::test_triton_s_metrics_are_relayed"),
     Row("Load and unload models while Triton runs", "Triton's own API (`--model-control-mode=explicit`); the gateway says which of its models are ready", "integration/test_errors.py::test_an_unloaded_model"),
     Row("Testing the TensorRT-LLM backend (ci/README.md)", "upstream's tests of its own backend; this repository's are `make test`", status="documented"),
@@ -59,7 +61,8 @@ MODES = (
     Row("Orchestrator mode (--multi-model)", "`triton.executor: orchestrator`", _LAUNCHER, "rendered"),
     Row("Several models in one Triton", "several deployments with `prefix`", _SERVER),
     Row("Several instances of one model", "`triton.gpu_ids: [[0], [1]]`", "gateway_ops/repository/test_stock_comparison.py::test_what_stock_templates_give_differs_only_for_the_better", "rendered"),
-    Row("Several nodes", "`parallelism.nodes`; `launch.sh` is started with `srun`", f"{_RENDERING}test_slurm_starts_a_server_for_each_rank", "rendered"),
+    Row("Several nodes", "`parallelism.nodes`; `launch.sbatch` starts `launch.sh` with `srun`", f"{_RENDERING}test_slurm_starts_a_server_for_each_rank", "rendered"),
+    Row("Several nodes in Kubernetes (LeaderWorkerSet)", "`deploy/kubernetes/multi-node`; ranks by `mpirun` over ssh, the gateway in the leader", "kubernetes/test_manifests.py::test_the_leader_starts_a_rank_for_each_gpu_of_the_group", "rendered"),
     Row("Tensor and pipeline parallelism", "`parallelism`", f"{_RENDERING}test_slurm_starts_a_server_for_each_rank", "rendered"),
     Row("Expert parallelism", "`parallelism.moe_tp`, `parallelism.moe_ep`", f"{_RENDERING}test_experts_are_shared_when_the_checkpoint_is_made", "rendered"),
     Row("MIG", "nothing to set: give the container a slice as its GPU, and build the engine on one like it", status="documented"),
@@ -67,10 +70,10 @@ MODES = (
     Row("KV cache and its reuse", "`kv_cache`; the reference engine reuses blocks as well", "engine/test_engine_kv_reuse.py::test_whole_blocks_of_a_known_prefix_are_reused"),
     Row("Top-k, top-p, top-k top-p", "the reference engine, and `decoding.mode: auto`", "engine/test_engine_contract.py::test_top_p_keeps_the_shortest_nucleus"),
     Row("Beam search", "`use_beam_search` on a deployment with `decoding.mode: beam_search`, not on the reference engine", f"{_RULES}test_a_deployment_for_beam_search_is_one_that_the_gateway_serves", "rendered"),
-    Row("Medusa", "`speculative.method: medusa`", _SPECULATIVE, "rendered"),
+    Row("Medusa", "`speculative.method: medusa`, with `heads` or a checkpoint made by hand", _SPECULATIVE, "rendered"),
     Row("ReDrafter", "`speculative.method: redrafter`", _SPECULATIVE, "rendered"),
     Row("Lookahead", "`speculative.method: lookahead`", _SPECULATIVE, "rendered"),
-    Row("EAGLE", "`speculative.method: eagle`", _SPECULATIVE, "rendered"),
+    Row("EAGLE", "`speculative.method: eagle`, with `heads` or a checkpoint made by hand", _SPECULATIVE, "rendered"),
     Row("Paged KV cache", "`build.paged_kv_cache`, on by default", f"{_README}test_the_flags_of_the_readme_s_example_are_in_the_script", "rendered"),
     Row("In-flight batching", "`scheduler.batching`, on by default; the reference engine always does", "integration/test_dialects.py::test_many_requests_at_once"),
     Row("V1 batching", "`scheduler.batching: V1`", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),

@@ -13,22 +13,21 @@ _DRAFTS = "integration/test_drafts.py::"
 _DRAFTED = f"{_DRAFTS}test_a_chat_is_drafted_for_and_stays_the_targets_own"
 _PREDICTED = f"{_DRAFTS}test_a_prediction_saves_steps_and_changes_nothing"
 _GUIDES = "integration/test_guided.py::test_answers_keep_to_their_guides"
-_TLS = "triton/test_transport_settings.py::test_tls_is_refused_by_its_key"
+_TLS = "clients/test_tls.py::test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams"
 _NAMES = "integration/test_rendered_repository.py::test_every_way_gives_the_same_text"
 _BIAS = f"{_PARAMETERS}test_logit_bias_is_never_and_always"
 _LENGTH = f"{_SDK}test_max_tokens_cuts_with_length"
 _SELF_TEST = "the script's test of itself: run it against Triton's model, not through the gateway"
-_PLAIN = "the gateway speaks plaintext to Triton, on a network of theirs; before clients, TLS ends in a proxy"
 
 CLIENTS = (
     # where to
     Row("--url", "the gateway's URL", "clients/test_curl.py::test_a_whole_answer_has_openai_fields_and_no_others"),
     Row("--url-target", "one Triton has both models: `triton.url`, with `triton.model: tensorrt_llm_bls`", _DRAFTED),
     Row("--url-draft", "likewise", _DRAFTED),
-    Row("--ssl", _PLAIN, _TLS, "refused"),
-    Row("--root-certificates", _PLAIN, _TLS, "refused"),
-    Row("--private-key", _PLAIN, _TLS, "refused"),
-    Row("--certificate-chain", _PLAIN, _TLS, "refused"),
+    Row("--ssl", "`triton.tls`", _TLS),
+    Row("--root-certificates", "`triton.tls.ca`", _TLS),
+    Row("--private-key", "`triton.tls.key`", _TLS),
+    Row("--certificate-chain", "`triton.tls.certificate`", _TLS),
     Row("--grpc-compression-algorithm", "calls to Triton are not compressed; what a Triton compresses is read", status="missing"),
     Row("--stream-timeout", "`timeouts.first_token_s`, `timeouts.total_s`", "openai/test_chat_completion.py::test_deadlines"),
     Row("--verbose", "`server.log_level: debug`, the access log", "clients/test_keys.py::test_the_access_log_is_json_without_prompt_text_and_with_the_request_id"),
@@ -98,31 +97,32 @@ CLIENTS = (
 )  # fmt: skip
 
 
-_SCRIPTS = "tools/coverage/test_readme_scripts.py::test_the_launcher_is_told_of_ranks_models_and_mode"
+_LAUNCH = "gateway_ops/launching/test_launch_refusals.py::"
+_OPTIONS = f"{_LAUNCH}test_options_reach_the_command"
+_RANKS = f"{_LAUNCH}test_four_gpus_have_a_rank_each"
 _SLURM = "gateway_ops/repository/test_rendering.py::test_slurm_starts_a_server_for_each_rank"
 _WORKERS = "gateway_ops/repository/test_build_commands.py::test_workers_with_ranks_start_with_the_orchestrator"
-_MORE = (
-    "write it after `launch.sh`, which hands on what follows it (to `tritonserver` itself where there is no launcher)"
-)
+_PORT = f"{_LAUNCH}test_a_port_that_is_taken"
+_LOGGED = "gateway_ops/launching/test_running.py::test_without_a_policy_the_status_of_a_killed_server_is_handed_on"
 
 LAUNCHER = (
-    Row("--world_size", "`parallelism.tp` times `parallelism.pp`; 1 with an orchestrator", _SCRIPTS, "rendered"),
-    Row("--model_repo", "the folder of `launch.sh` itself", _SCRIPTS, "rendered"),
-    Row("--tensorrt_llm_model_name", "the engines of the repository, by their names", _SCRIPTS, "rendered"),
+    Row("--world_size", "`parallelism.tp` times `parallelism.pp`; 1 with an orchestrator", _RANKS, "rendered"),
+    Row("--model_repo", "`gateway launch --repository`; the folder of `launch.sh` itself", _RANKS, "rendered"),
+    Row("--tensorrt_llm_model_name", "the engines of the deployments, by their names", _RANKS, "rendered"),
     Row("--multi-model", "`triton.executor: orchestrator`", "tools/coverage/test_readme_scripts.py::test_the_launcher_is_told_of_ranks_models_and_mode", "rendered"),
     Row("--disable-spawn-processes", "`triton.participant_ids`", _WORKERS, "rendered"),
     Row("--trtllm_llmapi_launch", "`engine: llmapi` over several nodes is started by `trtllm-llmapi-launch`", "tools/coverage/test_readme_scripts.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
     Row("--no-mpi", "`engine: llmapi` on one node is started without MPI", "tools/coverage/test_readme_scripts.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
-    Row("--oversubscribe", _MORE, status="documented"),
-    Row("--grpc_port", _MORE, status="documented"),
-    Row("--http_port", _MORE, status="documented"),
-    Row("--metrics_port", _MORE, status="documented"),
-    Row("--tritonserver", _MORE, status="documented"),
-    Row("--force", _MORE, status="documented"),
-    Row("--log", _MORE, status="documented"),
-    Row("--log-file", _MORE, status="documented"),
-    Row("--exit_timeout", _MORE, status="documented"),
-    Row("--multimodal_gpu0_cuda_mem_pool_bytes", "for images, of which there are none here; else pass it to `launch.sh`", status="documented"),
+    Row("--oversubscribe", "`gateway launch --oversubscribe`; `MPIRUN_OPTIONS` of `launch.sh`", _OPTIONS, "rendered"),
+    Row("--grpc_port", "`gateway launch --grpc-port`; after `launch.sh`, as tritonserver has it", _OPTIONS),
+    Row("--http_port", "`gateway launch --http-port`, likewise", _PORT),
+    Row("--metrics_port", "`gateway launch --metrics-port`, likewise", _PORT),
+    Row("--tritonserver", "`gateway launch --tritonserver`", f"{_LAUNCH}test_a_program_that_is_not_there"),
+    Row("--force", "not needed: another server is in the way only where it has the ports", _PORT),
+    Row("--log", "`gateway launch -- --log-verbose=3`", _OPTIONS),
+    Row("--log-file", "`gateway launch --log-dir`", _LOGGED),
+    Row("--exit_timeout", "`gateway launch --exit-timeout`", _OPTIONS),
+    Row("--multimodal_gpu0_cuda_mem_pool_bytes", "for images, of which there are none here; else after `--` or `launch.sh`", status="documented"),
     Row("--disable-auto-complete-config", "as the launcher has it", _SLURM, "rendered"),
     Row("--backend-config=python,shm-region-prefix-name", "one for each rank under Slurm", _SLURM, "rendered"),
 )  # fmt: skip
@@ -156,7 +156,7 @@ TOOLS = (
     _flag("--gather_context_logits", "`logits.context`"),
     _flag("--gather_generation_logits", "`logits.generation`"),
     Row("--gather_all_token_logits", "both of the former", _FLAGS, "rendered"),
-    Row("--batch_size", "of the calibration of `quantize.py`; its own default", status="missing"),
+    Row("--batch_size", "of the calibration of `quantize.py`: `build.calib_batch_size`", _TUTORIAL, "rendered"),
     Row("--engine_dir", "of `run.py`, which tries an engine before Triton does; here `/v1/completions` does", status="documented"),
     Row("--max_output_len", "of `run.py`, likewise", status="documented"),
     Row("--tokenizer_dir", "of `run.py`, likewise", status="documented"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.access.key_ring import KeyRing, read_keys
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.stack import free_port
 
@@ -96,3 +97,18 @@ def test_wrong_options_are_usage_errors(tmp_path: Path) -> None:
 def test_down_with_nothing_up(tmp_path: Path) -> None:
     done = run(tmp_path, "down", "--port", "9321")
     assert (done.returncode, done.stdout) == (0, "Nothing to stop: no gateway is up on port 9321.\n")
+
+
+def test_a_new_key_is_printed_once_with_the_line_that_lets_it_in(tmp_path: Path) -> None:
+    done = run(tmp_path, "key", "new", "alice@example")
+    (key,) = [line.strip() for line in done.stdout.splitlines() if line.strip().startswith("gw-")]
+    (line,) = [line for line in done.stdout.splitlines() if "hash" in line]
+    file = tmp_path / "keys.yaml"
+    file.write_text(f"keys:\n{line}\n")
+    (read,) = read_keys(file)
+    found = KeyRing((), (read,)).find(key.encode())
+    assert found is not None
+    assert found.caller.name == "alice@example"
+    assert key not in line
+    assert run(tmp_path, "key", "new", "alice@example").stdout != done.stdout
+    assert run(tmp_path, "key", "new", "a b").returncode == 1

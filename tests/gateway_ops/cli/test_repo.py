@@ -57,14 +57,14 @@ def test_build_check_and_compare(folder: Path) -> None:
 def test_a_contradiction_has_its_line_the_reason_and_the_fix(folder: Path) -> None:
     refused = run("repo", "build", "-o", "out", "--set", "limits.max_input_len:9000")
     assert refused.returncode == 1
-    assert "gateway.yaml:28: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in refused.stderr
+    assert "gateway.yaml:29: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in refused.stderr
     assert "Take at most 2559, or a larger max_seq_len." in refused.stderr
     assert not (folder / "out").exists()
     text = (folder / "gateway.yaml").read_text().replace("max_input_len: 2048", "max_input_len: 9000")
     (folder / "gateway.yaml").write_text(text)
     checked = run("check", "--offline")
     assert checked.returncode == 1
-    assert "gateway.yaml:28: error: deployments[0].limits.max_input_len: it is 9000" in checked.stdout
+    assert "gateway.yaml:29: error: deployments[0].limits.max_input_len: it is 9000" in checked.stdout
 
 
 def test_mistakes_are_named_with_their_lines(folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_numbers_that_no_server_holds_are_refused(folder: Path, setting: str) ->
 def test_one_mistake_is_one_line(folder: Path) -> None:
     refused = run("repo", "build", "-o", "out", "--set", "limits.max_seq_len:abc")
     assert refused.stderr.splitlines() == [
-        "error: gateway.yaml:29: deployments[0].limits.max_seq_len: must be a whole number."
+        "error: gateway.yaml:30: deployments[0].limits.max_seq_len: must be a whole number."
     ]
 
 

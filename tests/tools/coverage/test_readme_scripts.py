@@ -53,11 +53,13 @@ def test_the_flags_of_the_readme_s_example_are_in_the_script() -> None:
 def test_the_flags_of_the_tutorial_are_in_the_script() -> None:
     quantizer = told(commands("llama3-8b-awq", BUILD), "quantize.py")
     (deployment,) = load(EXAMPLES / "llama3-8b-awq.yaml")
-    assert {name: quantizer[name] for name in ("--model_dir", "--dtype", "--qformat", "--awq_block_size")} == {
+    names = ("--model_dir", "--dtype", "--qformat", "--awq_block_size", "--batch_size")
+    assert {name: quantizer[name] for name in names} == {
         "--model_dir": deployment.folder,
         "--dtype": deployment.model.dtype,
         "--qformat": "int4_awq",
         "--awq_block_size": "128",
+        "--batch_size": "12",
     }
     assert told(commands("llama3-8b-awq", BUILD), "trtllm-build")["--checkpoint_dir"] == quantizer["--output_dir"]
 
@@ -79,13 +81,18 @@ def test_engines_are_built_for_each_way_of_guessing(method: str, mode: str) -> N
 
 
 def test_the_launcher_is_told_of_ranks_models_and_mode() -> None:
-    leader = told(commands("gpt2-medium-tp4", LAUNCH), "launch_triton_server.py")
-    assert (leader["--world_size"], leader["--model_repo"]) == ("4", "$here")
-    assert leader["--tensorrt_llm_model_name"] == "tensorrt_llm"
-    assert "--multi-model" not in leader
-    orchestrator = told(commands("draft-target", LAUNCH), "launch_triton_server.py")
-    assert (orchestrator["--world_size"], "--multi-model" in orchestrator) == ("1", True)
-    assert orchestrator["--tensorrt_llm_model_name"] == "tensorrt_llm,tensorrt_llm_draft"
+    leader = commands("gpt2-medium-tp4", LAUNCH)
+    mpirun = next(line for line in leader if line[0] == "mpirun")
+    assert mpirun[mpirun.index("-n") + 1] == "4"
+    others = next(line for line in leader if "--model-control-mode=explicit" in line)
+    assert [word for word in others if word.startswith("--load-model")] == ["--load-model=tensorrt_llm"]
+    assert ["export", "TRTLLM_ORCHESTRATOR=1"] not in leader
+    orchestrator = commands("draft-target", LAUNCH)
+    mpirun = next(line for line in orchestrator if line[0] == "mpirun")
+    assert mpirun[mpirun.index("-n") + 1] == "1"
+    assert ["export", "TRTLLM_ORCHESTRATOR=1"] in orchestrator
+    assert ["export", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES=1"] in orchestrator
+    assert any("--pinned-memory-pool-byte-size=0" in line for line in orchestrator)
 
 
 @pytest.mark.parametrize(("nodes", "first"), [(1, "tritonserver"), (2, "trtllm-llmapi-launch")])

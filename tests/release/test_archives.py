@@ -1,0 +1,79 @@
+"""The wheel and the source archive: what they bring, compared with what is kept under version control."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tarfile
+import zipfile
+
+import pytest
+
+from tests.release.conftest import ROOT, Archives
+
+DATA = {
+    "gateway/chat_templates": "chat_templates",
+    "gateway_ops/examples": "examples",
+    "gateway_ops/triton_repo": "triton_repo",
+}
+
+
+def tracked(folder: str) -> dict[str, bytes]:
+    """The files of a folder of the repository that are kept, by their paths in it."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", folder]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip(f"no Git here to ask for what is kept: {listed.stderr.strip()}")
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return {str(path.relative_to(ROOT / folder)): path.read_bytes() for path in paths if path.is_file()}
+
+
+def test_the_wheel_has_every_file_of_the_packages(archives: Archives) -> None:
+    with zipfile.ZipFile(archives.wheel) as wheel:
+        found = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
+    meant = {
+        f"{package}/{name}": content
+        for package in ("gateway", "gateway_ops")
+        for name, content in tracked(package).items()
+    }
+    for inside, folder in DATA.items():
+        # Templates are the only files there that are used by their names.
+        kept = {name: content for name, content in tracked(folder).items() if not name.endswith("README.md")}
+        meant |= {f"{inside}/{name}": content for name, content in kept.items()}
+    without_pages = {name: content for name, content in found.items() if not name.endswith("README.md")}
+    assert without_pages.keys() == meant.keys()
+    assert [name for name, content in without_pages.items() if content != meant[name]] == []
+    # Triton wants the version folder of a model that has no file, and an archive keeps no empty one.
+    assert "gateway_ops/triton_repo/ensemble/1/.gitkeep" in found
+
+
+def test_the_source_archive_has_what_its_pages_speak_of(archives: Archives) -> None:
+    with tarfile.open(archives.sdist) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    for needed in ("CHANGELOG.md", "gateway.example.yaml", "docs/upgrading.md", "requirements/core.txt"):
+        assert needed in names
+    assert {name for name in names if name.startswith(("tests/", "benchmarks/"))} == set()
+
+
+def test_the_archives_say_what_the_gateway_runs_on(archives: Archives) -> None:
+    with zipfile.ZipFile(archives.wheel) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = wheel.read(name).decode()
+    assert archives.wheel.name.endswith("-py3-none-any.whl")  # nothing is compiled: the same file on arm64
+    assert "\nRequires-Python: >=3.10\n" in metadata
+    for minor in range(10, 15):
+        assert f"\nClassifier: Programming Language :: Python :: 3.{minor}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_no_page_installs_the_gateway_from_an_index() -> None:
+    """It is on none: whoever takes the name there would be installed."""
+    for page in PAGES:
+        text = page.read_text()
+        told = re.findall(r"pip install '?triton-openai-gateway(\S*)", text)
+        extras_only = all(each.startswith("[") for each in told)
+        assert extras_only or page.name == "upgrading.md"  # which warns of it
+        assert not told or "upgrading.md" in text or page.name == "upgrading.md", page

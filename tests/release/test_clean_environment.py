@@ -1,0 +1,133 @@
+"""The commands of an installed wheel, run as users run them: far from any checkout, in a folder that is empty."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.release.conftest import ROOT, Installed
+from tests.stack import free_port
+
+TEMPLATES = sorted(path.name for path in (ROOT / "chat_templates").glob("*.jinja"))
+READ_TEMPLATES = """
+import sys
+from pathlib import Path
+import gateway, gateway_ops
+from gateway.config import load_settings
+from gateway.prompt import load_template
+from gateway.tokens import Tokenizer
+
+for package in (gateway, gateway_ops):
+    assert Path(package.__file__).is_relative_to(sys.argv[1]), package.__file__
+tokenizer = Tokenizer.from_folder(Path(sys.argv[2]))
+for name in sys.argv[3:]:
+    (model,) = load_settings(None, {
+        "GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "x:1", "GATEWAY_TEMPLATE": "chat_templates/" + name}).models
+    assert model.template.is_relative_to(sys.argv[1]), model.template
+    assert "Hi there" in load_template(tokenizer, model.template).render([{"role": "user", "content": "Hi there"}])
+"""
+
+
+class Shell:
+    """Runs commands of the environment in a folder of its own."""
+
+    def __init__(self, installed: Installed, folder: Path) -> None:
+        self._installed = installed
+        self.folder = folder
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("GATEWAY_", "PYTHON"))}
+        self._environ = kept | {"GATEWAY_CACHE_DIR": str(folder / "cache"), "NO_COLOR": "1", "COLUMNS": "160"}
+        self._environ["PATH"] = f"{installed.folder / 'bin'}:{os.environ['PATH']}"
+
+    def gateway(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run ``gateway``, and see its exit status."""
+        return self._run([str(self._installed.gateway), *arguments], code)
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the interpreter."""
+        return self._run([str(self._installed.python), *arguments], 0)
+
+    def _run(self, command: list[str], code: int) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command, cwd=self.folder, env=self._environ, capture_output=True, text=True, check=False, timeout=180
+        )
+        assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+        return done
+
+
+@pytest.fixture(scope="module")
+def shell(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return Shell(installed, tmp_path_factory.mktemp("empty"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    write_tiny_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(shell: Shell, model: Path) -> Iterator[str]:
+    """The stack that the installed ``gateway up`` started."""
+    port = str(free_port())
+    options = ("--port", port, "--template", "chat_templates/chatml.jinja", "--detach")
+    try:
+        ready = shell.gateway("up", "--model", str(model), *options)
+        assert f"Ready: tiny at http://127.0.0.1:{port}/v1" in ready.stdout
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        shell.gateway("down", "--port", port)
+
+
+def test_every_command_explains_itself(shell: Shell) -> None:
+    assert shell.gateway("--version").stdout.startswith("gateway 0.")
+    listed = shell.gateway("--help").stdout
+    for command in ("up", "down", "serve", "check", "bench", "examples", "plan-fleet", "repo", "key"):
+        assert f" {command} " in listed
+    assert "Usage: gateway plan-fleet " in shell.gateway("plan-fleet", "--help").stdout
+
+
+def test_every_template_is_used_by_its_name(shell: Shell, installed: Installed, model: Path) -> None:
+    assert len(TEMPLATES) >= 12
+    shell.python("-c", READ_TEMPLATES, str(installed.site), str(model), *TEMPLATES)
+
+
+def test_each_example_becomes_a_model_repository_that_the_check_passes(shell: Shell) -> None:
+    shell.gateway("examples", "mine")
+    for name in ("embedded", "llama3-8b-awq"):
+        shell.gateway("repo", "build", "-f", f"mine/deployments/{name}.yaml", "-o", f"repo-{name}")
+    assert (shell.folder / "repo-embedded" / "tensorrt_llm" / "1" / "model.py").is_file()
+    assert (shell.folder / "repo-embedded" / "ensemble" / "1").is_dir()
+    found = json.loads(shell.gateway("check", "repo-embedded", "--json").stdout)
+    assert [each for each in found["findings"] if each["severity"] == "error"] == []
+    # Nothing that a user edited is lost.
+    assert "exists already" in shell.gateway("examples", "mine", code=1).stderr
+
+
+@pytest.mark.long
+def test_up_answers_and_check_and_bench_agree(shell: Shell, url: str) -> None:
+    question = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
+    answer = httpx.post(f"{url}/v1/chat/completions", json=question, timeout=60, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] > 0
+    shell.gateway("check", url)
+    load = ("--requests", "6", "--streams", "2", "--warm-up", "0", "--prompt-tokens", "20", "--max-tokens", "8")
+    found = json.loads(shell.gateway("bench", url, *load, "--json").stdout)
+    assert (found["requests"]["completed"], found["requests"]["failed"]) == (6, {})
+
+
+def test_the_line_that_adds_an_extra_needs_no_index_for_the_gateway_itself(shell: Shell, installed: Installed) -> None:
+    """What messages name installs only what the installed gateway lacks; the gateway is on no index."""
+    pip = [sys.executable, "-m", "pip", "--python", str(installed.python), "--disable-pip-version-check"]
+    line = [*pip, "install", "--no-index", "--dry-run", "triton-openai-gateway[bench,embedded,redis,jwt,sealed,otel]"]
+    done = subprocess.run(line, cwd=shell.folder, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Would install" not in done.stdout
