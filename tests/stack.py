@@ -133,11 +133,11 @@ class GatewayProcess:
         """What it has logged so far."""
         return self.log.read_text().splitlines()
 
-    def logged(self, words: str, timeout: float = 20.0) -> list[str]:
-        """Wait for lines with some words, which a thread writes behind what they tell of; returns those."""
+    def logged(self, words: str, timeout: float = 20.0, count: int = 1) -> list[str]:
+        """Wait for so many lines with some words, which a thread writes behind what they tell of; returns those."""
         deadline = time.monotonic() + timeout
-        while not (lines := [line for line in self.log_lines() if words in line]):
-            assert time.monotonic() < deadline, f"{words!r} is not in the log"
+        while len(lines := [line for line in self.log_lines() if words in line]) < count:
+            assert time.monotonic() < deadline, f"{words!r} is in {len(lines)} lines of the log, not {count}"
             time.sleep(0.05)
         return lines
 

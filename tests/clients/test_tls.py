@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import ssl
 import time
@@ -14,12 +15,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.certificates import Authority, Pair
+from tests.certificates import LOOPBACK, Authority, Pair
 from tests.scripted_engine.replay import ScriptedServer, turn, write_scripted_model
 from tests.stack import GatewayProcess, free_port
 
 MODEL = "m"
 STREAMS = 100
+FLEET = "triton.fleet"
 LONG: dict[str, Any] = {
     "model": MODEL,
     "messages": [{"role": "user", "content": "go on"}],
@@ -60,15 +62,21 @@ def certificates(tmp_path: Path, _inner: tuple[Authority, Pair]) -> Certificates
 @pytest.fixture(scope="module")
 def _inner(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Pair]:
     authority = Authority(tmp_path_factory.mktemp("inner"), "Inner")
-    return authority, authority.issue("triton")
+    return authority, authority.issue("triton", hosts=(*LOOPBACK, FLEET))
 
 
 @pytest.fixture(scope="module")
 def tls_triton(
     repository: Path, _inner: tuple[Authority, Pair], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ScriptedServer]:
-    """A Triton that takes calls only by TLS, from clients with a certificate, and inference only with a secret."""
     authority, pair = _inner
+    with serving_by_tls(repository, authority, pair, tmp_path_factory.mktemp("tls-triton")) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving_by_tls(repository: Path, authority: Authority, pair: Pair, folder: Path) -> Iterator[ScriptedServer]:
+    """A Triton that takes calls only by TLS, from clients with a certificate, and inference only with a secret."""
     options = (
         "--grpc-use-ssl=true",
         "--grpc-use-ssl-mutual=true",
@@ -77,9 +85,10 @@ def tls_triton(
         f"--grpc-root-cert={authority.path}",
         "--grpc-restricted-protocol=inference,model-config:door=sesame",
     )
-    model_dir = tmp_path_factory.mktemp("model")
+    model_dir = folder / "model"
+    model_dir.mkdir()
     write_scripted_model(model_dir)
-    server = ScriptedServer(repository, model_dir, tmp_path_factory.mktemp("tls-triton"), options)
+    server = ScriptedServer(repository, model_dir, folder, options)
     server.triton.start()
     try:
         server.triton.wait_ready()
@@ -162,6 +171,56 @@ async def test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams(
             assert (await stream(client, url)).endswith(b"data: [DONE]\n\n")
         lines = gateway.log_lines()
         assert not [line for line in lines if "Traceback" in line or "engine not ready" in line]
+
+
+@pytest.mark.parametrize("transport", ["h2", pytest.param("grpcio", marks=pytest.mark.long)])
+async def test_a_fleet_is_reached_by_tls(
+    repository: Path,
+    tls_triton: ScriptedServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    transport: str,
+) -> None:
+    """By looked-up addresses, which no certificate names; with new certificates; and by what is left of it."""
+    pair = certificates.inner.issue("second", hosts=(FLEET,))
+    with serving_by_tls(repository, certificates.inner, pair, tmp_path) as second:
+        env = settings(tls_triton, certificates, transport) | {"GATEWAY_TRITON_TLS_SERVER_NAME": FLEET}
+        env["GATEWAY_TRITON_ENDPOINTS"] = ",".join(
+            f"dns:///{each.grpc_url.replace('127.0.0.1', 'localhost')}" for each in (tls_triton, second)
+        )
+        del env["GATEWAY_TRITON_URL"]
+        for each in (tls_triton, second):
+            each.play(turn("go on", text="one two three four"))
+        with GatewayProcess(tmp_path / "log", **env) as gateway:
+            url = f"https://localhost:{gateway.port}/v1/chat/completions"
+            async with httpx.AsyncClient(verify=certificates.context(), timeout=60) as client:
+                await both_are_ready(client, f"https://localhost:{gateway.port}/v1/models/{MODEL}")
+                await all_end_well(client, url)
+                assert tls_triton.requests()
+                assert second.requests()
+                certificates.gateway_to_triton.replace_by(certificates.inner.issue("gateway-later"))
+                gateway.signal(signal.SIGHUP)
+                await asyncio.to_thread(gateway.logged, "connected by the new certificates", count=2)
+                await all_end_well(client, url)
+                await asyncio.to_thread(second.triton.stop)
+                before = len(tls_triton.requests())
+                await all_end_well(client, url)
+                assert len(tls_triton.requests()) == before + 8
+
+
+async def both_are_ready(client: httpx.AsyncClient, url: str) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        endpoints = (await client.get(url)).json()["gateway"]["endpoints"]
+        if [each["state"] for each in endpoints] == ["ready", "ready"]:
+            return
+        assert time.monotonic() < deadline, endpoints
+
+
+async def all_end_well(client: httpx.AsyncClient, url: str) -> None:
+    """Eight streams at once."""
+    answers = await asyncio.gather(*(stream(client, url) for _ in range(8)))
+    assert {each.endswith(b"data: [DONE]\n\n") and b'"error"' not in each for each in answers} == {True}
 
 
 async def shakes_hands(port: int, context: ssl.SSLContext) -> bool:
