@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +25,7 @@ from gateway.serving.fleet.shared_counts import SharedCounts
 
 _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
+_GONE = (ErrorKind.UNAVAILABLE, ErrorKind.CANCELLED)  # of an endpoint that has ended, or is about to
 _LOOK_S = 0.02  # while a request waits for an endpoint
 _GONE_S = 10.0  # an endpoint that has been away for longer has no say in what others may be
 _FEWEST_RETRIES = 3  # that may be under way, however few requests run
@@ -288,9 +291,17 @@ class Fleet:
             for each in self.members.values()
         )
 
-    async def retry(self, aim: Aim, tried: Sequence[Endpoint]) -> Endpoint | None:
-        """Choose another endpoint once fewer retries are under way; None where there is none to try."""
-        while self._await_any(tried):
+    async def retry(self, aim: Aim, tried: Sequence[Endpoint], failed: ErrorKind) -> Endpoint | None:
+        """Choose another endpoint once fewer retries are under way; None where there is none to try.
+
+        Where one has gone and the others are away, those are looked at at once, and waited for: whoever restarts them
+        one after the other may have seen one come back before this process has.
+        """
+        until = -math.inf
+        if failed in _GONE and not self._await_any(tried):
+            until = time.monotonic() + self.options.wait_s
+            self.check()
+        while self._await_any(tried) or (time.monotonic() < until and self._left(tried)):
             if self._retry_room:
                 with contextlib.suppress(EngineError):
                     chosen = self._choose(aim, tried)
@@ -298,6 +309,10 @@ class Fleet:
                     return chosen
             await asyncio.sleep(_LOOK_S)
         return None
+
+    def _left(self, tried: Sequence[Endpoint]) -> bool:
+        """Whether there are endpoints that a request was not tried on."""
+        return any(each not in tried and not each.conflict for each in self.members.values())
 
     def retried(self) -> None:
         """A retry is no longer under way: it has a response, or has ended."""
@@ -350,7 +365,7 @@ class FleetRoute:
         fleet = self._fleet
         if self._responded or error.kind not in _RETRIED or len(self._tried) > fleet.options.retries:
             return None
-        endpoint = await fleet.retry(self._aim, self._tried)
+        endpoint = await fleet.retry(self._aim, self._tried, error.kind)
         if endpoint is None:
             return None
         _log.info("request tried elsewhere", extra={"triton": self.address, "elsewhere": endpoint.address})

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -193,6 +194,23 @@ async def test_where_all_fail_the_client_is_told_once_each_was_tried(folder: Pat
     async with stack(folder, {"a:1": fails(), "b:1": fails(), "c:1": fails()}, retries=5) as running:
         assert (await running.chat()).status_code == 503
         assert running.asked() == {"a:1": 1, "b:1": 1, "c:1": 1}
+
+
+async def test_one_that_has_just_come_back_is_found_when_the_other_ends(folder: Path) -> None:
+    """Whoever restarts them one after the other sees the first come back before the gateway does."""
+    ends = asyncio.Event()
+    scripts: dict[str, Script] = {"a:1": says(folder, "Hi"), "b:1": lambda _: [ends, AWAY]}
+    async with stack(folder, scripts) as running:
+        back, ending = running.backends["a:1"], running.backends["b:1"]
+        back.leave("restarted")
+        running.fleet.members["a:1"]._last_ready = -math.inf  # for long
+        back.check = lambda: back.arrive(running.engines["a:1"])  # type: ignore[method-assign]
+        asked = asyncio.create_task(running.chat())
+        await until(lambda: running.asked()["b:1"] == 1)
+        ending.leave("ended")
+        ends.set()
+        answer = await asked
+        assert (answer.status_code, running.asked()) == (200, {"a:1": 1, "b:1": 1})
 
 
 async def test_one_that_fails_is_out_and_comes_back(folder: Path) -> None:
