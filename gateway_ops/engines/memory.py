@@ -7,11 +7,13 @@ three logs of TensorRT-LLM that could be read, and stand for others only roughly
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.config.deployment_settings import DeploymentSettings
-from gateway_ops.engines.weights import Weights, whole_number
+from gateway_ops.engines.config_sizes import kv_heads_of, latent_of, whole_number
+from gateway_ops.engines.weights import Weights
 from gateway_ops.repository.engine_rules import MAX_NUM_TOKENS
 
 # Bytes of a matrix's parameter by quantisation; AWQ and NVFP4 have scales for groups beside them.
@@ -31,7 +33,11 @@ _CONTEXT_BYTES = int(1.3 * 2**30)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a model that its cache and activations follow from."""
+    """The sizes of a model that its cache and activations follow from.
+
+    Attributes:
+        latent: numbers that the cache keeps of a token in each layer, with latent attention (MLA); 0 for other kinds.
+    """
 
     hidden: int
     layers: int
@@ -41,6 +47,7 @@ class Shape:
     inner: int
     vocab: int
     positions: int | None
+    latent: int = 0
 
 
 def shape_from(config: dict[str, Any]) -> Shape | None:
@@ -49,14 +56,14 @@ def shape_from(config: dict[str, Any]) -> Shape | None:
     layers = whole_number(config, "num_hidden_layers", "n_layer") or 0
     heads = whole_number(config, "num_attention_heads", "n_head") or 0
     vocab = whole_number(config, "vocab_size") or 0
-    if 0 in (hidden, layers, heads, vocab):
+    if 0 in (hidden, layers, heads, vocab) or heads > hidden:
         return None
     inner = whole_number(config, "moe_intermediate_size", "intermediate_size", "n_inner") or 4 * hidden
     inner *= whole_number(config, "num_experts_per_tok") or 1
-    kv_heads = whole_number(config, "num_key_value_heads") or heads
+    kv_heads = kv_heads_of(config, heads)
     head_dim = whole_number(config, "head_dim") or hidden // heads
     positions = whole_number(config, "max_position_embeddings", "n_positions")
-    return Shape(hidden, layers, heads, kv_heads, head_dim, inner, vocab, positions)
+    return Shape(hidden, layers, heads, kv_heads, head_dim, inner, vocab, positions, latent_of(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class Estimate:
         context: of CUDA and its libraries; estimated.
         kv_token: of the cache for one token.
         longest: tokens of the longest sequence.
-        held: those of them that the cache keeps, by the window of attention.
+        held: those of them that the cache keeps, by the windows of attention; the mean of the layers.
         sequences: that may run at once.
         checkpoint: bytes on disk of the converted checkpoint, all ranks together.
         engine: bytes on disk of the engine, all ranks together.
@@ -109,7 +116,9 @@ def weight_bytes(weights: Weights, deployment: DeploymentSettings, *, ranks: boo
     """Bytes of the weights on the GPU with most of them; of all weights together where ``ranks`` is false.
 
     The layers are shared by all GPUs, the output's matrix by those of one stage; each GPU of the first stage has the
-    whole table of the input (``use_parallel_embedding`` is off in the converters).
+    whole table of the input (``use_parallel_embedding`` is off in the converters). A TensorRT engine has that table a
+    second time where it serves as output as well; the LLM API has it once (``modeling_utils.py``: the head's weight is
+    the table's).
     """
     model, parallelism = deployment.model, deployment.parallelism
     plain = 4 if model.dtype == "float32" else 2
@@ -120,7 +129,8 @@ def weight_bytes(weights: Weights, deployment: DeploymentSettings, *, ranks: boo
     if model.quantization.endswith("awq"):
         per_parameter = 0.5 + _SCALE_BYTES / deployment.build.awq_block_size
     linear = weights.linear * per_parameter / (tp * pp)
-    head = (weights.head or weights.embedding) / tp
+    tied = 0 if deployment.engine == "llmapi" and pp == 1 else weights.embedding
+    head = (weights.head or tied) / tp
     ends = weights.embedding + head if pp == 1 else max(weights.embedding, head)
     share = deployment.runtime.gpu_weights_percent if ranks else 1.0
     return math.ceil((linear + plain * (ends + weights.rest / pp)) * share)
@@ -136,7 +146,8 @@ def estimate(deployment: DeploymentSettings, shape: Shape, weights: Weights) -> 
         tokens = max(tokens, sequences * (limits.max_input_len or longest))
     columns = max(math.ceil(shape.inner / parallelism.tp), shape.hidden)
     kv_bytes = 1 if cache.dtype in ("fp8", "int8") else 4 if deployment.model.dtype == "float32" else 2
-    kv_heads = max(1, math.ceil(shape.kv_heads / parallelism.tp))
+    # Every GPU has the latent of all heads; other keys and values are shared by heads.
+    columns_kept = shape.latent or 2 * math.ceil(shape.kv_heads / parallelism.tp) * shape.head_dim
     layers = math.ceil(shape.layers / parallelism.pp)
     whole = weight_bytes(weights, deployment, ranks=False)
     per_gpu = weight_bytes(weights, deployment)
@@ -145,14 +156,22 @@ def estimate(deployment: DeploymentSettings, shape: Shape, weights: Weights) -> 
         activations=int(2 * tokens * columns * _ACTIVATION_COLUMNS),
         buffers=int(4 * sequences * limits.max_beam_width * shape.vocab * _BUFFER_COLUMNS),
         context=_CONTEXT_BYTES,
-        kv_token=2 * layers * kv_heads * shape.head_dim * kv_bytes,
+        kv_token=layers * columns_kept * kv_bytes,
         longest=longest,
-        held=min(longest, max(cache.max_attention_window, default=longest)),
+        held=_held(longest, cache.max_attention_window, shape.layers),
         sequences=sequences * limits.max_beam_width,
         checkpoint=whole,
         engine=per_gpu * parallelism.tp * parallelism.pp if deployment.engine == "tensorrt" else 0,
         pool_bound=cache.max_tokens,
     )
+
+
+def _held(longest: int, windows: Sequence[int], layers: int) -> int:
+    """Tokens of a sequence that the cache keeps, as the mean of layers whose windows come in turn."""
+    if not windows:
+        return longest
+    kept = sum(min(longest, windows[layer % len(windows)]) for layer in range(layers))
+    return math.ceil(kept / layers)
 
 
 def pool_bytes(found: Estimate, free: int, deployment: DeploymentSettings) -> int:

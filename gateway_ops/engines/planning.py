@@ -10,12 +10,14 @@ from typing import Any
 
 from gateway.config.deployment_settings import DeploymentSettings, ModelSource
 from gateway_ops.engines.commands import Command, commands
+from gateway_ops.engines.config_sizes import odd_sizes, shaped_weights, type_of, usual_names
 from gateway_ops.engines.fitting import Verdict, beside, judge, remedies, unsupported
 from gateway_ops.engines.gpus import Gpu
 from gateway_ops.engines.manifest import read_manifest
 from gateway_ops.engines.memory import Estimate, Shape, estimate, shape_from
-from gateway_ops.engines.weights import UnreadableWeightsError, Weights, shaped_weights, stored_weights
-from gateway_ops.repository.model_shape import text_config_of
+from gateway_ops.engines.source_format import UnknownFormatError, source_bits
+from gateway_ops.engines.weights import UnreadableWeightsError, Weights, stored_weights
+from gateway_ops.repository.model_shape import quantization_of, text_config_of
 from gateway_ops.repository.tool_flags import refused_words
 
 _ENGINES = ("tensorrt", "llmapi")
@@ -127,18 +129,18 @@ class _Measured:
 
 def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
     source = deployment.model if folder is None else ModelSource(source=str(folder))
-    config = text_config_of(source)
-    shape = shape_from(config)
-    kind = config.get("model_type", "no model_type")
+    config = usual_names(text_config_of(source))
     if not config:
         where = folder or deployment.folder
         return _Measured(None, None, None, f"{where}/config.json cannot be read here; name the folder with --model-dir")
-    if shape is None:
-        return _Measured(None, None, None, f"config.json of {kind} does not tell its sizes as others do")
+    odd, shape, kind = odd_sizes(config), shape_from(config), type_of(config)
+    if odd is not None or shape is None:
+        return _Measured(None, None, None, odd or f"config.json of {kind} does not tell its sizes as others do")
     try:
         found = (stored_weights(Path(place)) for place in (folder, deployment.folder, deployment.model.source) if place)
-        weights = next((one for one in found if one is not None), None) or shaped_weights(config)
-    except UnreadableWeightsError as error:
+        weights = next((one for one in found if one is not None), None)
+        weights = weights or shaped_weights(config, source_bits(quantization_of(source)))
+    except (UnreadableWeightsError, UnknownFormatError) as error:
         return _Measured(shape, None, None, str(error))
     if weights is None:
         return _Measured(shape, None, None, f"neither weights nor the form of {kind} are known here")

@@ -37,11 +37,23 @@ def text_config_of(model: ModelSource) -> dict[str, Any]:
 
 def config_of(model: ModelSource) -> dict[str, Any]:
     """The model's ``config.json``; empty where it cannot be read here."""
+    return _read(model, "config.json")
+
+
+def quantization_of(model: ModelSource) -> dict[str, Any]:
+    """What the model's files say of how it is quantised; empty where they say nothing, or cannot be read here."""
+    told = config_of(model).get("quantization_config")
+    told = told or _read(model, "hf_quant_config.json").get("quantization")  # older ones of NVIDIA's Model Optimizer
+    return told if isinstance(told, dict) else {}
+
+
+def _read(model: ModelSource, name: str) -> dict[str, Any]:
+    """An object of a file in the model's folder; empty where it cannot be read here."""
     for folder in (model.folder, model.source):
         try:
-            config: Any = json.loads((Path(folder or "").expanduser() / "config.json").read_bytes()) if folder else None
-        except (OSError, ValueError):
+            found: Any = json.loads((Path(folder or "").expanduser() / name).read_bytes()) if folder else None
+        except (OSError, ValueError, RecursionError):
             continue
-        if isinstance(config, dict):
-            return config
+        if isinstance(found, dict):
+            return found
     return {}

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.config.deployment_settings import DeploymentSettings
+from gateway_ops.engines.config_sizes import shaped_weights, usual_names
 from gateway_ops.engines.gpus import KNOWN
-from gateway_ops.engines.memory import estimate, shape_from, weight_bytes
-from gateway_ops.engines.weights import shaped_weights
+from gateway_ops.engines.memory import Estimate, estimate, shape_from, weight_bytes
+from gateway_ops.engines.source_format import source_bits
 
 GIB, MIB = 2**30, 2**20
 
@@ -39,6 +40,45 @@ MODELS: dict[str, dict[str, Any]] = {
     "Command R 35B": llama(8192, 40, 64, 64, 22528, 256000, model_type="cohere", tie_word_embeddings=True),
     "GPT-2 medium": {"n_embd": 1024, "n_layer": 24, "n_head": 16, "n_positions": 1024, "vocab_size": 50257},
 }
+
+
+DEEPSEEK: dict[str, Any] = {
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+EXPERTS: dict[str, dict[str, Any]] = {
+    "DeepSeek-V3": llama(7168, 61, 128, 128, 18432, 129280, model_type="deepseek_v3", **DEEPSEEK)
+    | {"q_lora_rank": 1536, "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1}
+    | {"first_k_dense_replace": 3, "num_experts_per_tok": 8},
+    "DeepSeek-V2-Lite": llama(2048, 27, 16, 16, 10944, 102400, model_type="deepseek_v2", **DEEPSEEK)
+    | {"q_lora_rank": None, "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2}
+    | {"first_k_dense_replace": 1, "num_experts_per_tok": 6},
+    "gpt-oss-20b": llama(2880, 24, 64, 8, 2880, 201088, model_type="gpt_oss", head_dim=64)
+    | {"num_local_experts": 32, "num_experts_per_tok": 4, "quantization_config": {"quant_method": "mxfp4"}},
+    "Llama 4 Scout": llama(5120, 48, 40, 8, 8192, 202048, model_type="llama4_text")
+    | {"num_local_experts": 16, "num_experts_per_tok": 1, "intermediate_size_mlp": 16384}
+    | {"interleave_moe_layer_step": 1},
+    "Llama 4 Maverick": llama(5120, 48, 40, 8, 8192, 202048, model_type="llama4_text")
+    | {"num_local_experts": 128, "num_experts_per_tok": 1, "intermediate_size_mlp": 16384}
+    | {"interleave_moe_layer_step": 2},
+    "Qwen3-30B-A3B": llama(2048, 48, 32, 4, 6144, 151936, model_type="qwen3_moe", head_dim=128)
+    | {"num_experts": 128, "moe_intermediate_size": 768, "num_experts_per_tok": 8},
+}
+STARCODER: dict[str, Any] = {"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48, "n_inner": 24576}
+STARCODER |= {"n_positions": 8192, "vocab_size": 49152, "multi_query": True}
+GLM: dict[str, Any] = {"model_type": "chatglm", "hidden_size": 4096, "num_layers": 40, "num_attention_heads": 32}
+GLM |= {"multi_query_group_num": 2, "ffn_hidden_size": 13696, "kv_channels": 128, "padded_vocab_size": 151552}
+GLM |= {"seq_length": 131072, "tie_word_embeddings": False}
+OTHERS = {**EXPERTS, "StarCoder": STARCODER, "GLM-4-9B": GLM}
+
+
+def estimated(config: dict[str, Any], quantization: str = "none", cache: str = "auto", **limits: int) -> Estimate:
+    shape, weights = shape_from(config), shaped_weights(config)
+    assert shape is not None
+    assert weights is not None
+    return estimate(deployment(quantization, cache, **limits), shape, weights)
 
 
 def deployment(quantization: str = "none", cache: str = "auto", **limits: int) -> DeploymentSettings:
@@ -112,19 +152,13 @@ def test_quantised_weights_are_within_a_tenth(model: str, quantization: str, pub
     ],
 )
 def test_the_cache_is_the_published_one(model: str, cache: str, tokens: int, published: float) -> None:
-    shape, weights = shape_from(MODELS[model]), shaped_weights(MODELS[model])
-    assert shape is not None
-    assert weights is not None
-    found = estimate(deployment("fp8" if cache == "fp8" else "none", cache), shape, weights)
+    found = estimated(MODELS[model], "fp8" if cache == "fp8" else "none", cache)
     assert found.kv_token * tokens == pytest.approx(published, rel=0.005)
 
 
 def test_what_is_taken_before_the_cache_is_within_a_tenth() -> None:
     """TensorRT-LLM's log in memory.md, on an H100: 70.48 GiB are left; its buffers, whose batch it does not tell."""
-    shape, weights = shape_from(MODELS["Llama 2 7B"]), shaped_weights(MODELS["Llama 2 7B"])
-    assert shape is not None
-    assert weights is not None
-    found = estimate(deployment("fp8", max_num_tokens=8192), shape, weights)
+    found = estimated(MODELS["Llama 2 7B"], "fp8", max_num_tokens=8192)
     assert found.activations == pytest.approx(1134.01 * MIB, rel=0.1)
     taken = found.weights + found.activations + found.context + (43.29 + 180.30) * MIB
     assert taken == pytest.approx(KNOWN["h100"].memory_bytes - 70.48 * GIB, rel=0.1)
@@ -143,3 +177,93 @@ def test_parallelism_shares_layers_and_repeats_the_input_table() -> None:
     eight = one.model_copy(update={"parallelism": one.parallelism.model_copy(update={"tp": 8})})
     # Eight heads of keys and values are repeated on sixteen GPUs.
     assert estimate(sixteen, shape, weights).kv_token == estimate(eight, shape, weights).kv_token
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    [
+        # The models' cards on the Hugging Face Hub; Llama 4's without what sees.
+        ("DeepSeek-V3", 671e9),
+        ("DeepSeek-V2-Lite", 15.7e9),
+        ("gpt-oss-20b", 20.9e9),
+        ("Llama 4 Scout", 107.8e9),
+        ("Llama 4 Maverick", 400e9),
+        ("Qwen3-30B-A3B", 30.5e9),
+        ("StarCoder", 15.5e9),
+        ("GLM-4-9B", 9.4e9),
+    ],
+)
+def test_parameters_of_other_forms_are_those_of_their_cards(model: str, published: float) -> None:
+    weights = shaped_weights(usual_names(OTHERS[model]))
+    assert weights is not None
+    assert weights.total == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    [
+        # "Insights into DeepSeek-V3" (arXiv 2505.09343), table 1: 70.272 KB a token.
+        ("DeepSeek-V3", 70_272),
+        # DeepSeek-V2's report (arXiv 2405.04434), 2.1: (512 + 64) numbers for each of 27 layers.
+        ("DeepSeek-V2-Lite", 2 * 576 * 27),
+        # StarCoder's report (arXiv 2305.06161): multi-query attention, one head of 128.
+        ("StarCoder", 2 * 2 * 128 * 40),
+        ("GLM-4-9B", 2 * 2 * 2 * 128 * 40),
+    ],
+)
+def test_the_cache_of_latent_and_shared_heads_is_small(model: str, published: int) -> None:
+    config = usual_names(OTHERS[model])
+    assert estimated(config).kv_token == published
+    eight = deployment().model_copy(update={"parallelism": deployment().parallelism.model_copy(update={"tp": 8})})
+    shape, weights = shape_from(config), shaped_weights(config)
+    assert shape is not None
+    assert weights is not None
+    least = {"DeepSeek-V3": 70_272, "DeepSeek-V2-Lite": 2 * 576 * 27}.get(model, 2 * 2 * 128 * 40)
+    assert estimate(eight, shape, weights).kv_token == least  # each GPU has the latent, or one head
+
+
+@pytest.mark.parametrize(
+    ("config", "quantization", "published"),
+    [
+        # metadata.total_size of the Hub's index of deepseek-ai/DeepSeek-V3 is 688.6 GB, with 14 GB to guess ahead.
+        (EXPERTS["DeepSeek-V3"], {"quant_method": "fp8", "weight_block_size": [128, 128]}, 674e9),
+        # The card of gpt-oss (arXiv 2508.10925), table 1: a checkpoint of 12.8 GiB.
+        (EXPERTS["gpt-oss-20b"], {"quant_method": "mxfp4"}, 12.8 * GIB),
+        # tinygrad's pull request 12893: "ram used: 9.08 GB", with tables in 16 bits.
+        (MODELS["Llama 3 8B"], {"quant_method": "fp8"}, 9.08e9),
+        # By hand: matrices of 6.98 billion, with a scale of 16 bits for each 128; two tables.
+        (MODELS["Llama 3 8B"], {"quant_method": "awq", "bits": 4, "group_size": 128}, 6.98e9 * 4.125 / 8 + 2.1e9),
+        # By hand: matrices of 68.45 billion; two tables.
+        (MODELS["Llama 3.1 70B"], {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}, 68.45e9 + 4.2e9),
+    ],
+)
+def test_a_source_that_is_quantised_has_the_size_of_its_files(
+    config: dict[str, Any], quantization: dict[str, Any], published: float
+) -> None:
+    weights = shaped_weights(config, source_bits(quantization))
+    assert weights is not None
+    assert weights.stored_bytes == pytest.approx(published, rel=0.03)
+    assert weight_bytes(weights, deployment()) == weights.stored_bytes
+
+
+def test_windows_that_come_in_turn_are_counted_by_layer() -> None:
+    """Gemma 3 27B: five layers of six attend to 1024 tokens."""
+    config = llama(5376, 62, 32, 16, 21504, 262208, model_type="gemma3_text", head_dim=128, tie_word_embeddings=True)
+    one = deployment(max_seq_len=32768)
+    windows = {"max_attention_window": (1024, 1024, 1024, 1024, 1024, 32768)}
+    turns = one.model_copy(update={"kv_cache": one.kv_cache.model_copy(update=windows)})
+    shape, weights = shape_from(config), shaped_weights(config)
+    assert shape is not None
+    assert weights is not None
+    by_hand = 2 * 16 * 128 * 2 * (52 * 1024 + 10 * 32768)
+    assert estimate(turns, shape, weights).kv_sequence == pytest.approx(by_hand, rel=0.001)
+    assert estimate(one, shape, weights).kv_sequence == 2 * 16 * 128 * 2 * 62 * 32768
+
+
+def test_the_llm_api_has_a_tied_table_once() -> None:
+    config = llama(2048, 16, 32, 8, 8192, 128256, head_dim=64, tie_word_embeddings=True)  # Llama 3.2 1B: 2.47 GB
+    weights = shaped_weights(config)
+    assert weights is not None
+    llmapi = deployment().model_copy(update={"engine": "llmapi"})
+    assert weight_bytes(weights, llmapi) == pytest.approx(2.47e9, rel=0.01)
+    assert weight_bytes(weights, deployment()) == pytest.approx(2.47e9 + 2 * 128256 * 2048, rel=0.01)

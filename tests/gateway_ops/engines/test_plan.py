@@ -102,6 +102,11 @@ def written(folder: Path, **changes: Any) -> Path:
     return file
 
 
+def for_llmapi(models: Path, folder: Path) -> Path:
+    """A settings file with a model that the LLM API loads as it is."""
+    return written(models, engine="llmapi", engine_dir=None, model={"source": str(folder), "dtype": "auto"})
+
+
 def test_an_engine_over_two_machines(models: Path) -> None:
     file = written(models, parallelism={"tp": 8, "pp": 2, "nodes": 2}, limits={"max_seq_len": 32768})
     (found,) = plans(file, "--gpu", "a100-40")
@@ -184,6 +189,37 @@ def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
     assert "which convert_checkpoint.py takes a model of type 'brandnew' is not known here" in result.output
     named = written(models, model={"source": str(models / "new"), "quantization": "fp8"})
     assert plans(named)[0]["unknown"] == "config.json of brandnew does not tell its sizes as others do"
+
+
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        ("config.json has hidden_size 1000000", {"hidden_size": 10**400}),
+        ("config.json has max_position_embeddings 1000000", {"max_position_embeddings": 10**400}),
+        ("config.json has num_hidden_layers -3, which is no size of a model", {"num_hidden_layers": -3}),
+        ("config.json has num_key_value_heads True, which is no size", {"num_key_value_heads": True}),
+        ("config.json has vocab_size '32000', which is no size", {"vocab_size": "32000"}),
+        ("config.json has 64 attention heads and a hidden size of 16", {"hidden_size": 16, "num_attention_heads": 64}),
+        ("how the model is quantised is not known here: 'voodoo'", {"quantization_config": {"quant_method": "voodoo"}}),
+    ],
+)
+def test_sizes_that_no_model_has_are_named(models: Path, said: str, change: dict[str, Any]) -> None:
+    folder = models / "Llama 3 8B"
+    (folder / "config.json").write_text(json.dumps(MODELS["Llama 3 8B"] | change))
+    result = plan(for_llmapi(models, folder), "--gpu", "h100")
+    assert result.exit_code == 0, result.output
+    assert f"memory: unknown ({said}" in result.output
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"model_type": "\\ud800\\u001b[31m"}', "[1]", "{" + "\x00"])
+def test_a_config_that_is_garbage_ends_in_words(models: Path, text: str) -> None:
+    folder = models / "garbage"
+    folder.mkdir()
+    (folder / "config.json").write_text(text)
+    result = plan(for_llmapi(models, folder), "--gpu", "h100")
+    assert result.exit_code == 0, result.output
+    assert "memory: unknown (" in result.output
+    assert "\x1b" not in result.output
 
 
 def test_half_of_a_download_is_named_by_the_plan(models: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_ops.engines.weights import UnreadableWeightsError, read_header, shaped_weights, stored_weights
+from gateway_ops.engines.config_sizes import shaped_weights
+from gateway_ops.engines.source_format import UnknownFormatError, source_bits
+from gateway_ops.engines.weights import UnreadableWeightsError, read_header, stored_weights
 
 
 def write(path: Path, tensors: dict[str, tuple[str, list[int], int]]) -> None:
@@ -42,6 +44,73 @@ def test_a_quantised_source_is_told_by_its_types(tmp_path: Path) -> None:
     found = stored_weights(tmp_path)
     assert found is not None
     assert found.quantised
+
+
+def test_matrices_that_are_packed_into_whole_numbers_are_quantised(tmp_path: Path) -> None:
+    """AWQ's form: eight weights of four bits in a number of 32."""
+    layer = {"model.layers.0.mlp.up_proj.qweight": ("I32", [4096, 1792], 4096 * 1792 * 4)}
+    layer["model.layers.0.mlp.up_proj.scales"] = ("F16", [32, 14336], 32 * 14336 * 2)
+    write(tmp_path / "model.safetensors", layer)
+    found = stored_weights(tmp_path)
+    assert found is not None
+    assert found.quantised
+    assert found.stored_bytes == 4096 * 14336 // 2 + 32 * 14336 * 2
+
+
+def test_a_second_copy_in_its_makers_own_form_is_not_counted(tmp_path: Path) -> None:
+    tensor = {"model.layers.0.mlp.up_proj.weight": ("BF16", [16, 8], 256)}
+    for name in ("model-00001-of-00001", "consolidated"):
+        write(tmp_path / f"{name}.safetensors", tensor)
+    assert getattr(stored_weights(tmp_path), "linear", None) == 128
+    index = {"weight_map": dict.fromkeys(tensor, "model-00001-of-00001.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    write(tmp_path / "adapter.safetensors", tensor)
+    assert getattr(stored_weights(tmp_path), "linear", None) == 128
+
+
+def test_a_file_that_the_index_names_and_that_is_missing_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "model-1.safetensors", {"model.norm.weight": ("BF16", [8], 16)})
+    named = {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-3.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": named}))
+    with pytest.raises(UnreadableWeightsError, match=r"lacks model-2.safetensors and 1 more: it was not downloaded"):
+        stored_weights(tmp_path)
+
+
+@pytest.mark.parametrize("index", ["", "[]", "{}", '{"weight_map": []}', "[" * 100_000])
+def test_an_index_that_is_none_is_named(tmp_path: Path, index: str) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(UnreadableWeightsError, match="is no index of safetensors files"):
+        stored_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "bits"),
+    [
+        ({}, None),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8.0),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}, 8.0),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
+    ],
+)
+def test_the_form_of_a_source_is_read(said: dict[str, Any], bits: float | None) -> None:
+    assert source_bits(said) == bits
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"quant_method": "voodoo"},
+        {"quant_algo": "MIXED_PRECISION"},
+        {"quant_method": ["fp8"]},
+        {"quant_method": "awq", "bits": "four"},
+        {"quant_method": "compressed-tensors", "config_groups": {"group_0": None}},
+        {"other": 1},
+    ],
+)
+def test_a_form_that_is_not_known_is_not_guessed(said: dict[str, Any]) -> None:
+    with pytest.raises(UnknownFormatError, match="how the model is quantised is not known here"):
+        source_bits(said)
 
 
 def test_half_of_a_download_is_named(tmp_path: Path) -> None:

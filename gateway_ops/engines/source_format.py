@@ -1,0 +1,75 @@
+"""The form that a checkpoint's matrices are stored in, where it was quantised before: bits of a parameter.
+
+Sources: ``quantization_config`` as transformers and compressed-tensors write it, ``hf_quant_config.json`` of NVIDIA's
+Model Optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway_ops.engines.config_sizes import MXFP4
+
+_SCALE, _DEFAULT_GROUP = 16, 128
+# The Model Optimizer's names; NVFP4 has a scale of 8 bits for each 16 parameters.
+_ALGORITHMS = {
+    "FP8": 8.0,
+    "FP8_PER_CHANNEL_PER_TOKEN": 8.0,
+    "FP8_BLOCK_SCALES": 8.0,
+    "FP8_PB_WO": 8.0,
+    "W8A8_SQ_PER_CHANNEL": 8.0,
+    "W8A16": 8.0,
+    "NVFP4": 4.5,
+    "W4A16_AWQ": 4 + _SCALE / _DEFAULT_GROUP,
+    "W4A8_AWQ": 4 + _SCALE / _DEFAULT_GROUP,
+}
+_METHODS = {"fp8": 8.0, "fbgemm_fp8": 8.0, "mxfp4": MXFP4}
+
+
+class UnknownFormatError(Exception):
+    """A quantised form that is not known here; the message names it."""
+
+
+def source_bits(quantization: Mapping[str, Any]) -> float | None:
+    """Bits that a parameter of the matrices takes; None where the source is not quantised.
+
+    Args:
+        quantization: what the checkpoint says of it; empty for nothing.
+
+    Raises:
+        UnknownFormatError: it says something that is not known here.
+    """
+    if not quantization:
+        return None
+    method, algorithm = quantization.get("quant_method"), quantization.get("quant_algo")
+    found: float | None = None
+    if isinstance(algorithm, str):
+        found = _ALGORITHMS.get(algorithm)
+    elif method in ("awq", "gptq"):
+        found = _grouped(quantization.get("bits"), quantization.get("group_size"))
+    elif method == "compressed-tensors":
+        found = _compressed(quantization.get("config_groups"))
+    elif method == "bitsandbytes":
+        found = 4.5 if quantization.get("load_in_4bit") is True else 8.0
+    elif isinstance(method, str):
+        found = _METHODS.get(method)
+    if found is None:
+        raise UnknownFormatError(f"how the model is quantised is not known here: {algorithm or method!r}"[:100])
+    return found
+
+
+def _compressed(groups: Any) -> float | None:
+    """The most bits of a group's weights."""
+    schemes = list(groups.values()) if isinstance(groups, dict) else []
+    weights = [scheme.get("weights") for scheme in schemes if isinstance(scheme, dict)]
+    found = [_grouped(one.get("num_bits"), one.get("group_size")) for one in weights if isinstance(one, dict)]
+    known = [bits for bits in found if bits is not None]
+    return max(known) if known and len(known) == len(schemes) else None
+
+
+def _grouped(bits: Any, group: Any) -> float | None:
+    """Bits of a parameter with its share of the scale of its group."""
+    if type(bits) is not int or not 1 <= bits <= 16:
+        return None
+    return bits + _SCALE / group if type(group) is int and group > 0 else float(bits)
