@@ -158,7 +158,6 @@ def _planned(
     work: Path | None,
 ) -> list[Plan]:
     """Plan the chosen deployments, weighed together with the others of their file."""
-    from gateway_ops.engines.manifest import ManifestError  # noqa: PLC0415
     from gateway_ops.engines.planning import plan as make  # noqa: PLC0415
 
     names = {one.name for one in choose_deployments(file, every, only)}
@@ -170,10 +169,7 @@ def _planned(
         if not (Path(folder) / "config.json").is_file():
             raise fail(f"--model-dir {text!r}: {folder} has no config.json.", 2)
         folders |= dict.fromkeys([name] if name else [one.name for one in every], Path(folder))
-    try:
-        plans = make(every, gpu=gpu, folders=folders, work=work)
-    except ManifestError as error:
-        raise fail(error) from None
+    plans = make(every, gpu=gpu, folders=folders, work=work)
     return [one for one in plans if one.deployment.name in names]
 
 

@@ -27,6 +27,8 @@ from gateway_ops.engines.manifest import (
     write_manifest,
     written_files,
 )
+from gateway_ops.engines.weights import unusable_model
+from gateway_ops.repository.build_steps import prepares_checkpoint
 from gateway_ops.repository.tool_flags import refused_words
 
 Tell = Callable[[str], None]
@@ -64,6 +66,7 @@ def build(
     _suitable(deployment, machine)
     for command in commands:
         _not_refused(deployment, command)
+    _model_is_whole(deployment, commands)
     if not commands:
         return
     base = _base(commands)
@@ -104,6 +107,16 @@ def _suitable(deployment: DeploymentSettings, machine: Machine) -> None:
         )
     if deployment.engine == "tensorrt" and not machine.gpus:
         raise BuildError("nvidia-smi finds no GPU here. An engine is built on the kind of GPU that will run it.")
+
+
+def _model_is_whole(deployment: DeploymentSettings, commands: Sequence[Command]) -> None:
+    """Look at a model that no step fetches, before a tool spends an hour on half of it."""
+    if commands and (commands[0].step.name == "download" or not commands[0].words):
+        return
+    sources = commands[0].step.reads if prepares_checkpoint(deployment) else (deployment.folder,)
+    reason = unusable_model(Path(sources[0]))
+    if reason is not None:
+        raise BuildError(f"{reason} Put the whole model there, or correct model.source and model.folder.")
 
 
 def _not_refused(deployment: DeploymentSettings, command: Command) -> None:
@@ -169,33 +182,42 @@ def _done(command: Command, key: str, tell: Tell, *, rebuild: bool) -> bool:
         BuildError: something else is there.
     """
     step, result = command.step, command.result
+    what: str | None
     if not result.exists() or (result.is_dir() and not any(result.iterdir())):
         return False
-    manifest = read_manifest(result)
-    if manifest is None and step.name == "download" and (result / "config.json").is_file():
-        tell(f"{step.title}: {result} is there")
-        return True
-    what = _otherwise(result, manifest, key)
-    if what is None:
-        tell(f"{step.title}: done before")
-        return True
+    try:
+        manifest = read_manifest(result, single=command.single)
+    except ManifestError:
+        what = f"has a manifest that cannot be read ({manifest_path(result, single=command.single).name})"
+    else:
+        taken = manifest is None and step.name == "download" and (result / "config.json").is_file()
+        what = _not_whole(result) if taken else _otherwise(command, manifest, key)
+        if what is None:
+            tell(f"{step.title}: {f'{result} is there' if taken else 'done before'}")
+            return True
     if not rebuild:
         raise BuildError(f"{result} {what}. Say --rebuild to set it aside and make it anew; nothing is deleted.")
     tell(f"{result} {what}: kept as {_aside(result)}")
     return False
 
 
-def _otherwise(result: Path, manifest: Manifest | None, key: str) -> str | None:
+def _not_whole(model: Path) -> str | None:
+    reason = unusable_model(model)
+    return f"is not whole: {reason.rstrip('.')}" if reason is not None else None
+
+
+def _otherwise(command: Command, manifest: Manifest | None, key: str) -> str | None:
     """Say in what way a result is not the step's own; None where it is."""
+    result = command.result
     if manifest is None:
         return "is there, and has no manifest of this program"
     if not manifest.intact:
-        return f"has a manifest that was edited by hand ({manifest_path(result).name})"
+        return f"has a manifest that was edited by hand ({manifest_path(result, single=command.single).name})"
     if manifest.key != key:
         gpu = f" on {manifest.gpu}" if manifest.gpu else ""
         version = f" by TensorRT-LLM {manifest.trtllm}" if manifest.trtllm else ""
         return f"was made otherwise: from other inputs, options, version or GPU (made{version}{gpu})"
-    changed = list(changed_files(result if result.is_dir() else result.parent, manifest, whole=False))
+    changed = list(changed_files(result.parent if command.single else result, manifest, whole=False))
     return f"has changed since it was made: {'; '.join(changed)}" if changed else None
 
 
@@ -204,9 +226,9 @@ def _aside(path: Path) -> Path:
     number = 1
     while (other := path.with_name(f"{path.name}.before-{number}")).exists():
         number += 1
-    beside = manifest_path(path)
+    beside = manifest_path(path, single=True)
     path.rename(other)
-    if beside.parent == path.parent and beside.exists():
+    if beside.exists():
         beside.rename(other.with_name(f"{other.name}.manifest"))
     return other
 
@@ -291,6 +313,6 @@ def _keep(command: Command, manifest: Manifest) -> None:
         written.rename(result)
         return
     # The manifest first: alone it means nothing, while a file without one would be somebody else's.
-    write_manifest(result, replace(manifest, outputs={result.name: outputs[made[0]]}))
+    write_manifest(result, replace(manifest, outputs={result.name: outputs[made[0]]}), single=True)
     (written / made[0]).replace(result)
     shutil.rmtree(written)

@@ -37,6 +37,11 @@ class Command:
         """The folder or file that is there once it is done."""
         return Path(self.step.result)
 
+    @property
+    def single(self) -> bool:
+        """Whether the result is one file, whose manifest lies beside it."""
+        return self.step.made is not None
+
     def lines(self) -> list[str]:
         """What a shell would be told."""
         if not self.words:

@@ -60,18 +60,18 @@ class ManifestError(Exception):
     """A manifest that cannot be read; the message names it and the fix."""
 
 
-def manifest_path(result: Path) -> Path:
+def manifest_path(result: Path, *, single: bool = False) -> Path:
     """Where the manifest of a folder, or of a single file, lies."""
-    return result.with_name(f"{result.name}.{NAME}") if result.suffix == ".json" else result / NAME
+    return result.with_name(f"{result.name}.{NAME}") if single else result / NAME
 
 
-def read_manifest(result: Path) -> Manifest | None:
-    """Read the manifest of a folder or file; None where it has none.
+def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
+    """Read the manifest of a folder or single file; None where it has none.
 
     Raises:
         ManifestError: it is there, and is no manifest.
     """
-    path = manifest_path(result)
+    path = manifest_path(result, single=single)
     try:
         data: Any = json.loads(path.read_bytes())
         seal = data.pop("seal")
@@ -80,22 +80,22 @@ def read_manifest(result: Path) -> Manifest | None:
         found = Manifest(**data | {"command": tuple(data["command"])}, outputs=outputs)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ManifestError(f"{path} is not a manifest that can be read; restore it, or build anew.") from None
     if form != FORM:
-        raise ManifestError(f"{path} has form {form}, and this program knows {FORM}; build anew.")
+        raise ManifestError(f"{path} has form {form!r}, and this program knows {FORM}; build anew.")
     return replace(found, intact=seal == _seal(_body(found)))
 
 
-def write_manifest(result: Path, manifest: Manifest) -> None:
-    """Write the manifest of a folder or file, sealed.
+def write_manifest(result: Path, manifest: Manifest, *, single: bool = False) -> None:
+    """Write the manifest of a folder or single file, sealed.
 
     Raises:
         OSError: the disk did not take it.
     """
     body = _body(manifest)
     text = json.dumps(body | {"seal": _seal(body)}, indent=1)
-    path = manifest_path(result)
+    path = manifest_path(result, single=single)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text + "\n")
     partial.replace(path)

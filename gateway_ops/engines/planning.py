@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from gateway_ops.engines.commands import Command, commands
 from gateway_ops.engines.config_sizes import odd_sizes, shaped_weights, type_of, usual_names
 from gateway_ops.engines.fitting import Verdict, beside, judge, remedies, unsupported
 from gateway_ops.engines.gpus import Gpu
-from gateway_ops.engines.manifest import read_manifest
+from gateway_ops.engines.manifest import ManifestError, read_manifest
 from gateway_ops.engines.memory import Estimate, Shape, estimate, shape_from
 from gateway_ops.engines.source_format import UnknownFormatError, source_bits
 from gateway_ops.engines.weights import UnreadableWeightsError, Weights, stored_weights
@@ -186,9 +187,10 @@ def _past(made: list[Command]) -> dict[str, float]:
     """Seconds that steps took when they were run before, as their manifests say."""
     found = {}
     for command in made:
-        manifest = read_manifest(command.result)
-        if manifest is not None and manifest.intact:
-            found[command.step.name] = manifest.seconds
+        with contextlib.suppress(ManifestError):  # a build names it
+            manifest = read_manifest(command.result, single=command.single)
+            if manifest is not None and manifest.intact:
+                found[command.step.name] = manifest.seconds
     return found
 
 

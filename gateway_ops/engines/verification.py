@@ -7,6 +7,7 @@ What was built stands in ``config.json`` of the engine, which TensorRT-LLM write
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,10 @@ from gateway_ops.engines.manifest import (
     manifest_path,
     read_manifest,
 )
+from gateway_ops.engines.weights import unusable_model
 from gateway_ops.repository.build_steps import build_steps, draft_length, prepares_checkpoint
 
+_MOST_RANKS = 4096
 _BUILD = "Build it with `gateway engine build`."
 _REBUILD = "Build it anew (`gateway engine build --rebuild`), or give the deployment what was built."
 
@@ -111,12 +114,22 @@ def mismatches(
     few = [*_beside(deployment, machine), *_few_gpus(deployment, machine)]
     if deployment.engine == "tensorrt" and deployment.engine_dir:
         return [*engine_mismatches(Path(deployment.engine_dir), wanted_by(deployment), machine, whole=whole), *few]
-    if not prepares_checkpoint(deployment):
-        return few
     folder = Path(deployment.folder)
+    if not prepares_checkpoint(deployment):
+        return [*_of_model(deployment, folder, machine), *few]
     absent = not folder.is_dir() or not any(folder.iterdir())
     found = _absent(folder, machine) if absent else _of_manifest(folder, machine, whole=whole)
     return [*found, *few]
+
+
+def _of_model(deployment: DeploymentSettings, folder: Path, machine: Machine | None) -> Iterator[Mismatch]:
+    """Look at a model that the LLM API loads as it is."""
+    if machine is None or deployment.engine != "llmapi" or "${" in deployment.folder:
+        return
+    reason = unusable_model(folder)
+    if reason is not None:
+        fetched = "Fetch it with `gateway engine build`." if build_steps(deployment, "", "") else "Put it there."
+        yield Mismatch(True, str(folder), reason, fetched)
 
 
 def engine_mismatches(
@@ -198,7 +211,7 @@ def _of_engine(folder: Path, wanted: Wanted) -> Iterator[Mismatch]:
         config: Any = json.loads(path.read_bytes())
         version, build = str(config["version"]), dict(config["build_config"])
         mapping = dict(config["pretrained_config"]["mapping"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         what = "It is not the config.json of an engine: trtllm-build writes one with version, build_config and mapping."
         yield Mismatch(True, str(path), what, _BUILD)
         return
@@ -211,6 +224,9 @@ def _of_engine(folder: Path, wanted: Wanted) -> Iterator[Mismatch]:
             what = f"It was built for {name} {mapping.get(name, 1)}, and {share} is asked for."
             yield Mismatch(True, str(path), what, _REBUILD)
     ranks = wanted.world or mapping.get("world_size", 1)
+    if type(ranks) is not int or not 0 < ranks <= _MOST_RANKS:
+        yield Mismatch(True, str(path), f"It says world_size {reprlib.repr(ranks)}, which no engine has.", _BUILD)
+        return
     missing = [name for name in (f"rank{rank}.engine" for rank in range(ranks)) if not (folder / name).is_file()]
     if missing:
         yield Mismatch(True, str(folder), f"It lacks {', '.join(missing)}.", _BUILD)

@@ -130,3 +130,14 @@ def _part_of(name: str, dims: int) -> str:
         return "head"
     routing = any(part in name for part in (".gate.weight", "router", "wpe."))
     return "linear" if dims >= 2 and not routing else "rest"
+
+
+def unusable_model(folder: Path) -> str | None:
+    """Say why a folder holds no whole model; None where it does, as far as headers tell."""
+    if not (folder / "config.json").is_file():
+        return f"There is no model at {folder}: it has no config.json."
+    try:
+        stored_weights(folder)
+    except UnreadableWeightsError as error:
+        return str(error)
+    return None

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.gateway_ops.engines.conftest import Image
+from tests.gateway_ops.engines.standin import safetensors
 
 CONVERT, BUILD = "models/core/llama/convert_checkpoint.py", "trtllm-build"
 
@@ -91,6 +92,63 @@ def test_adapters_and_the_tokenizers_file_lie_where_triton_reads_them(image: Ima
     image.built()
     assert (image.disk / "lora" / "7" / "model.lora_weights.npy").is_file()
     assert json.loads((image.disk / "engines" / "tokenizer.json").read_text()) == {"encoded_vocab": []}
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.info", "tokenizer"])
+def test_the_tokenizers_file_may_have_any_name(image: Image, name: str) -> None:
+    file = image.disk / "engines" / name
+    image.write({"guided_decoding": {"tokenizer_info": str(file)}})
+    image.built()
+    assert "done before" in image.built().output
+    file.write_text("changed")
+    assert f"{name} has changed since it was made" in image.gateway("build").output
+    image.built("--rebuild")
+    assert file.with_name(f"{name}.before-1").read_text() == "changed"
+    assert json.loads(file.read_text()) == {"encoded_vocab": []}
+    assert image.gateway("check").exit_code == 0
+
+
+def test_half_of_a_model_is_not_converted(image: Image) -> None:
+    model, index = image.disk / "model", "model.safetensors.index.json"
+    (model / index).write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
+    (model / "model-1.safetensors").write_bytes(safetensors())
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert f"{model} lacks model-2.safetensors: it was not downloaded whole. Put the whole model there" in result.output
+    (model / index).unlink()
+    (model / "model-1.safetensors").write_bytes(b"half")
+    assert "model-1.safetensors is no safetensors file." in image.gateway("build").output
+    (model / "config.json").unlink()
+    image.write({"model": {"source": str(model), "family": "llama"}})
+    assert f"There is no model at {model}: it has no config.json." in image.gateway("build").output
+    assert image.calls() == []
+
+
+def test_half_of_a_model_that_can_be_fetched_is_set_aside_for_a_whole_one(image: Image) -> None:
+    fetched = image.disk / "fetched"
+    fetched.mkdir()
+    (fetched / "config.json").write_text((image.disk / "model" / "config.json").read_text())
+    (fetched / "model.safetensors").write_bytes(b"half")
+    image.write({"model": {"source": "a/model", "folder": str(fetched), "family": "llama"}})
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert f"{fetched} is not whole: {fetched}/model.safetensors is no safetensors file. Say --rebuild" in result.output
+    image.built("--rebuild")
+    assert image.calls() == ["hf", CONVERT, BUILD]
+    assert (image.disk / "fetched.before-1" / "model.safetensors").read_bytes() == b"half"
+
+
+def test_a_model_for_the_llm_api_must_be_there(image: Image) -> None:
+    image.write({"engine": "llmapi", "engine_dir": None, "model": {"source": "/nowhere/model"}, "limits": {}})
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "There is no model at /nowhere/model: it has no config.json." in result.output
+    checked = image.gateway("check")
+    assert checked.exit_code == 1
+    assert "/nowhere/model: error: There is no model at /nowhere/model" in checked.output
+    image.write({"engine": "llmapi", "engine_dir": None, "model": {"source": str(image.disk / "model")}, "limits": {}})
+    image.built()
+    assert image.gateway("check").exit_code == 0
 
 
 def test_a_checkpoint_is_quantised_for_the_llm_api(image: Image) -> None:
@@ -219,7 +277,9 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> int:
     raise AssertionError(process.communicate())
 
 
-@pytest.mark.parametrize("what", ["edited", "changed", "foreign", "other_gpu", "other_options", "garbage"])
+@pytest.mark.parametrize(
+    "what", ["edited", "changed", "foreign", "other_gpu", "other_options", "garbage", "deep", "form"]
+)
 def test_what_was_made_otherwise_is_named_and_kept(image: Image, what: str) -> None:
     image.built()
     manifest, config = image.engine / "gateway_manifest.json", image.engine / "config.json"
@@ -229,8 +289,7 @@ def test_what_was_made_otherwise_is_named_and_kept(image: Image, what: str) -> N
     assert result.exit_code == 1
     assert said in result.output
     assert {path: path.read_bytes() for path in image.engine.iterdir()} == before
-    if what == "garbage":
-        return
+    assert image.gateway("plan").exit_code == 0
     rebuilt = image.built("--rebuild")
     kept = image.engine.with_name("small.before-1")
     assert f"kept as {kept}" in rebuilt.output
@@ -243,9 +302,10 @@ def spoil(image: Image, what: str, manifest: Path, config: Path) -> str:
     if what == "edited":
         manifest.write_text(manifest.read_text().replace("8.9", "9.0"))
         return "has a manifest that was edited by hand (gateway_manifest.json)"
-    if what == "garbage":
-        manifest.write_text("{")
-        return "is not a manifest that can be read; restore it, or build anew"
+    if what in ("garbage", "deep", "form"):
+        other = manifest.read_text().replace('"manifest": 1', '"manifest": 2')
+        manifest.write_text({"garbage": "{", "deep": "[" * 100_000, "form": other}[what])
+        return "has a manifest that cannot be read (gateway_manifest.json)"
     if what == "changed":
         config.write_text(config.read_text().replace("1.2.1", "1.2.0"))
         return "has changed since it was made: config.json has another content"

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
+from gateway_ops.engines.verification import Wanted, engine_mismatches
 from tests.gateway_ops.engines.conftest import Image
 
 
@@ -103,6 +104,28 @@ def test_an_engine_from_elsewhere_is_judged_by_what_it_says_of_itself(image: Ima
     assert (one["error"], "It has no manifest" in one["what"]) == (False, True)
     (image.engine / "config.json").write_text("{}")
     assert "It is not the config.json of an engine" in found(image)[1]["what"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[]", '{"version": 1, "build_config": [], "pretrained_config": {}}', "\x00"]
+)
+def test_an_engines_config_that_is_garbage(image: Image, text: str) -> None:
+    image.built()
+    (image.engine / "gateway_manifest.json").unlink()
+    (image.engine / "config.json").write_text(text)
+    assert "It is not the config.json of an engine" in found(image)[1]["what"]
+
+
+@pytest.mark.parametrize("ranks", [10**12, "two", 0, True, None, [1]])
+def test_a_number_of_ranks_that_no_engine_has(image: Image, ranks: Any) -> None:
+    """Where nothing else says how many there are: a repository that names no GPUs."""
+    image.built()
+    (image.engine / "gateway_manifest.json").unlink()
+    config = json.loads((image.engine / "config.json").read_text())
+    config["pretrained_config"]["mapping"]["world_size"] = ranks
+    (image.engine / "config.json").write_text(json.dumps(config))
+    said = [one.what for one in engine_mismatches(image.engine, Wanted(), None)]
+    assert said == [f"It says world_size {ranks!r}, which no engine has."]
 
 
 def test_nothing_and_half_of_a_build(image: Image) -> None:
