@@ -15,6 +15,7 @@ from gateway_ops.engines.machine import look_around
 from gateway_ops.engines.verification import mismatches
 from gateway_ops.launching.commands import Choices, Ports, slurm_line
 from gateway_ops.local_stack.gateway_process import cannot_listen
+from gateway_ops.local_stack.triton_installation import not_for_stubs
 from gateway_ops.repository.difference import differences
 from gateway_ops.repository.launch_plan import ON_GPUS, LaunchPlan, Mode
 from gateway_ops.repository.model_folders import read_repository
@@ -135,6 +136,9 @@ def _repository(folder: Path, rendering: Rendering) -> Iterator[Problem]:
     if not folder.is_dir():
         yield Problem(f"There is no model repository at {folder}.", f"{render} {folder}, or name it with --repository.")
         return
+    reason = not_for_stubs(folder)
+    if reason is not None and any(config.backend == "python" for config in rendering.configs.values()):
+        yield Problem(reason, "Move the repository into a folder without it.")
     missing = [name for name in rendering.configs if not (folder / name / "config.pbtxt").is_file()]
     if missing:
         yield Problem(f"{folder} lacks {', '.join(missing)}.", f"{render} {folder} --force.")

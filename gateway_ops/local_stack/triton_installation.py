@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.cache import cache_dir, made_once
 
 _DISTRIBUTION = "nvidia-pytriton"
+_OF_A_SHELL = re.compile(r"[\s'\"`$&;|<>(){}\\]")
 
 
 class TritonStartError(LocalStackError):
@@ -79,6 +81,18 @@ def find_tritonserver() -> TritonInstallation:
     return found
 
 
+def not_for_stubs(path: Path) -> str | None:
+    """Say why the Python backend cannot use a path; None where it can.
+
+    It starts its stubs by ``bash -c`` with paths as they are (stub_launcher.cc): one whose path has a space or a quote
+    never comes up, and Triton waits for it for ever.
+    """
+    odd = _OF_A_SHELL.search(str(path))
+    if odd is None:
+        return None
+    return f"Triton's Python backend hands paths to a shell as they are, and {path} has {odd[0]!r} in it."
+
+
 def find_libpython() -> Path | None:
     """Find the folder of the shared libpython that Triton's Python stub is linked against.
 
@@ -117,7 +131,7 @@ def prepare_backend_directory(installation: TritonInstallation) -> Path:
     """Make, once, the folder for ``--backend-directory``: links to the Python backend with its stub beside it.
 
     Raises:
-        TritonStartError: the cache folder cannot be written.
+        TritonStartError: the cache folder cannot be written, or stubs cannot be started from there.
     """
     files = [
         installation.backend / "libtriton_python.so",
@@ -126,6 +140,9 @@ def prepare_backend_directory(installation: TritonInstallation) -> Path:
     ]
     recipe = "\n".join([installation.version, *map(str, files)])
     folder = cache_dir() / "triton-backends" / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    reason = not_for_stubs(folder)
+    if reason is not None:
+        raise TritonStartError(f"{reason} Let GATEWAY_CACHE_DIR name a folder without it.")
 
     def make(target: Path) -> None:
         (target / "python").mkdir()

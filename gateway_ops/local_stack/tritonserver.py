@@ -15,6 +15,7 @@ from gateway_ops.local_stack.triton_http import TritonHttp
 from gateway_ops.local_stack.triton_installation import (
     TritonStartError,
     find_tritonserver,
+    not_for_stubs,
     prepare_backend_directory,
     stub_environment,
 )
@@ -153,10 +154,13 @@ class TritonServer:
         Ports are kept over a restart where they are still free, so that clients find the server again.
 
         Raises:
-            TritonStartError: nothing to start, or it is already running.
+            TritonStartError: nothing to start, it is already running, or its repository is where no stub starts.
         """
         if self.running:
             raise TritonStartError("tritonserver is already running")
+        reason = not_for_stubs(self.repository)
+        if reason is not None:
+            raise TritonStartError(f"{reason} Move it into a folder without it.")
         installation = find_tritonserver()
         backends = prepare_backend_directory(installation)
         if not self._ports_free():

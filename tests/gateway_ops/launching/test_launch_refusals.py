@@ -151,6 +151,16 @@ def test_a_repository_that_the_review_refuses(tmp_path: Path, tiny_model_dir: Pa
     assert "model.py" in refused("-f", file, "--repository", tmp_path / "repository")
 
 
+@pytest.mark.parametrize("name", ["my models", "o'clock", 'in "quotes"', "a;b", "cost$", "(new)"])
+def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, tiny_model_dir: Path) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    file = render(folder, deployment(tiny_model_dir))
+    said = refused("-f", file, "--repository", folder / "repository")
+    assert f"hands paths to a shell as they are, and {folder}/repository has" in said
+    assert "Move the repository into a folder without it." in said
+
+
 def test_a_deployment_that_does_not_exist(small: Path) -> None:
     done = launch("-f", small, "--deployment", "nobody")
     assert done.exit_code == 1
