@@ -171,7 +171,7 @@ class Supervisor:
         stubs, looked = StubWatch(), 0.0
         while server.running:
             if self._signals:
-                return _End(self._end_in_order(server), time.monotonic() - began)
+                return _End(self._end_in_order(server, output), time.monotonic() - began)
             if time.monotonic() - looked >= _LOOK_S and server.pid is not None:
                 looked = time.monotonic()
                 model = stubs.dead_model(server.pid)
@@ -209,7 +209,7 @@ class Supervisor:
         lines = "".join(f"\n  {line}" for line in decisive_log_lines(log)) if server.status else ""
         self._tell(f"tritonserver {server.ending}{when}{lines}")
 
-    def _end_in_order(self, server: ServerProcess) -> int:
+    def _end_in_order(self, server: ServerProcess, output: Output) -> int:
         """End it as Triton ends: requests in flight are answered first. A second signal hurries."""
         self._tell(f"stopping: requests in flight have {self._job.exit_timeout_s} s; a second signal ends them")
         leader = self._ask_to_end(server)
@@ -221,6 +221,10 @@ class Supervisor:
             server.terminate()
             self._wait_gone(server, server.pid, _RANKS_S)
             return 0
+        if server.status:
+            server.kill()  # the rest of its output comes when nothing of it is left
+            output.close()
+            self._say_end(server, output.tail)
         return _exit_status(server)
 
     def _wait_gone(self, server: ServerProcess, pid: int | None, seconds: float) -> bool:

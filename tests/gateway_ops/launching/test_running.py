@@ -109,6 +109,34 @@ def test_a_second_signal_hurries(engines: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_server_that_does_not_heed_the_signal_is_killed(engines: Path) -> None:
+    with Launched(engines, "--exit-timeout", "1") as launch:
+        launch.wait_for("ready: ")
+        os.kill(launch.servers()[0], signal.SIGSTOP)  # it will never end by itself
+        launch.process.send_signal(signal.SIGTERM)
+        launch.wait_for("stopping: requests in flight have 1 s")
+        status, said = launch.wait()
+        assert (status, "killed before it had ended" in said) == (137, True)
+        assert launch.left() == []
+
+
+def test_requests_that_outlast_the_exit_timeout_are_not_answered(whole: Path) -> None:
+    with Launched(whole, "--exit-timeout", "1") as launch:
+        launch.wait_for("ready: ")
+        told = streamed(launch)
+        next(told)
+        os.kill(launch.members("one_tensorrt_llm/1/model.py")[0], signal.SIGSTOP)  # it will answer no more
+        launch.process.send_signal(signal.SIGTERM)
+        status, said = launch.wait()
+        assert status == 1
+        assert "tritonserver ended with status 1" in said
+        assert "Exit timeout expired" in said
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(told)
+        assert launch.left() == []
+
+
+@pytest.mark.long
 def test_a_model_that_does_not_load_is_said_and_not_tried_again(tmp_path: Path, tiny_model_dir: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
