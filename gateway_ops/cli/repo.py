@@ -31,7 +31,9 @@ def build(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", help="[deployment/]key:value, as for fill_template.py, or a key of a deployment."),
+        typer.Option(
+            "--set", help="key:value or deployment/key:value, as for fill_template.py, or a key of a deployment."
+        ),
     ] = None,
     diff: Annotated[
         str | None, typer.Option(help="Compare with a folder or grpc://host:port; write nothing unless -o is given.")

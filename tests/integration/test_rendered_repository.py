@@ -6,7 +6,6 @@ C++ backend, without any extension of this project.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,10 +27,9 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import differences
-from gateway_ops.repository.model_folders import read_repository
-from gateway_ops.repository.pbtxt import to_text
 from gateway_ops.repository.rendered_files import render, write
 from tests.engine_requests import generation_request
+from tests.reference_engine import put_reference_engine
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 PROMPT = {"text_input": "hello there", "max_tokens": 12}
@@ -58,22 +56,10 @@ def served(
     assert not list(contradictions(deployments))
     target = folder / "repository"
     write(render(deployments, repository), target, replace=False)
-    _put_reference_engine(target / "a_tensorrt_llm", repository, tiny_model_dir)
+    put_reference_engine(target / "a_tensorrt_llm", repository, tiny_model_dir)
     with TritonServer(target, model_dir=None, engine=None, log_path=folder / "triton.log") as server:
         server.wait_ready([name for deployment in deployments for name in configurations(deployment)])
         yield server, file
-
-
-def _put_reference_engine(model: Path, repository: Path, folder: Path) -> None:
-    config = read_repository(model.parent)[model.name].config
-    config.backend = "python"
-    config.ClearField("dynamic_batching")
-    for tensor in config.input:
-        tensor.ClearField("reshape")
-    for name, value in (("engine", "reference"), ("gpt_model_path", str(folder))):
-        config.parameters[name].string_value = value
-    (model / "config.pbtxt").write_text(to_text(config))
-    shutil.copytree(repository / "tensorrt_llm" / "1", model / "1", dirs_exist_ok=True)
 
 
 def test_every_way_gives_the_same_text(served: tuple[TritonServer, Path]) -> None:

@@ -9,10 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
 
 from gateway.access.key_ring import KeyRing, read_keys
+from gateway_ops.cli.root import app
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.stack import free_port
 
@@ -31,6 +35,23 @@ def run(cache: Path, *arguments: str, **variables: str) -> subprocess.CompletedP
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
     environ |= {"GATEWAY_CACHE_DIR": str(cache), "COLUMNS": "200", "NO_COLOR": "1"} | variables
     return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def every_option(command: Any, name: str = "gateway") -> Iterator[tuple[str, str]]:
+    """The help of every option of a command and of those below it, with their names."""
+    for parameter in command.params:
+        yield f"{name} {parameter.name}", getattr(parameter, "help", None) or ""
+    for below, one in getattr(command, "commands", {}).items():
+        yield from every_option(one, f"{name} {below}")
+
+
+def test_no_word_of_the_help_is_lost_to_markup() -> None:
+    """Rich takes words in square brackets for tags, and drops them."""
+    helps = dict(every_option(get_command(app)))
+    assert len(helps) > 50
+    assert "deployment/key:value" in helps["gateway repo build overrides"]
+    lost = [name for name, text in helps.items() if Text.from_markup(text).plain != text]
+    assert lost == []
 
 
 def test_help_names_every_command(tmp_path: Path) -> None:

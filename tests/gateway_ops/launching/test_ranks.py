@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,7 @@ import httpx
 import pytest
 from launched import Launched, command_of, render
 
-from gateway_ops.repository.model_folders import read_repository
-from gateway_ops.repository.pbtxt import to_text
+from tests.reference_engine import put_reference_engine
 
 TENSORRT = {"engine": "tensorrt", "role": "draft", "triton": {"max_batch_size": 8}}
 
@@ -36,16 +34,7 @@ def leader(tmp_path: Path, tiny_model_dir: Path, repository: Path) -> Path:
     file = render(
         tmp_path, {**TENSORRT, "name": "one", "model": model, "engine_dir": str(engine), "parallelism": {"tp": 2}}
     )
-    folder = tmp_path / "repository" / "tensorrt_llm"
-    config = read_repository(folder.parent)["tensorrt_llm"].config
-    config.backend = "python"
-    config.ClearField("dynamic_batching")
-    for tensor in config.input:
-        tensor.ClearField("reshape")
-    for name, value in (("engine", "reference"), ("gpt_model_path", str(tiny_model_dir))):
-        config.parameters[name].string_value = value
-    (folder / "config.pbtxt").write_text(to_text(config))
-    shutil.copytree(repository / "tensorrt_llm" / "1", folder / "1", dirs_exist_ok=True)
+    put_reference_engine(tmp_path / "repository" / "tensorrt_llm", repository, tiny_model_dir)
     return file
 
 
