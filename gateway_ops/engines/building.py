@@ -32,6 +32,7 @@ from gateway_ops.repository.build_steps import prepares_checkpoint
 from gateway_ops.repository.tool_flags import refused_words
 
 Tell = Callable[[str], None]
+_WORK = ".work"
 _TAIL_LINES, _TAIL_BYTES = 12, 2**16
 _HINTS = {
     "No space left on device": "The disk is full: free some, and run the command again.",
@@ -73,7 +74,8 @@ def build(
     with _alone(base):
         for number, command in enumerate(commands, 1):
             told = partial(_numbered, tell, f"{deployment.name}, step {number} of {len(commands)}")
-            _named(deployment, command, machine, told, base, rebuild=rebuild)
+            with _model_alone(command, base):
+                _named(deployment, command, machine, told, base, rebuild=rebuild)
 
 
 def _numbered(tell: Tell, place: str, said: str) -> None:
@@ -128,7 +130,7 @@ def _not_refused(deployment: DeploymentSettings, command: Command) -> None:
 def _base(commands: Sequence[Command]) -> Path:
     """The folder of lock and logs: beside the last folder that is made."""
     engine = next((one for one in commands if one.step.name == "engine"), commands[-1])
-    return engine.result.with_name(f"{engine.result.name}.work")
+    return engine.result.with_name(f"{engine.result.name}{_WORK}")
 
 
 @contextlib.contextmanager
@@ -147,6 +149,13 @@ def _alone(base: Path) -> Iterator[None]:
         raise BuildError(f"{base} is in use: another build, or a tool that outlived one, is at work there.") from None
     finally:
         os.close(lock)
+
+
+def _model_alone(command: Command, base: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold a lock of its own for a download: other engines may be built from the same model at the same time."""
+    shared = command.result.with_name(f"{command.result.name}{_WORK}")
+    fetches = command.step.name == "download" and not (command.result / "config.json").is_file()
+    return _alone(shared) if fetches and shared != base else contextlib.nullcontext()
 
 
 def _step(

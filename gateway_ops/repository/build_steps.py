@@ -94,7 +94,8 @@ def _is_remote(deployment: DeploymentSettings) -> bool:
 
 
 def _download(deployment: DeploymentSettings, folder: str) -> BuildStep:
-    words = ("download", deployment.model.source, "--local-dir", folder)
+    # Meta's repositories hold the weights a second time, in a form that no tool here reads.
+    words = ("download", deployment.model.source, "--local-dir", folder, "--exclude", "original/*")
     return BuildStep("download", f"download {deployment.model.source}", "hf", words, (), folder)
 
 

@@ -314,9 +314,9 @@ TABLES: tuple[FlagTable, ...] = (
         "hf",
         _FIRST,
         None,
-        "huggingface_hub 1.x, `hf download --help`",
-        "the installed command",
-        _flags("", "local-dir revision"),
+        "huggingface_hub 2.4.0, `hf download --help`",
+        "the installed command; before 0.34 there is huggingface-cli alone",
+        _flags("", "local-dir revision exclude"),
         positional=2,
     ),
 )

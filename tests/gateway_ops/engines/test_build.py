@@ -236,6 +236,25 @@ def test_a_tool_that_ends_well_without_its_files_is_not_believed(image: Image) -
     assert not image.engine.exists()
 
 
+def test_two_engines_of_one_model_do_not_fetch_it_at_once(image: Image) -> None:
+    model = {"source": "a/model", "folder": str(image.disk / "fetched"), "family": "llama"}
+    one: dict[str, Any] = {"model": model, "triton": {"executor": "orchestrator", "gpu_ids": [[0]]}}
+    other: dict[str, Any] = {"name": "other", "prefix": "b_", "engine_dir": str(image.disk / "engines" / "other")}
+    image.write(one, one | other | {"triton": {"executor": "orchestrator", "gpu_ids": [[1]]}})
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file), "--only", "small"]
+    image.set("FAULT", "hf:hang")
+    builder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    tool = wait_for(image.home / "hanging", builder)
+    image.set("FAULT", "")
+    busy = image.gateway("build", "--only", "other")
+    assert busy.exit_code == 1
+    assert f"{image.disk}/fetched.work is in use: another build" in busy.output
+    os.kill(tool, signal.SIGTERM)
+    builder.communicate()
+    image.built("--only", "other")
+    assert image.calls() == ["hf", "hf", CONVERT, BUILD]
+
+
 def test_a_killed_build_is_resumed_once_its_tool_has_ended(image: Image) -> None:
     words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
     image.set("FAULT", "trtllm-build:hang")

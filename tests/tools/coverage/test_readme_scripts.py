@@ -35,7 +35,7 @@ def test_the_flags_of_the_readme_s_example_are_in_the_script() -> None:
     (deployment,) = load(EXAMPLES / "gpt2-medium-tp4.yaml")
     logits = deployment.logits.model_copy(update={"context": True, "generation": True})
     lines = commands("gpt2-medium-tp4", BUILD, logits=logits)
-    assert ["hf", "download", "gpt2-medium", "--local-dir", "/models/gpt2-medium"] in lines
+    assert ["hf", "download", "gpt2-medium", "--local-dir", "/models/gpt2-medium", "--exclude", "original/*"] in lines
     converter = told(lines, "convert_checkpoint.py")
     assert {name: converter[name] for name in ("--model_dir", "--dtype", "--tp_size")} == {
         "--model_dir": "/models/gpt2-medium",
