@@ -49,6 +49,9 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     oversubscribe: Annotated[
         bool, typer.Option("--oversubscribe", help="Let mpirun start more ranks than it counts slots.")
     ] = False,
+    llmapi_ranks: Annotated[
+        bool, typer.Option("--llmapi-ranks", help="Let mpirun start the LLM API's ranks, where spawning them fails.")
+    ] = False,
     more: Annotated[list[str] | None, typer.Argument(help="After --: further options of tritonserver.")] = None,
 ) -> None:
     """Serve deployments: check, start tritonserver or its ranks by mpirun, watch, and end in order.
@@ -72,6 +75,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
         ports=ports,
         exit_timeout_s=exit_timeout,
         oversubscribe=oversubscribe,
+        llmapi_ranks=llmapi_ranks,
         more=tuple(more or ()),
     )
     try:

@@ -13,7 +13,7 @@ from gateway_ops.checking import Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.engines.machine import look_around
 from gateway_ops.engines.verification import mismatches
-from gateway_ops.launching.commands import Choices, Ports, slurm_line
+from gateway_ops.launching.commands import LLMAPI_LAUNCH, Choices, Ports, slurm_line
 from gateway_ops.local_stack.gateway_process import cannot_listen
 from gateway_ops.local_stack.triton_installation import not_for_stubs
 from gateway_ops.repository.difference import differences
@@ -60,6 +60,7 @@ def problems(
     if not found:  # on another machine than this, the rest would be beside the point
         found = [
             *_programs(plan, choices),
+            *_llmapi_ranks(plan, choices),
             *_ports(choices.ports),
             *_gpus(deployments, plan, gpus),
             *_engines(deployments),
@@ -85,9 +86,17 @@ def _programs(plan: LaunchPlan, choices: Choices) -> Iterator[Problem]:
         )
     if plan.mode is not Mode.PROCESS and shutil.which("mpirun") is None:
         yield Problem(
-            f"{plan.mode.value.capitalize()} needs mpirun, which is not on PATH.",
+            f"{plan.mode.value[0].upper()}{plan.mode.value[1:]} needs mpirun, which is not on PATH.",
             "Run this in NVIDIA's image, which has Open MPI.",
         )
+
+
+def _llmapi_ranks(plan: LaunchPlan, choices: Choices) -> Iterator[Problem]:
+    if choices.llmapi_ranks and plan.mode is not Mode.LLMAPI_RANKS:
+        what = "--llmapi-ranks is for the LLM API over several GPUs, and none of these deployments is that."
+        yield Problem(what, "Leave it out.")
+    elif plan.mode is Mode.LLMAPI_RANKS and shutil.which(LLMAPI_LAUNCH) is None:
+        yield Problem(f"There is no {LLMAPI_LAUNCH} on PATH.", "Run this in TensorRT-LLM's image, which has it.")
 
 
 def _ports(ports: Ports) -> Iterator[Problem]:

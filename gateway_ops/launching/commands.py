@@ -13,6 +13,8 @@ from gateway_ops.repository.launch_plan import LaunchPlan, Mode
 
 IMAGE_BINARY: Final = Path("/opt/tritonserver/bin/tritonserver")
 """Where NVIDIA's images have it, and upstream's launcher looks for it."""
+LLMAPI_LAUNCH: Final = "trtllm-llmapi-launch"
+"""TensorRT-LLM's program that makes a rank of the LLM API of each task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Choices:
         exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
         gpus: GPUs that are visible here.
         oversubscribe: whether mpirun may start more ranks than it counts slots.
+        llmapi_ranks: whether mpirun starts the ranks of the LLM API, which spawns them otherwise.
         more: further options of tritonserver.
     """
 
@@ -57,6 +60,7 @@ class Choices:
     exit_timeout_s: int = 30
     gpus: int = 0
     oversubscribe: bool = False
+    llmapi_ranks: bool = False
     more: tuple[str, ...] = ()
 
 
@@ -71,6 +75,8 @@ def command_of(plan: LaunchPlan, choices: Choices, name: str) -> list[str]:
     if plan.mode is Mode.PROCESS:
         return _server(plan, choices, name, None)
     words = ["mpirun", "--allow-run-as-root", *(["--oversubscribe"] if choices.oversubscribe else [])]
+    if plan.mode is Mode.LLMAPI_RANKS:  # one of them starts tritonserver, the others work for it
+        return [*words, "-n", str(plan.ranks), LLMAPI_LAUNCH, *_server(plan, choices, name, None)]
     for rank in range(plan.ranks):
         words += [*([":"] if rank else []), "-n", "1", *_server(plan, choices, name, rank)]
     return words

@@ -97,7 +97,7 @@ def prepare(
     """
     resolved = [_resolved(one) for one in chosen]
     installation = choose_installation(tritonserver, resolved)
-    plan = plan_launch(resolved)
+    plan = plan_launch(resolved, llmapi_ranks=choices.llmapi_ranks)
     launch = Launch(chosen, among, plan, choices, {**installation.env, **plan.environment})
     found = replace(
         choices,

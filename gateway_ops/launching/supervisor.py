@@ -258,7 +258,7 @@ class Supervisor:
             return None
         wanted = ([f"{REGIONS}{server.name}_"], [f"{REGIONS}{server.name}_0_"])
         below = [pid for pid in descendants(top) if [w for w in arguments(pid) if w.startswith(REGIONS)] in wanted]
-        return below[-1] if below else top
+        return max(below, key=lambda pid: sum(pid in descendants(one) for one in below), default=top)
 
 
 def _exit_status(server: ServerProcess) -> int:

@@ -78,12 +78,12 @@ class LaunchPlan:
         return ["--pinned-memory-pool-byte-size=0", "--enable-peer-access=false", *pools]
 
 
-def plan_launch(deployments: Sequence[DeploymentSettings], *, slurm: bool = False) -> LaunchPlan:
+def plan_launch(deployments: Sequence[DeploymentSettings], *, llmapi_ranks: bool = False) -> LaunchPlan:
     """Plan the processes of deployments.
 
     Args:
         deployments: without contradictions; one Triton serves all of them.
-        slurm: whether srun starts them: the LLM API then cannot spawn its workers, and has them started with it.
+        llmapi_ranks: whether the LLM API's ranks are started with it on one machine too, where it cannot spawn them.
     """
     engines = [one for one in deployments if one.engine == "tensorrt"]
     worlds = [one.parallelism.tp * one.parallelism.pp for one in engines]
@@ -98,7 +98,7 @@ def plan_launch(deployments: Sequence[DeploymentSettings], *, slurm: bool = Fals
     if max(worlds, default=1) > 1:
         return LaunchPlan(Mode.LEADER, max(worlds), nodes, names, gpus)
     world = max((one.parallelism.tp * one.parallelism.pp for one in deployments if one.engine == "llmapi"), default=1)
-    if world > 1 and (slurm or nodes > 1):
+    if world > 1 and (llmapi_ranks or nodes > 1):
         return LaunchPlan(Mode.LLMAPI_RANKS, world, nodes, gpus=gpus)
     return LaunchPlan(Mode.PROCESS, gpus=gpus)
 

@@ -100,7 +100,7 @@ def _rank(plan: LaunchPlan) -> str:
 
 def _llmapi_ranks(deployments: Sequence[DeploymentSettings]) -> list[str]:
     """The lines for the LLM API's ranks: always on several machines, on one where Slurm has started several tasks."""
-    plan = plan_launch(deployments, slurm=True)
+    plan = plan_launch(deployments, llmapi_ranks=True)
     if plan.mode is not Mode.LLMAPI_RANKS:
         return []
     command = f'exec trtllm-llmapi-launch {_TRITON} {_PREFIX}"{REGIONS}0_" "$@"'

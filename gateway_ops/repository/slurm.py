@@ -78,7 +78,7 @@ def job_script(deployments: Sequence[DeploymentSettings]) -> str:
     Args:
         deployments: without contradictions; one Triton serves all of them.
     """
-    plan = plan_launch(deployments, slurm=True)
+    plan = plan_launch(deployments, llmapi_ranks=True)
     many = plan.nodes > 1
     head = _HEAD.format(
         served=", ".join(one.name for one in deployments),

@@ -72,6 +72,22 @@ def test_an_engine_on_one_gpu_and_the_llm_api_are_one_process(name: str) -> None
     assert printed(name) == [rank("", *ENDPOINTS)]
 
 
+def test_the_llm_apis_ranks_are_started_by_mpirun_where_that_is_asked_for() -> None:
+    start = ["mpirun", "--allow-run-as-root", "-n", "4", "trtllm-llmapi-launch"]
+    assert printed("llmapi-tp4", "--llmapi-ranks") == [[*start, *rank("", *ENDPOINTS)]]
+
+
+def test_ranks_of_the_llm_api_need_it_and_its_launcher(
+    small: Path, tmp_path: Path, tiny_model_dir: Path, mpirun: Path, gpus: Callable[[int], Path]
+) -> None:
+    said = refused("-f", small, "--repository", small.with_name("repository"), "--llmapi-ranks")
+    assert "--llmapi-ranks is for the LLM API over several GPUs, and none of these deployments is that." in said
+    gpus(2)
+    file = render(tmp_path, deployment(tiny_model_dir, engine="llmapi", parallelism={"tp": 2}))
+    said = refused("-f", file, "--repository", tmp_path / "repository", "--llmapi-ranks")
+    assert "There is no trtllm-llmapi-launch on PATH. Run this in TensorRT-LLM's image, which has it." in said
+
+
 def test_options_reach_the_command() -> None:
     chosen = (
         "--host",

@@ -67,3 +67,44 @@ def test_a_rank_that_dies_takes_all_with_it_and_sigterm_goes_to_the_one_that_ans
         launch.wait_for("rank 0 has ended; ending the other ranks")
         assert launch.wait()[0] == 0
         assert launch.left() == []
+
+
+# TensorRT-LLM's program, in so far as it matters here: rank 0 starts what follows below a shell, the others work for it
+# until they are told to end.
+LLMAPI_LAUNCH = """\
+if [ "$OMPI_COMM_WORLD_RANK" != 0 ]; then
+    trap 'echo heeded SIGTERM >>"$NOTES"; exit 15' TERM
+    while [ ! -e "$ENDED" ]; do sleep 0.05; done
+    exit 0
+fi
+status=0
+"$@" || status=$?
+touch "$ENDED"
+exit "$status"
+"""
+
+
+def test_of_the_llm_apis_ranks_the_one_with_triton_is_told_to_end(
+    tmp_path: Path,
+    tiny_model_dir: Path,
+    repository: Path,
+    mpirun: Path,
+    tritonserver: Path,
+    gpus: Callable[[int], Path],
+    programs: Callable[[str, str], Path],
+) -> None:
+    gpus(2)
+    programs("trtllm-llmapi-launch", LLMAPI_LAUNCH)
+    sizes = {"parallelism": {"tp": 2}, "limits": {"max_seq_len": 64}, "triton": {"max_batch_size": 8}}
+    model = {"source": str(tiny_model_dir)}
+    file = render(tmp_path, {"name": "one", "engine": "llmapi", "role": "draft", "model": model, **sizes})
+    put_reference_engine(tmp_path / "repository" / "tensorrt_llm", repository, tiny_model_dir)
+    notes, ended = tmp_path / "notes", tmp_path / "ended"
+    with Launched(file, "--llmapi-ranks", NOTES=str(notes), ENDED=str(ended)) as launch:
+        launch.wait_for("ready: tensorrt_llm at 127.0.0.1")
+        assert "# one: the LLM API's ranks, 2 ranks, 2 GPUs\nmpirun --allow-run-as-root -n 2 " in "".join(launch.said)
+        launch.process.send_signal(signal.SIGTERM)
+        status, said = launch.wait()
+        assert (status, "killed" in said) == (0, False)
+        assert (notes.exists(), ended.exists()) == (False, True)
+        assert launch.left() == []
