@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,19 +97,21 @@ def build(
             _print_commands(one)
         raise typer.Exit(1 if any(one.refused for one in shown) else 0)
     machine = look_around()
-    plans = _planned(file, every, only or [], machine.gpus[0] if machine.gpus else None, [], work)
-    unfit = [one for one in plans if one.fits is False]
-    if unfit and not anyway:
-        raise fail(f"{_lacking(unfit[0])} --anyway builds it all the same.")
-    small = [lacking for one in plans for lacking in one.lacking_space()]
-    if small and not anyway:
-        folder, size, free = small[0]
-        raise fail(f"{folder}: about {_size(size)} are needed there, and {_size(free)} are free. --anyway tries it.")
+    gpu = machine.gpus[0] if machine.gpus else None
+    plans = _planned(file, every, only or [], gpu, [], work)
+
+    def judge(*names: str) -> None:
+        obstacle = _obstacle(_planned(file, every, list(names), gpu, [], work))
+        if obstacle is not None and not anyway:
+            raise BuildError(obstacle)
+
     signal.signal(signal.SIGTERM, _ended)
     try:
+        judge(*(only or []))
         with Progress() as progress:
             for one in plans:
-                run(one.deployment, one.commands, machine, progress.step, rebuild=rebuild)
+                again = partial(judge, one.deployment.name)  # of a model that had to be fetched first
+                run(one.deployment, one.commands, machine, progress.step, judge=again, rebuild=rebuild)
     except BuildError as error:
         raise fail(error) from None
     except KeyboardInterrupt:
@@ -143,6 +146,18 @@ def check(
         typer.echo(f"{len(chosen)} deployments, {len(found)} differences.")
     if any(one.error for _, one in found):
         raise typer.Exit(1)
+
+
+def _obstacle(plans: list[Plan]) -> str | None:
+    """What plans say against a build."""
+    from gateway_ops.engines.planning import lacking_space  # noqa: PLC0415
+
+    unfit = next((one for one in plans if one.fits is False), None)
+    if unfit is not None:
+        return f"{_lacking(unfit)} --anyway builds it all the same."
+    for folder, size, free in lacking_space(plans):
+        return f"{folder}: about {_size(size)} are needed there, and {_size(free)} are free. --anyway tries it."
+    return None
 
 
 def _ended(*_: object) -> None:

@@ -50,6 +50,7 @@ def build(
     machine: Machine,
     tell: Tell,
     *,
+    judge: Callable[[], None] = lambda: None,
     rebuild: bool = False,
 ) -> None:
     """Run the steps of a deployment that are not done yet.
@@ -59,6 +60,7 @@ def build(
         commands: its commands, in their order.
         machine: the one that this runs on.
         tell: called with a line for each step as it begins, and for what was found done.
+        judge: called once the model is there, before anything is made of it.
         rebuild: set aside what was made otherwise, and make it anew.
 
     Raises:
@@ -73,6 +75,8 @@ def build(
     base = _base(commands)
     with _alone(base):
         for number, command in enumerate(commands, 1):
+            if number == 2 and commands[0].step.name == "download":
+                judge()
             told = partial(_numbered, tell, f"{deployment.name}, step {number} of {len(commands)}")
             with _model_alone(command, base):
                 _named(deployment, command, machine, told, base, rebuild=rebuild)

@@ -18,6 +18,7 @@ from gateway_ops.engines.manifest import ManifestError, read_manifest
 from gateway_ops.engines.memory import Estimate, Shape, estimate, shape_from
 from gateway_ops.engines.source_format import UnknownFormatError, source_bits
 from gateway_ops.engines.weights import UnreadableWeightsError, Weights, stored_weights
+from gateway_ops.repository.build_steps import is_remote
 from gateway_ops.repository.model_shape import quantization_of, text_config_of
 from gateway_ops.repository.tool_flags import refused_words
 
@@ -63,22 +64,15 @@ class Plan:
             return False
         return self.verdict.fits if self.verdict is not None else None
 
-    def lacking_space(self) -> Iterator[tuple[Path, int, int]]:
-        """Yield disks that are too small for what is not made yet: a folder there, bytes needed, bytes free."""
-        sizes = {"download": self.download, "checkpoint": None, "engine": None}
+    def to_come(self) -> Iterator[tuple[Path, int]]:
+        """Yield what is not made yet, and the bytes that it takes on disk, as far as known."""
+        sizes = {"download": self.download}
         if self.estimate is not None:
             sizes |= {"checkpoint": self.estimate.checkpoint, "engine": self.estimate.engine}
-        needed: dict[int, tuple[Path, int]] = {}
         for command in self.commands:
             size = sizes.get(command.step.name)
             if size is not None and command.words and not command.result.exists():
-                folder = next(parent for parent in command.result.absolute().parents if parent.exists())
-                disk = folder.stat().st_dev
-                needed[disk] = (folder, needed.get(disk, (folder, 0))[1] + size)
-        for folder, size in needed.values():
-            free = shutil.disk_usage(folder).free
-            if free < size:
-                yield folder, size, free
+                yield command.result.absolute(), size
 
     @property
     def gpus(self) -> int:
@@ -120,6 +114,19 @@ def plan(
     return plans
 
 
+def lacking_space(plans: Sequence[Plan]) -> Iterator[tuple[Path, int, int]]:
+    """Yield disks that are too small for what plans together will make: a folder there, bytes needed, bytes free."""
+    needed: dict[int, tuple[Path, int]] = {}
+    for result, size in dict(made for one in plans for made in one.to_come()).items():  # a model that is shared, once
+        folder = next(parent for parent in result.parents if parent.exists())
+        disk = folder.stat().st_dev
+        needed[disk] = (folder, needed.get(disk, (folder, 0))[1] + size)
+    for folder, size in needed.values():
+        free = shutil.disk_usage(folder).free
+        if free < size:
+            yield folder, size, free
+
+
 @dataclass(frozen=True, slots=True)
 class _Measured:
     shape: Shape | None
@@ -133,7 +140,11 @@ def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
     config = usual_names(text_config_of(source))
     if not config:
         where = folder or deployment.folder
-        return _Measured(None, None, None, f"{where}/config.json cannot be read here; name the folder with --model-dir")
+        fetched = (
+            f" (hf download {deployment.model.source} config.json --local-dir DIR)" if is_remote(deployment) else ""
+        )
+        why = f"{where}/config.json cannot be read here; name its folder with --model-dir{fetched}"
+        return _Measured(None, None, None, why)
     odd, shape, kind = odd_sizes(config), shape_from(config), type_of(config)
     if odd is not None or shape is None:
         return _Measured(None, None, None, odd or f"config.json of {kind} does not tell its sizes as others do")

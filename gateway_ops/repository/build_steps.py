@@ -82,14 +82,15 @@ def build_steps(deployment: DeploymentSettings, checkpoint: str, original: str) 
     """
     if prepares_checkpoint(deployment):
         return _prepared(deployment, original)
-    steps = [_download(deployment, deployment.folder)] if _is_remote(deployment) else []
+    steps = [_download(deployment, deployment.folder)] if is_remote(deployment) else []
     if deployment.engine != "tensorrt":
         return steps
     steps += [_checkpoint(deployment, checkpoint), _engine(deployment, checkpoint), *_guides(deployment)]
     return [*steps, *_adapters(deployment)]
 
 
-def _is_remote(deployment: DeploymentSettings) -> bool:
+def is_remote(deployment: DeploymentSettings) -> bool:
+    """Whether the model is fetched from the Hugging Face Hub."""
     return not deployment.model.source.startswith(("/", "~", "${", "."))
 
 
@@ -101,7 +102,7 @@ def _download(deployment: DeploymentSettings, folder: str) -> BuildStep:
 
 def _prepared(deployment: DeploymentSettings, original: str) -> list[BuildStep]:
     """Quantise for the LLM API by the Model Optimizer (TensorRT-LLM's ``docs/source/features/quantization.md``)."""
-    remote, quantization = _is_remote(deployment), deployment.model.quantization
+    remote, quantization = is_remote(deployment), deployment.model.quantization
     source = original if remote else deployment.model.source
     steps = [_download(deployment, source)] if remote else []
     cache = "fp8" if deployment.kv_cache.dtype == "fp8" else "none"  # else it would quantise the cache to fp8

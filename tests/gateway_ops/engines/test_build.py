@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,6 +185,36 @@ def test_weights_that_do_not_fit_are_not_converted(image: Image) -> None:
     assert "parallelism.tp: 8" in result.output
     assert image.calls() == []
     image.built("--anyway")
+
+
+def test_a_model_that_is_fetched_is_judged_before_it_is_converted(image: Image) -> None:
+    """Nothing is known of it before."""
+    image.write({"model": {"source": "a/model", "folder": str(image.disk / "fetched"), "family": "llama"}})
+    image.set("GPU", "NVIDIA Tiny, 1024, 8.9")
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "small does not fit on NVIDIA Tiny" in result.output
+    assert image.calls() == ["hf"]
+    assert (image.disk / "fetched" / "config.json").is_file()
+    image.built("--anyway")
+    assert image.calls() == ["hf", CONVERT, BUILD]
+
+
+def test_a_disk_must_hold_all_that_is_made(image: Image) -> None:
+    """Engines of two deployments, of which either would have room."""
+    free = shutil.disk_usage(image.disk).free
+    config = json.loads((image.disk / "model" / "config.json").read_text())
+    layer = 3 * 2048 * 65536 * 2  # bytes of one layer, nearly
+    large = {"hidden_size": 2048, "intermediate_size": 65536, "num_hidden_layers": round(0.3 * free / layer)}
+    (image.disk / "model" / "config.json").write_text(json.dumps(config | large))
+    image.set("GPU", f"NVIDIA Huge, {2**30}, 9.0\nNVIDIA Huge, {2**30}, 9.0")
+    one: dict[str, Any] = {"triton": {"executor": "orchestrator", "gpu_ids": [[0]]}}
+    other: dict[str, Any] = {"name": "other", "prefix": "b_", "engine_dir": str(image.disk / "engines" / "other")}
+    image.write(one, one | other | {"triton": {"executor": "orchestrator", "gpu_ids": [[1]]}})
+    result = image.gateway("build")
+    assert result.exit_code == 1
+    assert "are needed there, and" in result.output
+    assert image.calls() == []
 
 
 def test_a_disk_that_is_too_small_is_named_before_anything_runs(image: Image) -> None:

@@ -177,6 +177,7 @@ def test_what_is_not_known_is_said_to_be(models: Path) -> None:
     result = plan(EXAMPLES / "llama3-8b-awq.yaml")
     assert result.exit_code == 0
     assert "memory: unknown (/data/Meta-Llama-3-8B-Instruct/config.json cannot be read here" in result.output
+    assert "(hf download meta-llama/Meta-Llama-3-8B-Instruct config.json --local-dir DIR)" in result.output
     assert "time unknown" in result.output
     assert "Whether it fits is not known: no GPU here, and none named" in result.output
 
