@@ -240,11 +240,12 @@ def _rows(one: Plan) -> list[tuple[str, str, str]]:
     found, verdict = one.estimate, one.verdict
     if found is None:
         return [("memory", "unknown", one.unknown or "")]
-    rows = [
-        ("on disk: source", _size(one.download), ""),
-        ("on disk: checkpoint", _size(found.checkpoint), ""),
-        ("on disk: engine", _size(found.engine), "close to its weights"),
-        ("per GPU: weights", _size(found.weights), one.deployment.model.quantization),
+    rows = [("on disk: source", _size(one.download), "")]
+    rows += [("on disk: checkpoint", _size(found.checkpoint), "")] if found.checkpoint else []
+    rows += [("on disk: engine", _size(found.engine), "close to its weights")] if found.engine else []
+    kind = one.deployment.model.quantization
+    rows += [
+        ("per GPU: weights", _size(found.weights), kind if kind != "none" else "as in the source"),
         ("per GPU: activations", _size(found.activations), "estimated"),
         ("per GPU: buffers", _size(found.buffers), "estimated, at most"),
         ("per GPU: CUDA", _size(found.context), "estimated"),
@@ -255,7 +256,7 @@ def _rows(one: Plan) -> list[tuple[str, str, str]]:
     if verdict is not None and one.gpu is not None:
         where = f"on {one.gpu.name}, {_size(one.gpu.memory_bytes)}"
         rows.append(("per GPU: KV cache, as made", _size(verdict.pool), where))
-    return rows if found.engine else [row for row in rows if row[0] != "on disk: engine"]
+    return rows
 
 
 def _conclusion(one: Plan) -> str:

@@ -59,10 +59,16 @@ def capability_of(gpu: Gpu) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
 
 
-def unsupported(deployment: DeploymentSettings, gpu: Gpu) -> str | None:
-    """Say why the GPU has no kernels for the weights' type; None where it has, or that is not known."""
+def unsupported(deployment: DeploymentSettings, gpu: Gpu, source: str = "") -> str | None:
+    """Say why the GPU has no kernels for the weights' type; None where it has, or that is not known.
+
+    Args:
+        deployment: with the type that it is to have.
+        gpu: the GPU.
+        source: the type that the checkpoint has already (`source_format.source_kind`).
+    """
     has = capability_of(gpu)
-    for kind in (deployment.model.quantization, deployment.model.dtype):
+    for kind in (deployment.model.quantization, deployment.model.dtype, source):
         needed = _NEEDS.get(kind)
         if needed is not None and has is not None and has < needed:
             least = ".".join(str(part) for part in needed)

@@ -14,6 +14,7 @@ from typing import Any
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.engines.config_sizes import kv_heads_of, latent_of, whole_number
 from gateway_ops.engines.weights import Weights
+from gateway_ops.repository.build_steps import prepares_checkpoint
 from gateway_ops.repository.engine_rules import MAX_NUM_TOKENS
 
 # Bytes of a matrix's parameter by quantisation; AWQ and NVFP4 have scales for groups beside them.
@@ -79,8 +80,8 @@ class Estimate:
         longest: tokens of the longest sequence.
         held: those of them that the cache keeps, by the windows of attention; the mean of the layers.
         sequences: that may run at once.
-        checkpoint: bytes on disk of the converted checkpoint, all ranks together.
-        engine: bytes on disk of the engine, all ranks together.
+        checkpoint: bytes on disk of the converted checkpoint, all ranks together; 0 where none is made.
+        engine: bytes on disk of the engine, all ranks together; 0 where none is made.
         pool_bound: tokens that the cache has at most, whatever is free; None: no bound.
     """
 
@@ -160,7 +161,7 @@ def estimate(deployment: DeploymentSettings, shape: Shape, weights: Weights) -> 
         longest=longest,
         held=_held(longest, cache.max_attention_window, shape.layers),
         sequences=sequences * limits.max_beam_width,
-        checkpoint=whole,
+        checkpoint=whole if deployment.engine == "tensorrt" or prepares_checkpoint(deployment) else 0,
         engine=per_gpu * parallelism.tp * parallelism.pp if deployment.engine == "tensorrt" else 0,
         pool_bound=cache.max_tokens,
     )

@@ -16,7 +16,7 @@ from gateway_ops.engines.fitting import Verdict, beside, judge, remedies, unsupp
 from gateway_ops.engines.gpus import Gpu
 from gateway_ops.engines.manifest import ManifestError, read_manifest
 from gateway_ops.engines.memory import Estimate, Shape, estimate, shape_from
-from gateway_ops.engines.source_format import UnknownFormatError, source_bits
+from gateway_ops.engines.source_format import UnknownFormatError, source_bits, source_kind
 from gateway_ops.engines.weights import UnreadableWeightsError, Weights, stored_weights
 from gateway_ops.repository.build_steps import is_remote
 from gateway_ops.repository.model_shape import quantization_of, text_config_of
@@ -133,6 +133,7 @@ class _Measured:
     weights: Weights | None
     estimate: Estimate | None
     unknown: str | None
+    source: str = ""
 
 
 def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
@@ -146,17 +147,18 @@ def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
         why = f"{where}/config.json cannot be read here; name its folder with --model-dir{fetched}"
         return _Measured(None, None, None, why)
     odd, shape, kind = odd_sizes(config), shape_from(config), type_of(config)
+    stored = quantization_of(source)
     if odd is not None or shape is None:
         return _Measured(None, None, None, odd or f"config.json of {kind} does not tell its sizes as others do")
     try:
         found = (stored_weights(Path(place)) for place in (folder, deployment.folder, deployment.model.source) if place)
         weights = next((one for one in found if one is not None), None)
-        weights = weights or shaped_weights(config, source_bits(quantization_of(source)))
+        weights = weights or shaped_weights(config, source_bits(stored))
     except (UnreadableWeightsError, UnknownFormatError) as error:
         return _Measured(shape, None, None, str(error))
     if weights is None:
         return _Measured(shape, None, None, f"neither weights nor the form of {kind} are known here")
-    return _Measured(shape, weights, estimate(deployment, shape, weights), None)
+    return _Measured(shape, weights, estimate(deployment, shape, weights), None, source_kind(stored))
 
 
 def _taken(
@@ -186,7 +188,7 @@ def _judged(
     known = Plan(deployment, made, refused, found, measured.unknown, download, gpu)
     if gpu is None:
         return known
-    known = replace(known, warning=unsupported(deployment, gpu))
+    known = replace(known, warning=unsupported(deployment, gpu, measured.source))
     if found is None or weights is None or shape is None:
         return known
     verdict = judge(found, deployment, gpu.memory_bytes, taken)

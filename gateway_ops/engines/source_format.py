@@ -59,6 +59,13 @@ def source_bits(quantization: Mapping[str, Any]) -> float | None:
     return found
 
 
+def source_kind(quantization: Mapping[str, Any]) -> str:
+    """The kind of numbers that kernels must take, where not every GPU's do: ``fp8``, ``nvfp4``; else empty."""
+    named = [quantization.get(name) for name in ("quant_algo", "quant_method")]
+    said = " ".join(name.lower() for name in named if isinstance(name, str))
+    return "nvfp4" if "nvfp4" in said else "fp8" if "fp8" in said else ""
+
+
 def _compressed(groups: Any) -> float | None:
     """The most bits of a group's weights."""
     schemes = list(groups.values()) if isinstance(groups, dict) else []

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from gateway_ops.cli.root import app
-from tests.gateway_ops.engines.test_engine_memory import MODELS
+from tests.gateway_ops.engines.test_engine_memory import EXPERTS, MODELS
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
@@ -102,9 +102,10 @@ def written(folder: Path, **changes: Any) -> Path:
     return file
 
 
-def for_llmapi(models: Path, folder: Path) -> Path:
+def for_llmapi(models: Path, folder: Path, **changes: Any) -> Path:
     """A settings file with a model that the LLM API loads as it is."""
-    return written(models, engine="llmapi", engine_dir=None, model={"source": str(folder), "dtype": "auto"})
+    model = {"source": str(folder), "dtype": "auto"}
+    return written(models, engine="llmapi", engine_dir=None, model=model, **changes)
 
 
 def test_an_engine_over_two_machines(models: Path) -> None:
@@ -173,6 +174,24 @@ def test_a_type_that_the_gpu_has_no_kernels_for(models: Path, gpu: str, model: d
     assert f"It does not run: {said}." in result.output
 
 
+@pytest.mark.parametrize(
+    ("gpu", "stored", "said"),
+    [
+        ("a100-80", {"quant_method": "fp8"}, "fp8 needs compute capability 8.9"),
+        ("h100", {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4 needs compute capability 10.0"),
+    ],
+)
+def test_a_source_in_a_type_that_the_gpu_has_no_kernels_for(
+    models: Path, gpu: str, stored: dict[str, str], said: str
+) -> None:
+    folder = models / "Llama 3 8B"
+    (folder / "config.json").write_text(json.dumps(MODELS["Llama 3 8B"] | {"quantization_config": stored}))
+    result = plan(for_llmapi(models, folder, limits={"max_seq_len": 2048}), "--gpu", gpu)
+    assert result.exit_code == 1
+    assert f"It does not run: {said}" in result.output
+    assert plan(for_llmapi(models, folder, limits={"max_seq_len": 2048}), "--gpu", "b200").exit_code == 0
+
+
 def test_what_is_not_known_is_said_to_be(models: Path) -> None:
     result = plan(EXAMPLES / "llama3-8b-awq.yaml")
     assert result.exit_code == 0
@@ -190,6 +209,22 @@ def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
     assert "which convert_checkpoint.py takes a model of type 'brandnew' is not known here" in result.output
     named = written(models, model={"source": str(models / "new"), "quantization": "fp8"})
     assert plans(named)[0]["unknown"] == "config.json of brandnew does not tell its sizes as others do"
+
+
+def test_deepseek_v3_for_the_llm_api_fits_on_eight_h200(models: Path) -> None:
+    """As its card and upstream's README say: 8 GPUs of 141 GB, and not 8 of 80."""
+    folder = models / "DeepSeek-V3"
+    folder.mkdir()
+    stored = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    (folder / "config.json").write_text(json.dumps(EXPERTS["DeepSeek-V3"] | stored))
+    limits = {"max_seq_len": 16384, "max_num_tokens": 8192}
+    file = for_llmapi(models, folder, parallelism={"tp": 8}, limits=limits)
+    result = plan(file, "--gpu", "h200")
+    assert result.exit_code == 0, result.output
+    assert "  on disk: source: 626.77 GiB\n  per GPU: weights: 78.35 GiB (as in the source)\n" in result.output
+    assert "  per GPU: KV cache, a token: 68.6 KiB (auto)\n" in result.output
+    assert "on disk: checkpoint" not in result.output
+    assert plan(file, "--gpu", "h100").exit_code == 1
 
 
 @pytest.mark.parametrize(
