@@ -122,9 +122,13 @@ class GatewayProcess:
         """A chat request; its answer, whatever the status."""
         return self._client.post("/v1/chat/completions", json=body, timeout=30)
 
-    def metric(self, name: str, label: str = "") -> float:
+    def metrics(self) -> str:
+        """The page of metrics."""
+        return self._client.get("/metrics", timeout=5).text
+
+    def metric(self, name: str, label: str = "", page: str | None = None) -> float:
         """The sum of a metric's samples over all labels, or of those with one label; 0 when there are none."""
-        text = self._client.get("/metrics", timeout=5).text
+        text = self.metrics() if page is None else page
         samples = re.findall(rf"^{name}(?:{{.*{label}.*}})? (\S+)$", text, re.MULTILINE)
         assert samples or f"# TYPE {name.removesuffix('_total')}" in text, f"no metric {name}"
         return sum(float(sample) for sample in samples)
