@@ -2,7 +2,8 @@
 
 A gateway of its own reads the page of a Triton that this script plays, with TensorRT-LLM's families in it. The CPU is
 that of all its processes in a time with scrapes, less that of as long a time without; medians of interleaved rounds.
-``/health/live`` beside it is what any request costs at this pace.
+``/health/live`` beside it is what any request costs at this pace, and uvicorn with an application that answers two
+bytes what none can cost less than.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from threading import Thread
 
 import httpx
+from starlette.types import Receive, Scope, Send
 
 RATE = 20
 _KINDS = {
@@ -90,6 +92,31 @@ def _gateway(workers: int, shown: str, triton: int) -> Iterator[tuple[int, str]]
             process.wait()
 
 
+@contextmanager
+def _bare() -> Iterator[tuple[int, str]]:
+    """Uvicorn alone, as the gateway sets it up; gives its id and its URL."""
+    port = 18_000 + os.getpid() % 10_000
+    options = ["--no-access-log", "--log-level", "critical", "--loop", "uvloop", "--http", "httptools"]
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.scrapes:empty", "--port", str(port), *options]
+    process = subprocess.Popen(command)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait(url)
+        yield process.pid, url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def empty(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer every request with two bytes."""
+    del receive
+    if scope["type"] == "http":
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
 def _wait(url: str) -> None:
     host, _, port = url.removeprefix("http://").partition(":")
     deadline = time.monotonic() + 60
@@ -125,21 +152,31 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     arguments = parser.parse_args()
     print("| page | workers | CPU a request | of a core at 20/s |\n|---|---:|---:|---:|")
+    with _bare() as (pid, url), _client(url) as client:
+        _row("an empty answer of uvicorn", 1, _share(pid, client, "/", arguments))
     for workers in (1, 4):
         for shown, path in (("slim", "/health/live"), ("slim", "/metrics"), ("all", "/metrics")):
             with _triton() as triton, _gateway(workers, shown, triton) as (pid, url), _client(url) as client:
-                _spent(pid, client, path, 2)
-                rounds = [
-                    _spent(pid, client, path, arguments.seconds) - _spent(pid, client, None, arguments.seconds)
-                    for _ in range(arguments.rounds)
-                ]
-            share = statistics.median(rounds) / arguments.seconds
-            name = f"{path}, {shown}" if path == "/metrics" else path
-            print(f"| {name} | {workers} | {share / RATE * 1e6:.0f} us | {share:.2%} |", flush=True)
+                share = _share(pid, client, path, arguments)
+            _row(f"{path}, {shown}" if path == "/metrics" else path, workers, share)
+
+
+def _share(pid: int, client: httpx.Client, path: str, arguments: argparse.Namespace) -> float:
+    """Seconds of CPU a second that requests for a path cost."""
+    _spent(pid, client, path, 2)
+    rounds = [
+        _spent(pid, client, path, arguments.seconds) - _spent(pid, client, None, arguments.seconds)
+        for _ in range(arguments.rounds)
+    ]
+    return statistics.median(rounds) / float(arguments.seconds)
+
+
+def _row(name: str, workers: int, share: float) -> None:
+    print(f"| {name} | {workers} | {share / RATE * 1e6:.0f} us | {share:.2%} |", flush=True)
 
 
 def _client(url: str) -> httpx.Client:
-    return httpx.Client(base_url=url, timeout=30)
+    return httpx.Client(base_url=url, timeout=120)  # of several workers one may still be starting
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ from gateway.telemetry.exporting import open_telemetry
 from gateway.telemetry.logs import logging_config
 from gateway.telemetry.memory import Memory
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.slim_page import CONTENT_TYPE, load_families, slim_page
+from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, SlimPage, load_families
 from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.triton.abilities import engine_options
@@ -95,6 +95,7 @@ from gateway.web.listening_tls import listening_contexts
 from gateway.web.operations import Page, operations_router
 from gateway.web.rate_limits import RateLimitMiddleware
 from gateway.web.routing import widen
+from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, Stages, Tls
 
 _log = logging.getLogger(__name__)
@@ -210,6 +211,9 @@ def create_app(
     _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
     _add_middleware(app, settings, guard)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request, telemetry=telemetry)
+    if settings.server.metrics_shown == "slim" and not _names(settings):
+        # Around all of it, with what Starlette and FastAPI put before the first middleware.
+        app.middleware_stack = ScrapesMiddleware(app.build_middleware_stack(), app.state.slim_page, metrics)
     return app
 
 
@@ -229,17 +233,22 @@ def _add_routes(
         own = app.state.departure.readiness(registry.readiness())
         return share.readiness(own) if share else own
 
+    def queues() -> dict[str, ModelQueue]:
+        return {model.name: model.queue() for model in registry}
+
     async def all_metrics() -> Page:
         others = await relayed.render()
         models = {model.name: model.now() for model in registry}
         own, content_type = metrics.render(readiness(), models)
-        return own + load_families(models, relayed.load).encode() + others, content_type
+        return own + load_families(queues(), relayed.engines.load).encode() + others, content_type
+
+    slim_now = SlimPage(readiness, queues, lambda: relayed.engines)
 
     async def slim() -> Page:
         await relayed.fresh()
-        models = {model.name: model.now() for model in registry}
-        return slim_page(readiness(), models, relayed.load, relayed.families).encode(), CONTENT_TYPE
+        return slim_now(), CONTENT_TYPE
 
+    app.state.slim_page = lambda: slim_now() if relayed.is_fresh() else None
     operations = functools.partial(operations_router, readiness, all_metrics, slim, __version__)
     # In the application's own table, and before all else: an included router is a table of its own, looked at twice.
     app.router.routes[:0] = [
@@ -359,10 +368,12 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
             allow_private_network=True,  # a page that may ask may do so wherever the gateway stands
             expose_headers=EXPOSED_HEADERS,
         )
-    _check_names(
-        app, names_to_check(settings.server.host, settings.server.allowed_hosts, has_keys=settings.asks_for_keys)
-    )
+    _check_names(app, _names(settings))
     app.add_middleware(AnthropicMiddleware)
+
+
+def _names(settings: Settings) -> tuple[str, ...]:
+    return names_to_check(settings.server.host, settings.server.allowed_hosts, has_keys=settings.asks_for_keys)
 
 
 def _check_names(app: FastAPI, names: Sequence[str]) -> None:

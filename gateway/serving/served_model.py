@@ -49,6 +49,7 @@ from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompt_source import PromptSource, Truncation, spoken
 from gateway.serving.text_losses import text_losses
 from gateway.telemetry.metrics import Metrics, ModelNow
+from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import current_trace, step
 
 _log = logging.getLogger(__name__)
@@ -209,8 +210,11 @@ class ServedModel:
     def now(self) -> ModelNow:
         """Its endpoints and its queue at this moment."""
         totals = self.admission.totals()
-        adapter = self.settings.lora is not None
-        return ModelNow(self.backend.endpoints, totals.running, totals.waiting, totals.limit, adapter)
+        return ModelNow(self.backend.endpoints, totals.running, totals.waiting, totals.limit)
+
+    def queue(self) -> ModelQueue:
+        """Its queue at this moment."""
+        return ModelQueue(*self.admission.queue(), adapter=self.settings.lora is not None)
 
     async def start(self) -> None:
         """Load what the settings give, begin to supervise the engine, and take the rest from it if it is there.

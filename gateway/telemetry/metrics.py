@@ -80,14 +80,12 @@ class ModelNow:
         running: generations in its engines.
         waiting: generations that wait for their turn.
         limit: of those that may run; None: all.
-        adapter: whether every request carries a LoRA adapter.
     """
 
     endpoints: Sequence[EndpointStatus] = ()
     running: int = 0
     waiting: int = 0
     limit: int | None = None
-    adapter: bool = False
 
 
 @dataclass(frozen=True, slots=True)

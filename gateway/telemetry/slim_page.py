@@ -7,17 +7,27 @@ meant to read have one sample, for all models and endpoints of this gateway toge
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
-
-from gateway.telemetry.metrics import ModelNow
+from typing import Final, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_ENGINES: Final = "nv_trt_llm_"
-_NAME: Final = re.compile(r"(?:# (?:HELP|TYPE) )?(\w+)")
+_KEPT_S: Final = 0.25  # a page on which no number has changed, for what may have changed beside them
+
+
+class ModelQueue(NamedTuple):
+    """The requests of a served model at one moment, as all worker processes know them together.
+
+    Attributes:
+        running: generations in its engines.
+        waiting: generations that wait for their turn.
+        adapter: whether every request carries a LoRA adapter.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    adapter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +50,53 @@ class EngineLoad:
         )
 
 
-def engine_families(page: str) -> str:
-    """The engines' families of a page in Prometheus' text format, each with its ``# TYPE`` where it has one."""
-    lines = page.splitlines(keepends=True)
-    return "".join(line for line in lines if (name := _NAME.match(line)) and name[1].startswith(_ENGINES))
+class Engines(NamedTuple):
+    """What was read last of the engines behind this gateway.
+
+    Attributes:
+        load: of all of them.
+        families: their own, in Prometheus' text format, each with its ``# TYPE`` where it has one.
+    """
+
+    load: EngineLoad = EngineLoad()
+    families: str = ""
 
 
-def load_families(models: Mapping[str, ModelNow], engines: EngineLoad) -> str:
+class SlimPage:
+    """The page as it is now; it is written when something has changed, since most scrapes find the same numbers.
+
+    Args:
+        readiness: for each served model why it is not ready, None when it is.
+        queues: of each model.
+        engines: behind them.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        readiness: Callable[[], Mapping[str, str | None]],
+        queues: Callable[[], Mapping[str, ModelQueue]],
+        engines: Callable[[], Engines],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._readiness = readiness
+        self._queues = queues
+        self._engines = engines
+        self._clock = clock
+        self._said: tuple[Mapping[str, ModelQueue], Engines] | None = None
+        self._written = 0.0
+        self._page = b""
+
+    def __call__(self) -> bytes:
+        """Give it: its numbers are of this moment, what else it says is a quarter of a second old at most."""
+        numbers, now = (self._queues(), self._engines()), self._clock()
+        if numbers != self._said or now - self._written > _KEPT_S:
+            self._said, self._written = numbers, now
+            self._page = slim_page(self._readiness(), *numbers).encode()
+        return self._page
+
+
+def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:
     """The families that an endpoint picker is to read: one sample each, in Prometheus' text format.
 
     Every generation is counted once: those that an engine has queued wait as those do that this gateway has queued.
@@ -68,24 +118,21 @@ def load_families(models: Mapping[str, ModelNow], engines: EngineLoad) -> str:
     return text
 
 
-def slim_page(
-    readiness: Mapping[str, str | None], models: Mapping[str, ModelNow], engines: EngineLoad, relayed: str
-) -> str:
+def slim_page(readiness: Mapping[str, str | None], models: Mapping[str, ModelQueue], engines: Engines) -> str:
     """The whole page.
 
     Args:
         readiness: for each served model why it is not ready, None when it is.
         models: each as it is now.
         engines: behind them.
-        relayed: families of the engines themselves, of ``engine_families``.
     """
     ready = [(_labels(model=name), reason is None) for name, reason in readiness.items()]
     flight = [(_labels(model=name), model.running + model.waiting) for name, model in models.items()]
     return (
-        load_families(models, engines)
+        load_families(models, engines.load)
         + _gauge("gateway_model_ready", "1 when the model can be served.", ready)
         + _gauge("gateway_requests_in_flight", "Generations that run now.", flight)
-        + relayed
+        + engines.families
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import anyio
 import anyio.to_thread
 
-from gateway.telemetry.slim_page import EngineLoad, engine_families, escaped
+from gateway.telemetry.slim_page import EngineLoad, Engines, escaped
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 1.0  # beyond it a scrape would be late for everything else that it asks for
@@ -30,6 +30,7 @@ _COMMENT = re.compile(r"# (?:HELP|TYPE) (nv_\w+) ")
 _REQUESTS = "nv_trt_llm_request_metrics"
 _BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
 _MODEL = re.compile(r'\bmodel="([^"]*)"')
+_ENGINE = re.compile(r"(?:# (?:HELP|TYPE) )?nv_trt_llm_")
 _UP = "gateway_triton_metrics_up"
 _NO_PROXY = urllib.request.ProxyHandler({})  # Triton is never behind one
 _OPENER = urllib.request.build_opener(_NO_PROXY)
@@ -42,8 +43,7 @@ class TritonMetrics:
     no Triton that is slow to answer.
 
     Attributes:
-        load: of the engines that answered at the last reading.
-        families: the engines' own, of that reading; see ``gateway.telemetry.slim_page``.
+        engines: those that answered at the last reading.
 
     Args:
         endpoints: gives, by gRPC endpoint, the URL of the metrics; asked at every reading, as models come and go.
@@ -60,9 +60,9 @@ class TritonMetrics:
         self._endpoints = endpoints
         self._trust = trust
         self._clock = clock
-        self.load = EngineLoad()
-        self.families = ""
-        self._text = b""
+        self.engines = Engines()
+        self._texts: Mapping[str, str | None] = {}
+        self._page: bytes | None = b""  # of the texts, once somebody has asked for it
         self._limits: dict[str, dict[str, int]] = {}  # by endpoint and engine model
         self._read_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
@@ -73,13 +73,18 @@ class TritonMetrics:
         What is older than a second is read anew; who asks waits for that only where it is older than three.
         """
         await self.fresh()
-        return self._text
+        if self._page is None:
+            self._page = _exposition(self._texts).encode()
+        return self._page
 
     async def fresh(self) -> None:
         """See to it that the attributes are not older than ``render``'s answer would be."""
-        age = self._refresh()
-        if age >= _STALE_S and self._reading is not None:
+        if not self.is_fresh() and self._reading is not None:
             await asyncio.shield(self._reading)
+
+    def is_fresh(self) -> bool:
+        """Whether the attributes are as new as ``fresh`` would have them; what is older than a second is read anew."""
+        return self._refresh() < _STALE_S
 
     def engine_limit(self, endpoints: Collection[str], model: str) -> int | None:
         """How many requests the engines at some endpoints run at a time, as they said last.
@@ -113,13 +118,14 @@ class TritonMetrics:
 
     async def _read(self) -> None:
         try:
-            text = await self._fetched()
-            self._text, self.families = text.encode(), engine_families(text)
+            self._texts = await self._fetched()
+            self._page = None
+            self._note_engines({each: _engine_lines(text or "") for each, text in self._texts.items()})
             self._read_at = self._clock()
         finally:
             self._reading = None
 
-    async def _fetched(self) -> str:
+    async def _fetched(self) -> dict[str, str | None]:
         endpoints, trust = dict(self._endpoints()), self._trust()
         texts: dict[str, str | None] = dict.fromkeys(endpoints)
 
@@ -129,13 +135,21 @@ class TritonMetrics:
         async with anyio.create_task_group() as tasks:
             for endpoint, url in endpoints.items():
                 tasks.start_soon(fetch, endpoint, url)
+        return texts
+
+    def _note_engines(self, texts: Mapping[str, str]) -> None:
         # What does not answer for once, or is starting, runs as many as before: else all that wait would go at once.
         known = self._limits
         self._limits = {
-            each: _engine_values(text or "", _REQUESTS, "max") or known.get(each, {}) for each, text in texts.items()
+            each: _engine_values(text, _REQUESTS, "max") or known.get(each, {}) for each, text in texts.items()
         }
-        self.load = functools.reduce(operator.add, (_engine_load(text or "") for text in texts.values()), EngineLoad())
-        return _exposition(texts) if texts else ""
+        load = functools.reduce(operator.add, map(_engine_load, texts.values()), EngineLoad())
+        self.engines = Engines(load, "".join(f"{line}\n" for line in _families(texts)))
+
+
+def _engine_lines(text: str) -> str:
+    """Of a page what engines say of themselves, which is a small part of it."""
+    return "\n".join(line for line in text.splitlines() if _ENGINE.match(line))
 
 
 def _engine_load(text: str) -> EngineLoad:
@@ -171,18 +185,26 @@ def _fetch(url: str, context: ssl.SSLContext | None) -> str | None:
 
 
 def _exposition(texts: Mapping[str, str | None]) -> str:
-    """One exposition of several: each family once, its samples with their endpoint."""
+    """One exposition of several, with what could be read."""
+    if not texts:
+        return ""
+    lines = [f"# HELP {_UP} Whether the metrics of a Triton could be read.", f"# TYPE {_UP} gauge"]
+    lines += [f'{_UP}{{endpoint="{escaped(name)}"}} {int(text is not None)}' for name, text in texts.items()]
+    return "\n".join(lines + _families(texts)) + "\n"
+
+
+def _families(texts: Mapping[str, str | None]) -> list[str]:
+    """The lines of several pages as one: each family once, its samples with their endpoint."""
     comments: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
     for endpoint, text in texts.items():
         _collect((text or "").splitlines(), endpoint, comments, samples)
-    lines = [f"# HELP {_UP} Whether the metrics of a Triton could be read.", f"# TYPE {_UP} gauge"]
-    lines += [f'{_UP}{{endpoint="{escaped(name)}"}} {int(text is not None)}' for name, text in texts.items()]
+    lines: list[str] = []
     for family, head in comments.items():
         lines += head + samples.pop(family, [])
     for rest in samples.values():  # samples of histograms and summaries go by other names than their family
         lines += rest
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _collect(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,7 +19,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
 from gateway.web.routing import header
 
-_log = logging.getLogger("gateway.access")
+ACCESS_LOG: Final = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _LONGEST_SESSION = 256
 # Asked every few seconds: debug only. A model that is not ready is logged once, by its backend.
@@ -71,6 +71,12 @@ def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
     return record  # type: ignore[no-any-return]
 
 
+def request_id_of(scope: Scope) -> str:
+    """The id of a request: the client's own where it is a safe one, else a new one."""
+    given = header(scope, b"x-request-id")
+    return given.decode("ascii") if _SAFE_ID.fullmatch(given) else new_id()
+
+
 def note_session(scope: Scope) -> None:
     """Note in a request's record the conversation that its headers name."""
     for key, value in scope["headers"]:
@@ -113,8 +119,7 @@ class AccessLogMiddleware:
             await self._app(scope, receive, send)
             return
         record = record_of(scope)
-        given = header(scope, b"x-request-id")
-        record.request_id = given.decode("ascii") if _SAFE_ID.fullmatch(given) else new_id()
+        record.request_id = request_id_of(scope)
         telemetry = None if scope["path"] in _QUIET else self._telemetry
         trace = None if telemetry is None else telemetry.begin(scope)
         status = 500  # what the server answers when the application raises before it answered
@@ -157,7 +162,7 @@ class AccessLogMiddleware:
             "annotations": record.annotations or None,
         }
         level = logging.DEBUG if scope["path"] in _QUIET and status in (200, 503) else logging.INFO
-        _log.log(level, "request", extra={key: value for key, value in fields.items() if value is not None})
+        ACCESS_LOG.log(level, "request", extra={key: value for key, value in fields.items() if value is not None})
 
 
 def log_background(record: RequestRecord, response_id: str, status: str) -> None:
@@ -169,7 +174,7 @@ def log_background(record: RequestRecord, response_id: str, status: str) -> None
         status: of the response.
     """
     fields = {"request_id": record.request_id, "response_id": response_id, "status": status, **_facts(record)}
-    _log.info("background response", extra={key: value for key, value in fields.items() if value is not None})
+    ACCESS_LOG.info("background response", extra={key: value for key, value in fields.items() if value is not None})
 
 
 def _facts(record: RequestRecord) -> dict[str, Any]:

@@ -9,35 +9,10 @@ import httpx
 import pytest
 
 from gateway.config import Settings
-from gateway.telemetry.slim_page import engine_families
 from tests.app.harness import Gateway, gateway
 
 KEYS = {"api_keys": ["key"]}
 KEY = {"Authorization": "Bearer key"}
-PAGE = """\
-# HELP nv_trt_llm_request_metrics Requests.
-# TYPE nv_trt_llm_request_metrics gauge
-nv_trt_llm_request_metrics{endpoint="h:1",request_type="waiting"} 3
-# HELP nv_inference_count Inferences.
-# TYPE nv_inference_count counter
-nv_inference_count{model="m"} 7
-# TYPE nv_trt_llm_kv_cache_block_metrics gauge
-nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"} 0.5
-# TYPE gateway_key_requests counter
-gateway_key_requests_total{key="alice"} 1.0
-# TYPE gateway_model_ready gauge
-gateway_model_ready{model="m"} 1.0
-"""
-
-
-def test_the_slim_page_has_the_engines_own_families() -> None:
-    families = engine_families(PAGE)
-    assert [line.split("{")[0].split()[-1] for line in families.splitlines() if not line.startswith("#")] == [
-        "nv_trt_llm_request_metrics",
-        "nv_trt_llm_kv_cache_block_metrics",
-    ]
-    assert families.count("# TYPE ") == 2
-    assert engine_families(families) == families
 
 
 @pytest.mark.parametrize(

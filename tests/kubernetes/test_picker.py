@@ -16,7 +16,7 @@ import yaml
 
 from gateway.generation import EngineChunk
 from gateway.telemetry.metrics import Metrics, ModelNow
-from gateway.telemetry.slim_page import EngineLoad, load_families, slim_page
+from gateway.telemetry.slim_page import EngineLoad, Engines, ModelQueue, load_families, slim_page
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import MODEL, ByteIds, write_tokenizer
@@ -108,7 +108,7 @@ async def test_what_waits_and_runs_under_the_llm_api_is_the_gateway_s_own_count(
     async with gateway(folder, script, admission={"max_running": 1, "max_wait_s": None}) as running:
         tasks = [asyncio.create_task(running.chat()) for _ in range(3)]
         await until(lambda: running.model.admission.totals().waiting == 2)
-        for shown in (await page(running), slim_page({MODEL: None}, {MODEL: running.model.now()}, EngineLoad(), "")):
+        for shown in (await page(running), slim_page({MODEL: None}, {MODEL: running.model.queue()}, Engines())):
             read = PICKER.read(shown, gateways("pool-llmapi").labels)
             assert read.values == {"queuedRequestsSpec": 2, "runningRequestsSpec": 1}
             assert f'gateway_requests_in_flight{{model="{MODEL}"}} 3.0' in shown
@@ -140,16 +140,16 @@ async def test_adapters_are_told_by_the_names_that_clients_ask_for(folder: Path)
 
 
 MODELS = {
-    "base": ModelNow(running=5, waiting=2),
-    "french": ModelNow(running=1, waiting=0, adapter=True),
-    'pi"rate': ModelNow(running=0, waiting=3, adapter=True),
-    "latin": ModelNow(adapter=True),
+    "base": ModelQueue(running=5, waiting=2),
+    "french": ModelQueue(running=1, waiting=0, adapter=True),
+    'pi"rate': ModelQueue(running=0, waiting=3, adapter=True),
+    "latin": ModelQueue(adapter=True),
 }
 
 
 def test_several_models_and_tritons_are_one_member() -> None:
     engines = EngineLoad(1, 10, 40) + EngineLoad(1, 30, 40)
-    for shown in (load_families(MODELS, engines), slim_page(dict.fromkeys(MODELS), MODELS, engines, "")):
+    for shown in (load_families(MODELS, engines), slim_page(dict.fromkeys(MODELS), MODELS, Engines(engines))):
         read = PICKER.read(shown + BLOCKS, {LABEL: "triton-openai-gateway"})
         assert read.errors == []
         assert (read.values["queuedRequestsSpec"], read.values["runningRequestsSpec"]) == (7, 4)
@@ -166,7 +166,7 @@ nv_trt_llm_kv_cache_block_metrics{endpoint="t:8001",kv_cache_block_type="tokens_
 
 def test_no_generation_counts_twice() -> None:
     """The engine's figure may be older than what the gateway knows: of one that has ended nothing waits."""
-    read = PICKER.read(load_families({"m": ModelNow(running=2)}, EngineLoad(waiting=9)) + BLOCKS, {})
+    read = PICKER.read(load_families({"m": ModelQueue(running=2)}, EngineLoad(waiting=9)) + BLOCKS, {})
     assert (read.values["queuedRequestsSpec"], read.values["runningRequestsSpec"]) == (2, 0)
     assert read.errors == ["kvUsageSpec"]  # nobody told it: none is invented
 
@@ -175,7 +175,7 @@ def test_names_of_the_whole_page_are_each_said_once() -> None:
     """A second TYPE line of a family would make the picker drop the page."""
     metrics = Metrics()
     metrics.for_model("m")
-    own = metrics.render({"m": None}, MODELS)[0].decode()
+    own = metrics.render({"m": None}, {"m": ModelNow()})[0].decode()
     assert PICKER.read(own + load_families(MODELS, EngineLoad(0, 1, 2)) + BLOCKS, {}).errors == []
     with pytest.raises(PageError):
         PICKER.read(own + load_families(MODELS, EngineLoad()) * 2, {})

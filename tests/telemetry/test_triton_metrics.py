@@ -120,6 +120,20 @@ async def test_families_that_only_tensorrt_llm_and_gpus_have_are_relayed_as_they
         assert f'{family}_sum{{endpoint="a:8001",model="tensorrt_llm"}} 30' in lines
 
 
+async def test_the_engines_own_families_are_kept_apart(triton: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "TEXT", TEXT.replace('"ensemble"', '"nv_trt_llm_mine"') + tensorrt_llm_s())
+    relay = TritonMetrics(lambda: {"a:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
+    page = (await relay.render()).decode()
+    lines = relay.engines.families.splitlines()
+    assert lines
+    assert all(line.removeprefix("# HELP ").removeprefix("# TYPE ").startswith("nv_trt_llm_") for line in lines)
+    assert [line for line in lines if line not in page.splitlines()] == []
+    for sample in (each for each in ELSEWHERE if each.startswith("nv_trt_llm_")):
+        family, _, labels = sample.partition("{")
+        assert f"# TYPE {family} gauge" in lines
+        assert sum(line.startswith(f'{family}{{endpoint="a:8001",{labels}') for line in lines) == 1
+
+
 async def test_without_endpoints_there_is_nothing() -> None:
     assert await TritonMetrics(dict).render() == b""
 
@@ -222,7 +236,7 @@ async def test_the_load_of_all_engines_is_added_up(
     monkeypatch.setitem(globals(), "TEXT", text)
     relay = TritonMetrics(lambda: {"a:8001": triton, "b:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
     await relay.fresh()
-    assert relay.load == load
+    assert relay.engines.load == load
 
 
 async def test_what_an_engine_runs_is_known_while_its_metrics_cannot_be_read(

@@ -159,6 +159,10 @@ class Admission:
         """What runs and waits now."""
         return self._standing(0)[0]
 
+    def queue(self) -> tuple[int, int]:
+        """What runs and waits now, without a limit on it."""
+        return self._shares.queue(self._model)
+
     def _standing(self, caller: int) -> tuple[Totals, int, int]:
         """What runs and waits now, what a caller was served, and the virtual time."""
         running = waiting = served = virtual = 0

@@ -162,6 +162,18 @@ class Shares:
                 if cells[at] == model:
                     yield Entry(row, *cells[at + 1 : at + _FIELDS])
 
+    def queue(self, model: int) -> tuple[int, int]:
+        """How many requests of a model run and wait, in all processes; endpoint pickers ask 20 times a second."""
+        running = waiting = 0
+        for row in range(self._rows):
+            start = row * _ROW
+            cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start] * _FIELDS].tolist()
+            for at in range(0, len(cells), _FIELDS):
+                if cells[at] == model and not cells[at + CALLER]:
+                    running += cells[at + RUNNING]
+                    waiting += cells[at + WAITING]
+        return running, waiting
+
     def look(self) -> None:
         """Note that this process looks at those that wait."""
         self._cells[self.row * _ROW + 1] = int(self.clock() * 1000)
