@@ -33,10 +33,15 @@ class Pod(NamedTuple):
 @functools.cache
 def rendered(overlay: str) -> tuple[Manifest, ...]:
     """The manifests of an overlay; the test is skipped where nothing can render them."""
+    return render(FOLDER / "overlays" / overlay)
+
+
+def render(folder: Path) -> tuple[Manifest, ...]:
+    """The manifests of a folder."""
     program = ["kubectl", "kustomize"] if shutil.which("kubectl") else ["kustomize", "build"]
     if shutil.which(program[0]) is None:
         pytest.skip("neither kubectl nor kustomize is installed")
-    done = subprocess.run([*program, FOLDER / "overlays" / overlay], capture_output=True, text=True, check=False)
+    done = subprocess.run([*program, folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, f"of a field that is going to go: {done.stderr}"
     return tuple(yaml.safe_load_all(done.stdout))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import pytest
 import yaml
 
 from gateway.config import Settings, TimeoutSettings, load_settings
+from gateway.telemetry.slim_page import EngineLoad, load_families
+from gateway.web.auth import OPEN_PATHS
+from gateway_ops.repository.launch_script import launch_script
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 from tests.kubernetes.manifests import (
@@ -26,6 +30,7 @@ from tests.kubernetes.manifests import (
     gateways,
     only,
     pods,
+    render,
     rendered,
     settings_text,
 )
@@ -144,8 +149,9 @@ def test_times_are_those_of_the_documents(overlay: str, tmp_path: Path) -> None:
             assert own >= server.shutdown_s
             assert behind.spec["terminationGracePeriodSeconds"] == before + own + 5
         if behind.owner.endswith("workerTemplate"):
-            before = behind.containers()["ranks"]["lifecycle"]["preStop"]["sleep"]["seconds"]
-            assert total <= before < behind.spec["terminationGracePeriodSeconds"]
+            *script, before = behind.containers()["ranks"]["lifecycle"]["preStop"]["exec"]["command"]
+            assert script == ["sh", "/scripts/stop.sh"]
+            assert total <= int(before) < behind.spec["terminationGracePeriodSeconds"]
 
 
 def _rows() -> dict[str, list[int]]:
@@ -159,7 +165,7 @@ def exit_timeout(triton: Manifest) -> int:
     """Of Triton's command line, or of the script that is its command."""
     line = " ".join(triton.get("args", ()))
     if "leader.sh" in " ".join(triton["command"]):
-        line = only("multi-node", "ConfigMap", "ranks")["data"]["rank.sh"]
+        line = only("multi-node", "ConfigMap", "ranks")["data"]["leader.sh"]
     found = re.search(r"--exit-timeout-secs=(\d+)", line)
     assert found
     return int(found[1])
@@ -269,7 +275,7 @@ def test_triton_is_where_the_gateway_looks_and_closed_to_others(overlay: str, tm
         container = gateways(overlay).containers()["triton"]
         line = " ".join(container.get("args", ()))
         if overlay == "multi-node":
-            line = only(overlay, "ConfigMap", "ranks")["data"]["rank.sh"]
+            line = only(overlay, "ConfigMap", "ranks")["data"]["leader.sh"]
         assert all(f"--{service}-address=127.0.0.1" in line for service in TRITON_PORTS)
         assert "ports" not in container
         reachable = {port["port"] for rule in policies["llm"]["ingress"] for port in rule["ports"]}
@@ -290,7 +296,7 @@ def test_triton_is_where_the_gateway_looks_and_closed_to_others(overlay: str, tm
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_scaling_asks_for_metrics_that_there_are(overlay: str) -> None:
-    own = {"gateway_num_requests_waiting", "gateway_num_requests_running"}  # without labels
+    own = set(re.findall(r"^(gateway_\w+) ", load_families({}, EngineLoad()), re.MULTILINE))  # without labels
     for manifest in rendered(overlay):
         if manifest["kind"] == "HorizontalPodAutoscaler":
             assert {each["pods"]["metric"]["name"] for each in manifest["spec"]["metrics"]} == own
@@ -302,10 +308,69 @@ def test_scaling_asks_for_metrics_that_there_are(overlay: str) -> None:
                 assert name in LABELS
                 assert f'namespace="{manifest["metadata"]["namespace"]}"' in trigger["metadata"]["query"]
                 assert float(trigger["metadata"]["threshold"]) > 0
+                assert trigger["metadata"]["ignoreNullValues"] == "false"  # else a Prometheus without data scales in
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_find_each_other_by_name(overlay: str) -> None:
+    """A LeaderWorkerSet's headless Service is not made where another has its name; names are asked of DNS by egress."""
+    services = {each["metadata"]["name"] for each in rendered(overlay) if each["kind"] == "Service"}
+    groups = {each["metadata"]["name"] for each in rendered(overlay) if each["kind"] == "LeaderWorkerSet"}
+    assert not services & groups
+    if groups or "dns:" in settings_text(overlay):
+        rules = [
+            rule
+            for each in rendered(overlay)
+            if each["kind"] == "NetworkPolicy"
+            for rule in each["spec"]["egress"]
+            if {"port": 53, "protocol": "UDP"} in rule.get("ports", ())
+        ]
+        assert len(rules) == 1
+        assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in rules[0]["to"]  # a cache on the node
+
+
+@pytest.mark.parametrize("component", ["istio", "gke"])
+def test_components_for_a_gateway_s_implementation_fit_the_pool(component: str, tmp_path: Path) -> None:
+    components = [f"../../components/{each}" for each in ("inference-pool", component)]
+    for folder in ("sidecar", "common", "components"):
+        shutil.copytree(FOLDER / folder, tmp_path / folder)
+    overlay = tmp_path / "overlays" / "own"
+    overlay.mkdir(parents=True)
+    text = {"namespace": "llm", "resources": ["../../sidecar"], "components": components}
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(text))
+    manifests = {(each["kind"], each["metadata"]["name"]): each for each in render(overlay)}
+    for manifest in manifests.values():
+        if (known := CUSTOM.get(manifest["kind"])) is not None:
+            assert manifest["apiVersion"] == known["apiVersion"]
+            jsonschema.validate(manifest["spec"], known["spec"])
+        if (target := manifest.get("spec", {}).get("targetRef")) is not None:
+            assert (target["kind"], target["name"]) in manifests
+    (rule,) = manifests["HTTPRoute", "llm"]["spec"]["rules"]
+    if component == "istio":
+        service = manifests["DestinationRule", "picker"]["spec"]["host"].removesuffix(".llm.svc.cluster.local")
+        assert ("Service", service) in manifests
+    else:
+        assert "timeouts" not in rule
+        policy = manifests["HealthCheckPolicy", "llm"]["spec"]["default"]["config"]["httpHealthCheck"]
+        assert policy["port"] == manifests["InferencePool", "llm"]["spec"]["targetPorts"][0]["number"]
+        assert policy["requestPath"] in OPEN_PATHS
+        assert manifests["GCPBackendPolicy", "llm"]["spec"]["default"]["timeoutSec"] > TimeoutSettings().total_s
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_the_loader_writes_to_the_volume_of_the_models(version: str) -> None:
+    loader = yaml.safe_load((FOLDER / "loader.yaml").read_text())
+    kubernetes_validate.validate(loader, version, strict=True)
+    (claim,) = [each["persistentVolumeClaim"]["claimName"] for each in loader["spec"]["volumes"]]
+    assert only("pool", "PersistentVolumeClaim", claim)
+    (container,) = loader["spec"]["containers"]
+    assert container["volumeMounts"] == [{"name": "models", "mountPath": "/models"}]
+    user = gateways("pool").spec["securityContext"]
+    assert loader["spec"]["securityContext"] == user  # who writes is who reads
 
 
 def test_an_engine_over_nodes_has_a_rank_for_each_gpu() -> None:
-    spec = only("multi-node", "LeaderWorkerSet", "llm")["spec"]["leaderWorkerTemplate"]
+    spec = only("multi-node", "LeaderWorkerSet", "engine")["spec"]["leaderWorkerTemplate"]
     leader, worker = (pod.containers() for pod in pods("multi-node") if pod.owner.startswith("LeaderWorkerSet"))
     gpus = leader["triton"]["resources"]["limits"]["nvidia.com/gpu"]
     assert worker["ranks"]["resources"]["limits"]["nvidia.com/gpu"] == gpus
@@ -316,8 +381,8 @@ def test_an_engine_over_nodes_has_a_rank_for_each_gpu() -> None:
 MPIRUN = """#!/bin/sh
 printf '%s\\n' "$@" > "$LOG"
 while [ "$1" != sh ]; do shift; done
-shift
-for rank in 0 9; do OMPI_COMM_WORLD_RANK=$rank sh "$RANK" >> "$LOG"; done
+shift 2
+for rank in 0 9; do OMPI_COMM_WORLD_RANK=$rank sh "$REPOSITORY/launch.sh" "$@" >> "$LOG"; done
 """
 
 
@@ -339,18 +404,23 @@ def test_the_leader_starts_a_rank_for_each_gpu_of_the_group(tmp_path: Path) -> N
     for name, text in scripts.items():
         here = text.replace("/tmp/", f"{tmp_path}/").replace("/etc/mpi-ssh", str(tmp_path / "key"))
         (tmp_path / name).write_text(here)
+    settings = load_settings(ROOT / "examples" / "deployments" / "llama3-405b-two-nodes.yaml", {})
+    deployments = [each.model_copy(update={"prefix": "mine_"}) for each in settings.deployments]
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository" / "launch.sh").write_text(launch_script(deployments))
     env = {
         "PATH": f"{tmp_path}/bin:/usr/bin:/bin", "LOG": str(tmp_path / "log"), "SSH_LOG": str(tmp_path / "ssh.log"),
-        "RANK": str(tmp_path / "rank.sh"), "LWS_LEADER_ADDRESS": "llm-0.llm.space", "LWS_GROUP_SIZE": "3",
+        "REPOSITORY": str(tmp_path / "repository"), "LWS_LEADER_ADDRESS": "engine-0.engine.space", "LWS_GROUP_SIZE": "3",
     }  # fmt: skip
     subprocess.run(["sh", tmp_path / "leader.sh", "8"], env=env, check=True, timeout=30)
     log = (tmp_path / "log").read_text().splitlines()
     assert log[:2] == ["-np", "24"]
+    assert log[log.index("sh") + 1] == "/models/repository/launch.sh"
     assert (tmp_path / "hosts").read_text().splitlines() == [
-        "localhost slots=8", "llm-0-1.llm.space slots=8", "llm-0-2.llm.space slots=8",
+        "localhost slots=8", "engine-0-1.engine.space slots=8", "engine-0-2.engine.space slots=8",
     ]  # fmt: skip
     assert [line.split()[-2:] for line in (tmp_path / "ssh.log").read_text().splitlines()] == [
-        ["llm-0-1.llm.space", "true"], ["llm-0-2.llm.space", "true"],
+        ["engine-0-1.engine.space", "true"], ["engine-0-2.engine.space", "true"],
     ]  # fmt: skip
     assert (tmp_path / "ssh" / "known_hosts").read_text() == "* ssh-ed25519 AAAA\n"
     assert (tmp_path / "ssh" / "id_ed25519").stat().st_mode & 0o777 == 0o600
@@ -359,7 +429,27 @@ def test_the_leader_starts_a_rank_for_each_gpu_of_the_group(tmp_path: Path) -> N
     assert "shm-region-prefix-name=prefix0_" in first
     assert "--allow-grpc=false" in other
     assert "shm-region-prefix-name=prefix9_" in other
-    assert "address" not in other
+    assert "--load-model=mine_tensorrt_llm" in other
+
+
+@pytest.mark.parametrize(
+    ("daemon", "seconds", "slept"), [("orted", 9, 2), ("prted", 9, 2), ("sshd", 9, 0), ("orted", 1, 1)]
+)
+def test_a_worker_ends_once_its_ranks_have(tmp_path: Path, daemon: str, seconds: int, slept: int) -> None:
+    """Through a stand-in for sleep, after whose second call no daemon of Open MPI is there any more."""
+    for process, name in (("1", "sshd"), ("7", daemon)):
+        (tmp_path / process).mkdir()
+        (tmp_path / process / "comm").write_text(f"{name}\n")
+    sleep = tmp_path / "bin" / "sleep"
+    sleep.parent.mkdir()
+    log = tmp_path / "log"
+    sleep.write_text(f'#!/bin/sh\necho "$1" >> {log}\n[ "$(wc -l < {log})" -lt 2 ] || rm -r {tmp_path}/7\n')
+    sleep.chmod(0o755)
+    log.touch()
+    text = only("multi-node", "ConfigMap", "ranks")["data"]["stop.sh"].replace("/proc/", f"{tmp_path}/")
+    env = {"PATH": f"{sleep.parent}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-s", str(seconds)], input=text, text=True, env=env, check=True, timeout=30)
+    assert log.read_text().splitlines() == ["1"] * slept
 
 
 def test_scripts_are_posix_shell() -> None:
