@@ -119,7 +119,7 @@ async def empty(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _wait(url: str) -> None:
     host, _, port = url.removeprefix("http://").partition(":")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180  # several workers of a busy machine
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex((host, int(port))) == 0:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 _SOURCES = (
     "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
     "gateway.example.yaml", "gateway", "gateway_ops", "chat_templates", "triton_repo", "examples", "docs",
-    "requirements",
+    "requirements", "benchmarks", "deploy", "docker", "docker-compose.yml", ".dockerignore", ".env.example",
 )  # fmt: skip
 
 

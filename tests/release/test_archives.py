@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,8 @@ DATA = {
     "gateway_ops/examples": "examples",
     "gateway_ops/triton_repo": "triton_repo",
 }
+
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 
 
 def tracked(folder: str) -> dict[str, bytes]:
@@ -50,9 +54,17 @@ def test_the_wheel_has_every_file_of_the_packages(archives: Archives) -> None:
 def test_the_source_archive_has_what_its_pages_speak_of(archives: Archives) -> None:
     with tarfile.open(archives.sdist) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    for needed in ("CHANGELOG.md", "gateway.example.yaml", "docs/upgrading.md", "requirements/core.txt"):
+    folders = {str(folder) for name in names for folder in Path(name).parents}
+    for page in (name for name in names if re.fullmatch(r"(docs/.+|[A-Z]+)\.md", name)):
+        for link in _LINK.findall((ROOT / page).read_text()):
+            target = os.path.normpath(Path(page).parent / link)
+            assert target in names | folders, f"{page} leads to {link}"
+    for folder in ("deploy", "docker"):
+        assert {f"{folder}/{name}" for name in tracked(folder)} <= names
+    for needed in ("docker-compose.yml", ".dockerignore", ".env.example", "requirements/core.txt"):
         assert needed in names
-    assert {name for name in names if name.startswith(("tests/", "benchmarks/"))} == set()
+    assert [name for name in names if name.startswith(("tests/", "tools/")) or name.endswith(".pyc")] == []
+    assert {Path(name).suffix for name in names if Path(name).parts[:1] == ("benchmarks",)} <= {"", ".md"}
 
 
 def test_the_archives_say_what_the_gateway_runs_on(archives: Archives) -> None:
