@@ -147,10 +147,12 @@ def _compared(engine: EngineCosts, results: list[BenchResult]) -> dict[str, floa
 def _show(plan: FleetPlan, found: dict[str, Any], sources: list[str]) -> None:
     console = Console(highlight=False, file=sys.stdout)
     need = plan.need
-    cells = f" in {plan.cells} cells" if plan.cells > 1 else ""
-    console.print(f"{plan.rate:g} requests/s: {plan.tritons} Tritons and {plan.spare} spare{cells}")
+    cells = f" in {plan.cells:,} cells" if plan.cells > 1 else ""
+    rate = f"{plan.rate:,.0f}" if plan.rate >= 1000 else f"{plan.rate:g}"
+    console.print(f"{rate} requests/s: {plan.tritons:,} Tritons and {plan.spare:,} spare{cells}")
     console.print(
-        f"{plan.gateways} gateways of {plan.workers} workers: {need.cores:.2f} cores, {need.memory_bytes / 1e9:.2f} GB"
+        f"{plan.gateways:,} gateways of {plan.workers} workers: {need.cores:,.2f} cores, "
+        f"{need.memory_bytes / 1e9:,.2f} GB"
     )
     console.print(f"{plan.in_flight:,.0f} requests in flight, {plan.seen.occupied:.1f} slots of each Triton in use")
     times = Table("milliseconds", *found["queue_ms"], show_edge=False)
@@ -165,7 +167,7 @@ def _show(plan: FleetPlan, found: dict[str, Any], sources: list[str]) -> None:
     console.print(f"the gateway adds {need.wait_s * 1000:.2f} ms of waiting, on the average")
     limits = Table("exhausted first", "used", "of", "at so many times the load", show_edge=False)
     for resource in plan.resources:
-        limits.add_row(resource.name, f"{resource.used:,.2f}", f"{resource.limit:,g}", f"{resource.factor:,.2f}")
+        limits.add_row(resource.name, f"{resource.used:,.2f}", f"{resource.limit:,.10g}", f"{resource.factor:,.2f}")
     console.print(limits)
     for path, ratio in found["simulated_over_measured"].items():
         console.print(f"the simulation of {path}: {ratio:.2f} of its tokens/s", markup=False)

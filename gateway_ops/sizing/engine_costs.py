@@ -154,7 +154,8 @@ def engine_costs(
         sources.append(f"{slots} slots: the most requests at once whose speed is known; --slots says another number")
     else:
         sources.append(f"{slots} slots: --slots")
-        if slots > step.largest and len(step.points) > 1:
+        for_any_number = token_ms is not None and len(step.points) == 1
+        if slots > step.largest and not for_any_number:
             sources.append(f"beyond {step.largest:g} at once a step is taken to be no slower, which nothing shows")
     return EngineCosts(slots, step, prefill, tuple(sources))
 
@@ -179,6 +180,8 @@ def _prefill(results: Sequence[BenchResult], rate: float | None, sources: list[s
 def _step(results: Sequence[BenchResult], token_ms: Curve | None, prefill: Curve, sources: list[str]) -> Curve:
     if token_ms is not None:
         said = ", ".join(f"{value:g} with {number:g}" for number, value in token_ms.points)
+        if len(token_ms.points) == 1:
+            said = f"{token_ms.points[0][1]:g}, however many run"
         sources.append(f"milliseconds from token to token, by running requests: {said}: --token-ms")
         return Curve(tuple((number, value / 1000) for number, value in token_ms.points))
     points: dict[float, float] = {}

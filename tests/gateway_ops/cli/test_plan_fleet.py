@@ -36,6 +36,13 @@ def test_it_tells_the_fleet_and_where_each_figure_comes_from(tmp_path: Path) -> 
     assert again == written
 
 
+def test_large_numbers_are_written_out(tmp_path: Path) -> None:
+    done = run(tmp_path, "--rate", "1000000", *ENGINE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1,000,000 requests/s: ")
+    assert "e+0" not in done.stdout
+
+
 def test_what_cannot_be_planned_is_said_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "trace.jsonl").write_text("{}\n{}\n")
     (tmp_path / "bench.json").write_text("{}")

@@ -105,6 +105,11 @@ def test_nothing_is_assumed_that_was_not_given(write: Any) -> None:
         engine_costs([], 8, None, 5000.0)
     said = engine_costs([], 64, Curve.parse("1:10,8:20"), 5000.0).sources
     assert any("which nothing shows" in each for each in said)
+    alone = read_bench(write(result()))
+    assert any("beyond 1 at once" in each for each in engine_costs([alone], 64, None, None).sources)
+    given = engine_costs([], 64, Curve.parse("10"), 5000.0).sources
+    assert any("10, however many run" in each for each in given)
+    assert not any("which nothing shows" in each for each in given)
 
 
 def test_a_simulation_of_the_load_that_was_measured_gives_what_was_measured(write: Any) -> None:
