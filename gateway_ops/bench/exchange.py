@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -57,16 +58,28 @@ async def exchange(
         FailedError: there was no whole answer.
     """
     found = Exchange()
-    try:
+    with failures_by_kind():
         async with session.post(
             url, data=orjson.dumps(body), timeout=aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s)
         ) as answer:
             if answer.status != HTTPStatus.OK:
                 raise FailedError(await _refusal(answer))
-            async for line in _lines(answer.content):
+            async for line in lines_of(answer.content):
                 if _take(line, found, seen):
                     found.ended = time.perf_counter()
                     return found
+    raise FailedError("the stream ended without [DONE]")
+
+
+@contextlib.contextmanager
+def failures_by_kind() -> Iterator[None]:
+    """Name the kind of a failure of the client that happens meanwhile.
+
+    Raises:
+        FailedError: in the place of the client's own errors.
+    """
+    try:
+        yield
     except asyncio.TimeoutError:
         raise FailedError("timeout") from None
     except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, ConnectionResetError):
@@ -75,7 +88,6 @@ async def exchange(
         raise FailedError("cannot connect") from None
     except aiohttp.ClientError as error:
         raise FailedError(type(error).__name__) from None
-    raise FailedError("the stream ended without [DONE]")
 
 
 async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float) -> str:
@@ -102,8 +114,12 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
     return str(models[0]["id"])
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a body, as soon as they are there."""
+async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a body, as soon as they are there.
+
+    Raises:
+        FailedError: one of them is too long.
+    """
     rest = b""
     async for part in content.iter_any():
         *lines, rest = (rest + part).split(b"\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 # Common words, one token each in most vocabularies: a prompt's true length comes back as usage.
 # fmt: off
-_WORDS = (
+WORDS = (
     "time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school", "state",
     "family", "student", "group", "country", "problem", "hand", "part", "place", "case", "week", "company", "system",
     "program", "question", "work", "number", "night", "point", "home", "water", "room", "mother", "area", "money",
@@ -96,7 +96,7 @@ class Plan:
         """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps."""
         source = random.Random(self.seed)  # noqa: S311 - lengths and words
         while True:
-            words = [source.choice(_WORDS) for _ in range(self.prompt.draw(source))]
+            words = [source.choice(WORDS) for _ in range(self.prompt.draw(source))]
             body: dict[str, Any] = {
                 "model": model,
                 "messages": [{"role": "user", "content": " ".join(words)}],
