@@ -9,6 +9,7 @@ import typer
 
 from gateway_ops.cli.bench import bench
 from gateway_ops.cli.check import check
+from gateway_ops.cli.compare import compare
 from gateway_ops.cli.engine import app as engine
 from gateway_ops.cli.examples import examples
 from gateway_ops.cli.key import app as key
@@ -31,6 +32,7 @@ app.command()(launch)
 app.command()(serve)
 app.command()(check)
 app.command()(bench)
+app.command()(compare)
 app.add_typer(engine, name="engine")
 app.command()(examples)
 app.command()(plan_fleet)

@@ -90,7 +90,7 @@ def url(shell: Shell, model: Path) -> Iterator[str]:
 def test_every_command_explains_itself(shell: Shell) -> None:
     assert shell.gateway("--version").stdout.startswith("gateway 0.")
     listed = shell.gateway("--help").stdout
-    for command in ("up", "down", "serve", "check", "bench", "examples", "plan-fleet", "repo", "key"):
+    for command in ("up", "down", "serve", "check", "bench", "compare", "examples", "plan-fleet", "repo", "key"):
         assert f" {command} " in listed
     assert "Usage: gateway plan-fleet " in shell.gateway("plan-fleet", "--help").stdout
 

@@ -1,0 +1,221 @@
+"""``gateway compare``: the same requests to two models or servers, and what differs in their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from gateway_ops.cli.bench import tell_json
+from gateway_ops.cli.console import fail
+
+if TYPE_CHECKING:
+    from gateway_ops.comparing.comparison import Comparison, Plan
+    from gateway_ops.comparing.preparation import Made, Prepared
+    from gateway_ops.comparing.request_lines import Lines
+    from gateway_ops.comparing.targets import Address
+
+_INTERRUPTED = 130
+_UNCOMPARED = 2
+_SAMPLE = 100
+_REPORT_VERSION = 1
+_EXAMPLES = 5
+
+
+class Aspect(str, Enum):
+    """What may be left out of a comparison."""
+
+    TEXT = "text"
+    REASONING = "reasoning"
+    CALLS = "calls"
+    FINISH_REASON = "finish_reason"
+    USAGE = "usage"
+    LOGPROBS = "logprobs"
+    CHOICES = "choices"
+
+
+def compare(  # noqa: PLR0913, PLR0917 - one for each option
+    a: Annotated[str, typer.Argument(help="URL#model, URL (its only model), or the name of a model of --url.")],
+    b: Annotated[str, typer.Argument(help="The other one, likewise.")],
+    url: Annotated[str, typer.Option(help="Server of targets that are given by name.")] = "http://127.0.0.1:9000",
+    requests: Annotated[
+        Path | None, typer.Option(help="Lines of JSON: requests as of OpenAI's batches, or bodies.")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, max=100_000, help="Send so many made requests [100].")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of made requests.")] = 0,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Send requests of a file with temperature 0.")] = False,
+    repeat: Annotated[bool, typer.Option("--repeat", help="Ask A twice, to know its own noise.")] = False,
+    ignore: Annotated[list[Aspect] | None, typer.Option(help="Do not compare this; may be given again.")] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="By which log-probs may differ.")] = 0.05,
+    at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests at the same time.")] = 4,
+    timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that an answer may take.")] = 300.0,
+    api_key: Annotated[
+        str | None,
+        typer.Option(help="Key of A, and of B on the same server.", envvar="GATEWAY_API_KEY", show_envvar=True),
+    ] = None,
+    api_key_b: Annotated[
+        str | None, typer.Option(help="Key of B.", envvar="GATEWAY_API_KEY_B", show_envvar=True)
+    ] = None,
+    show_text: Annotated[
+        bool, typer.Option("--show-text", help="Show texts, which may hold secrets of the requests.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
+) -> None:
+    """Send the same requests to two models and show what differs. Exit 0: nothing; 1: something; 2: not compared."""
+    try:
+        from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - aiohttp is no dependency of the gateway
+    except ImportError:
+        raise fail("this command needs aiohttp: pip install 'triton-openai-gateway[bench]'", _UNCOMPARED) from None
+    from gateway_ops.comparing.preparation import Made  # noqa: PLC0415
+    from gateway_ops.comparing.request_lines import Lines, LinesError  # noqa: PLC0415
+    from gateway_ops.comparing.targets import Address, TargetError  # noqa: PLC0415
+    from gateway_ops.comparing.verdict import Rules  # noqa: PLC0415
+
+    if requests is not None and sample is not None:
+        raise fail("give either --requests or --sample", _UNCOMPARED)
+    plan = Plan(at_once, timeout, repeat, Rules(frozenset(each.value for each in ignore or ()), tolerance), show_text)
+    try:
+        addresses = Address.parse("A", a, url), Address.parse("B", b, url)
+        wanted = Made(sample or _SAMPLE, seed) if requests is None else Lines.check(requests, greedy=greedy)
+        keys = (api_key, api_key_b or (api_key if addresses[0].origin == addresses[1].origin else None))
+        comparison, found, interrupted = asyncio.run(_run(addresses, keys, wanted, plan, quiet=as_json))
+    except (TargetError, LinesError) as error:
+        raise fail(error, _UNCOMPARED) from None
+    _tell(found, as_json=as_json, output=output)
+    raise typer.Exit(_INTERRUPTED if interrupted else comparison.exit_status)
+
+
+async def _run(
+    addresses: tuple[Address, Address],
+    keys: tuple[str | None, str | None],
+    wanted: Lines | Made,
+    plan: Plan,
+    *,
+    quiet: bool,
+) -> tuple[Comparison, dict[str, Any], bool]:
+    """Run a comparison; return it, its report, and whether Ctrl-C ended it early."""
+    from gateway_ops.bench.load import open_session  # noqa: PLC0415
+    from gateway_ops.comparing.comparison import Comparison  # noqa: PLC0415
+    from gateway_ops.comparing.preparation import prepare  # noqa: PLC0415
+
+    async with open_session(keys[0]) as of_a, open_session(keys[1]) as of_b:
+        prepared = await prepare(addresses, (of_a, of_b), wanted)
+        if not quiet:
+            _introduce(prepared)
+        comparison = Comparison(*prepared.targets, plan)
+        console = Console(stderr=True)
+        interrupted = False
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("requests", total=prepared.requests.count)
+            try:
+                await comparison.run(prepared.requests, lambda: progress.advance(task))
+            except asyncio.CancelledError:  # Ctrl-C, from asyncio.run
+                interrupted = True
+        return comparison, {"version": _REPORT_VERSION, **prepared.as_json(), **comparison.as_json()}, interrupted
+
+
+def _introduce(prepared: Prepared) -> None:
+    """Say who is compared, and what of it is not the same or not known."""
+    console = _console()
+    for side, target in zip(("A", "B"), prepared.targets, strict=True):
+        console.print(Text(f"{side}: {target.label}"), soft_wrap=True)
+    table = Table("", "A", "B", show_edge=False)
+    for fact in prepared.facts:
+        if not fact.same:
+            table.add_row(*(Text(each or "unknown") for each in (fact.name, fact.a, fact.b)))
+    if table.rows:
+        console.print(table)
+    for warning in prepared.warnings:
+        console.print(Text(warning, "yellow"), soft_wrap=True)
+
+
+def _tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
+    try:
+        told = tell_json(found, as_json=as_json, output=output)
+    except typer.Exit:  # 1 would say that something differs
+        raise typer.Exit(_UNCOMPARED) from None
+    if not told:
+        _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    console = _console()
+    console.print()
+    noise = found["noise"]
+    if noise is not None:
+        aspects = "".join(f", {count} in {aspect}" for aspect, count in noise["in"].items())
+        console.print(f"A differs from itself in {noise['differed']} of {noise['asked']} requests{aspects}")
+    counts = found["requests"]
+    console.print(f"{counts['sent']} requests: " + ", ".join(_counted(counts)))
+    if found["differs_in"]:
+        console.print("differs in: " + ", ".join(f"{name} ({count})" for name, count in found["differs_in"].items()))
+    told = [row for row in found["rows"] if row["outcome"] != "equal"]
+    for row in told[:_EXAMPLES]:
+        console.print(Text(_example(row)), soft_wrap=True)
+    if len(told) > _EXAMPLES:
+        console.print(f"and {len(told) - _EXAMPLES} more: --output FILE has all of them")
+    console.print(_delays(found["delays"]))
+
+
+def _counted(counts: dict[str, int]) -> list[str]:
+    return [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "sent"] or [
+        "none"
+    ]
+
+
+def _example(row: dict[str, Any]) -> str:
+    name = f" ({row['name']})" if row["name"] else ""
+    said = [_difference(each) for each in row.get("differences", ())]
+    said += [f"{side.upper()} {words}" for side in ("a", "b") if (words := _unanswered(row[side]))]
+    return f"- {row['request']}{name}: {row['outcome'].replace('_', ' ')}: {'; '.join(said)}"
+
+
+def _difference(each: dict[str, Any]) -> str:
+    facts = [f"{name.replace('_', ' ')} {_sides(value)}" for name, value in each.items() if name not in _NAMED]
+    sides = [f"A {each['a']}, B {each['b']}"] if "a" in each else []
+    around = [f"A {each['around']['a']!r}, B {each['around']['b']!r}"] if "around" in each else []
+    return f"{each['in']}: " + ", ".join([*sides, *facts, *around])
+
+
+_NAMED = frozenset({"in", "a", "b", "choice", "around"})
+
+
+def _sides(value: Any) -> str:
+    if isinstance(value, dict):
+        return " / ".join("none" if each is None else str(each) for each in value.values())
+    return f"by {' and '.join(value).upper()}" if isinstance(value, list) else str(value)
+
+
+def _unanswered(said: dict[str, Any]) -> str:
+    if "failed" in said:
+        return f"failed ({said['failed']})"
+    if "status" not in said:
+        return ""
+    words = " ".join(str(said[name]) for name in ("status", "code", "param") if said[name])
+    return f"refuses ({words})" + (f": {said['message']!r}" if "message" in said else "")
+
+
+def _delays(delays: dict[str, Any]) -> Table:
+    table = Table("of requests that both answered", "A p50", "A p99", "B p50", "B p99", show_edge=False)
+    titles = {
+        "time_to_first_token_ms": "milliseconds to the first token",
+        "tokens_per_s": "tokens/s of an answer",
+        "whole_answer_ms": "milliseconds to the end",
+    }
+    for key, title in titles.items():
+        values = [value for side in ("a", "b") for value in delays[side][key].values()]
+        table.add_row(title, *("-" if value is None else f"{value:,.1f}" for value in values))
+    return table
+
+
+def _console() -> Console:
+    return Console(highlight=False, file=sys.stdout)

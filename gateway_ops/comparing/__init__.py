@@ -1,0 +1,1 @@
+"""The work of ``gateway compare``: the same requests to two targets, and what differs in their answers."""

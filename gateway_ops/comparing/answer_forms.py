@@ -1,0 +1,372 @@
+"""Answers of chat, completions and responses, whole or streamed, in one form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from gateway_ops.bench.exchange import FailedError
+
+LONGEST_ANSWER = 16 * 2**20
+_OTHER_FORM = "an answer of another form"
+_WORD = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
+_UNFINISHED = frozenset({"queued", "in_progress"})
+_Form = TypeVar("_Form", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token with its log-prob, and those of alternatives by their text."""
+
+    text: str
+    log_prob: float
+    alternatives: dict[str, float]
+
+
+@dataclass(slots=True)
+class Choice:
+    """One choice of an answer.
+
+    Attributes:
+        text: its content.
+        reasoning: what was thought before it.
+        refusal: what the model says in place of content.
+        calls: name and arguments of each call.
+        finish: why it ended, in the server's word; None where it does not tell.
+        tokens: with log-probs; None where there are none.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    finish: str | None = None
+    tokens: tuple[Token, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The usage of an answer; None for what is not told."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    estimated: bool
+
+
+@dataclass(slots=True)
+class Answer:
+    """A whole answer.
+
+    Attributes:
+        choices: by their index.
+        usage: None where the server tells none.
+        first_s: seconds to the first event with text of a stream.
+        whole_s: seconds to its end.
+    """
+
+    choices: tuple[Choice, ...]
+    usage: Counts | None
+    first_s: float | None = None
+    whole_s: float = 0.0
+
+
+class _Function(BaseModel):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    input: str | None = None
+
+    def text(self) -> str:
+        return orjson.dumps(self.arguments).decode() if isinstance(self.arguments, dict) else self.arguments or ""
+
+
+class _Call(BaseModel):
+    index: int | None = None
+    function: _Function | None = None
+    custom: _Function | None = None
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+
+
+class _Scored(BaseModel):
+    token: str
+    logprob: float
+    top_logprobs: list[_Scored] | None = None
+
+    def as_token(self) -> Token:
+        return Token(self.token, self.logprob, {each.token: each.logprob for each in self.top_logprobs or ()})
+
+
+class _LogProbs(BaseModel):
+    """Those of chat have ``content``, those of completions lists of one length."""
+
+    content: list[_Scored] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+    def as_tokens(self) -> list[Token]:
+        if self.content is not None:
+            return [each.as_token() for each in self.content]
+        texts, values = self.tokens or [], self.token_logprobs or []
+        beside = self.top_logprobs or [None] * len(texts)
+        if not len(texts) == len(values) == len(beside):
+            raise FailedError(_OTHER_FORM)
+        found = zip(texts, values, beside, strict=True)
+        return [Token(text, value, others or {}) for text, value, others in found if value is not None]
+
+
+class _Choice(BaseModel):
+    index: int = 0
+    message: _Message | None = None
+    delta: _Message | None = None
+    text: str | None = None
+    logprobs: _LogProbs | None = None
+    finish_reason: str | None = None
+
+
+class _Details(BaseModel):
+    estimated: bool = False
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_tokens_details: _Details | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    output_tokens_details: _Details | None = None
+
+
+def _counts(usage: _Usage | None) -> Counts | None:
+    if usage is None:
+        return None
+    details = usage.completion_tokens_details or usage.output_tokens_details
+    prompt = usage.input_tokens if usage.prompt_tokens is None else usage.prompt_tokens
+    completion = usage.output_tokens if usage.completion_tokens is None else usage.completion_tokens
+    return Counts(prompt, completion, bool(details and details.estimated))
+
+
+class _Completion(BaseModel):
+    """An answer of chat or completions, or an event of one."""
+
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class _Part(BaseModel):
+    type: str
+    text: str = ""
+    refusal: str = ""
+    logprobs: list[_Scored] | None = None
+
+
+class _Item(BaseModel):
+    type: str
+    content: list[_Part] | None = None
+    name: str = ""
+    arguments: str | None = None
+    input: str | None = None
+
+
+class _Incomplete(BaseModel):
+    reason: str | None = None
+
+
+class _Response(BaseModel):
+    status: str
+    incomplete_details: _Incomplete | None = None
+    output: list[_Item]
+    usage: _Usage | None = None
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A choice that grows by events."""
+
+    parts: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": [], "refusal": []})
+    calls: dict[int, list[str]] = field(default_factory=dict)
+    finish: str | None = None
+    tokens: list[Token] | None = None
+
+    def add(self, choice: _Choice) -> bool:
+        """Take an event; return whether it has text."""
+        message = choice.delta or choice.message or _Message()
+        said = {
+            "text": choice.text if choice.text is not None else message.content,
+            "reasoning": message.reasoning_content or message.reasoning,
+            "refusal": message.refusal,
+        }
+        for name, text in said.items():
+            self.parts[name].append(text or "")
+        called = self._add_calls(message)
+        self.finish = choice.finish_reason or self.finish
+        if choice.logprobs is not None:
+            self.tokens = [] if self.tokens is None else self.tokens
+            self.tokens += choice.logprobs.as_tokens()
+        return called or any(said.values())
+
+    def _add_calls(self, message: _Message) -> bool:
+        calls = list(message.tool_calls or ())
+        if message.function_call is not None:
+            calls.append(_Call(function=message.function_call))
+        for place, call in enumerate(calls):
+            function = call.function or call.custom or _Function()
+            known = self.calls.setdefault(place if call.index is None else call.index, ["", ""])
+            known[0] = known[0] or function.name or ""
+            known[1] += function.text() or function.input or ""
+        return bool(calls)
+
+    def as_choice(self) -> Choice:
+        text, reasoning, refusal = ("".join(parts) for parts in self.parts.values())
+        calls = tuple((name, arguments) for _, (name, arguments) in sorted(self.calls.items()))
+        return Choice(text, reasoning, refusal, calls, self.finish, None if self.tokens is None else tuple(self.tokens))
+
+
+class Reader:
+    """Reads the events of a stream, or the one object of an answer that is not streamed.
+
+    Args:
+        path: of the endpoint, such as ``/v1/chat/completions``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._of_response = path == "/v1/responses"
+        self._choices: dict[int, _Growing] = {}
+        self._usage: _Usage | None = None
+        self._response: _Response | None = None
+
+    def whole(self, data: bytes) -> None:
+        """Take all of an answer.
+
+        Raises:
+            FailedError: it is not one of the endpoint.
+        """
+        value = _parse(data, "an answer that is not JSON")
+        if self._of_response:
+            self._response = _validated(_Response, value)
+        else:
+            self._take(value)
+
+    def event(self, data: bytes) -> bool:
+        """Take the data of an event; return whether it has text.
+
+        Raises:
+            FailedError: it is an error, or not one of the endpoint.
+        """
+        value = _parse(data, "an event that is not JSON")
+        if value.get("error"):
+            raise FailedError(f"error event {word(value['error'], 'code', 'type')}".strip())
+        if not self._of_response:
+            return self._take(value)
+        kind = value.get("type")
+        if kind in {"error", "response.failed"}:
+            raise FailedError(f"error event {word(value, 'code')}".strip())
+        if kind in {"response.completed", "response.incomplete"}:
+            self._response = _validated(_Response, value.get("response"))
+        return isinstance(kind, str) and kind.endswith(".delta")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last event of a response was there; other streams tell their end by ``[DONE]``."""
+        return self._response is not None
+
+    def answer(self) -> Answer:
+        """What was read.
+
+        Raises:
+            FailedError: it is no answer.
+        """
+        if self._response is not None:
+            return _of_response(self._response)
+        if not self._choices:
+            raise FailedError("an answer without choices")
+        choices = tuple(growing.as_choice() for _, growing in sorted(self._choices.items()))
+        return Answer(choices, _counts(self._usage))
+
+    def _take(self, value: Any) -> bool:
+        event = _validated(_Completion, value)
+        self._usage = event.usage or self._usage
+        said = [self._choices.setdefault(each.index, _Growing()).add(each) for each in event.choices]
+        return any(said)
+
+
+def _of_response(response: _Response) -> Answer:
+    if response.status in _UNFINISHED:
+        raise FailedError(f"a response that is {response.status}")
+    if response.status not in {"completed", "incomplete"}:
+        raise FailedError("a response that failed")
+    parts = [part for item in response.output for part in item.content or ()]
+    scored = [part.logprobs for part in parts if part.logprobs]
+    calls = (item for item in response.output if item.type in {"function_call", "custom_tool_call"})
+    choice = Choice(
+        _joined(part.text for part in parts if part.type == "output_text"),
+        _joined(part.text for part in parts if part.type == "reasoning_text"),
+        _joined(part.refusal for part in parts),
+        tuple((call.name, call.arguments or call.input or "") for call in calls),
+        response.status if response.incomplete_details is None else response.incomplete_details.reason,
+        tuple(each.as_token() for part in scored for each in part) if scored else None,
+    )
+    return Answer((choice,), _counts(response.usage))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "".join(texts)
+
+
+def _parse(data: bytes, otherwise: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise FailedError(otherwise) from None
+    if not isinstance(value, dict):
+        raise FailedError(_OTHER_FORM)
+    return value
+
+
+def _validated(form: type[_Form], value: Any) -> _Form:
+    try:
+        return form.model_validate(value)
+    except ValidationError:
+        raise FailedError(_OTHER_FORM) from None
+
+
+def word(said: Any, *names: str) -> str:
+    """The first of some fields of an object that is a short plain word; what else a server says is not repeated."""
+    for name in names:
+        value = said.get(name) if isinstance(said, dict) else None
+        if isinstance(value, str | int) and _WORD.fullmatch(str(value)):
+            return str(value)
+    return ""
+
+
+def plain(text: str) -> str:
+    """A text that a terminal shows as it is: what is not printable is marked."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+async def read_body(content: aiohttp.StreamReader) -> bytes:
+    """All of a body.
+
+    Raises:
+        FailedError: it is longer than an answer may be.
+    """
+    parts, size = [], 0
+    async for part in content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > LONGEST_ANSWER:
+            raise FailedError("an answer of more than 16 MiB")
+    return b"".join(parts)

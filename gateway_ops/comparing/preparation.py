@@ -1,0 +1,98 @@
+"""What is said before a comparison: who is compared, what is known of both, and what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from gateway_ops.comparing.request_lines import Lines
+from gateway_ops.comparing.sampled_requests import Sample
+from gateway_ops.comparing.target_facts import Fact, Facts, compare_facts, learn
+from gateway_ops.comparing.targets import Address, Target, find_target
+
+_TIMEOUT_S = 10.0
+_OTHER_MODEL = ("tokenizer", "chat template", "context", "family")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The wish for a sample.
+
+    Attributes:
+        count: of its requests.
+        seed: of them.
+    """
+
+    count: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A comparison that can begin.
+
+    Attributes:
+        targets: A and B.
+        facts: what both say of themselves.
+        warnings: sentences.
+        requests: that are sent to both.
+    """
+
+    targets: tuple[Target, Target]
+    facts: list[Fact]
+    warnings: list[str]
+    requests: Lines | Sample
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: ``a``, ``b``, ``facts`` and ``warnings``."""
+        sides = {
+            side: {"url": target.address.shown, "model": target.model}
+            for side, target in zip(("a", "b"), self.targets, strict=True)
+        }
+        facts = [{"what": fact.name, "a": fact.a, "b": fact.b, "same": fact.same} for fact in self.facts]
+        return {**sides, "facts": facts, "warnings": self.warnings}
+
+
+async def prepare(
+    addresses: tuple[Address, Address],
+    sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession],
+    wanted: Lines | Made,
+) -> Prepared:
+    """Find both targets and ask them about themselves.
+
+    Args:
+        addresses: of A and B.
+        sessions: with the keys of A and B.
+        wanted: recorded requests, or how many are to be made.
+
+    Raises:
+        TargetError: one of them cannot be compared.
+    """
+    a = await find_target(addresses[0], sessions[0], _TIMEOUT_S)
+    b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)
+    of_a, of_b = await learn(a, _TIMEOUT_S), await learn(b, _TIMEOUT_S)
+    facts = compare_facts(of_a, of_b)
+    requests = wanted if isinstance(wanted, Lines) else _sample(wanted, of_a, of_b)
+    return Prepared((a, b), facts, list(_warnings(a, b, facts, requests)), requests)
+
+
+def _sample(made: Made, a: Facts, b: Facts) -> Sample:
+    contexts = [each.context for each in (a, b) if each.context is not None]
+    return Sample(made.count, made.seed, a.lacking | b.lacking, min(contexts, default=None))
+
+
+def _warnings(a: Target, b: Target, facts: list[Fact], requests: Lines | Sample) -> Iterator[str]:
+    if a.identity == b.identity:
+        yield f"A and B are the same, {a.label}: what differs is its own noise."
+    for fact in facts:
+        if fact.name in _OTHER_MODEL and fact.same is False:
+            yield f"They differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
+    if isinstance(requests, Sample):
+        for kind, parameter in requests.left_out.items():
+            yield f"No request of the kind '{kind}' is made: A or B cannot serve {parameter}."
+    elif requests.drawn:
+        what = f"{requests.drawn} of {requests.count} requests do not ask for temperature 0"
+        yield f"{what}: their answers may differ by chance. --greedy asks for it, --repeat tells A's own noise."

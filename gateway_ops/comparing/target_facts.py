@@ -1,0 +1,131 @@
+"""What two targets say of themselves, as far as they do: tokenizer, context, family, abilities."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway_ops.comparing.answer_forms import plain
+from gateway_ops.comparing.targets import Target, get_json
+
+_PROBE = "The 2 naïve cats didn't   say 1,024 words.\n\tGrüße 🙂 世界 مرحبا def f(x): return {x}"
+_TURNS = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello"},
+    {"role": "user", "content": "Bye"},
+]
+# By the field of our gateway's description of a model; another server's has none of them.
+_OF_GATEWAY = {
+    "dialect": "path",
+    "Triton model": "triton_model",
+    "family": "family",
+    "streams": "streams",
+    "log-probs": "logprobs",
+    "guides": "guide_types",
+    "estimated": "estimates",
+    "lost": "losses",
+}
+_LONGEST_VALUE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one target says of itself.
+
+    Attributes:
+        values: by name of the fact, for people; None for what is not told.
+        context: tokens of prompt and answer together; None where it is not told.
+        abilities: how each parameter is served, by its name; None where it is not told.
+    """
+
+    values: Mapping[str, str | None]
+    context: int | None
+    abilities: Mapping[str, str] | None
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """The parameters that it says it cannot serve."""
+        return frozenset(name for name, how in (self.abilities or {}).items() if how == "impossible")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact of both.
+
+    Attributes:
+        name: of the fact.
+        a: what A says; None for nothing.
+        b: what B says; None for nothing.
+    """
+
+    name: str
+    a: str | None
+    b: str | None
+
+    @property
+    def same(self) -> bool | None:
+        """Whether both say the same; None where one says nothing."""
+        return None if self.a is None or self.b is None else self.a == self.b
+
+
+async def learn(target: Target, timeout_s: float) -> Facts:
+    """Ask a target about itself.
+
+    Args:
+        target: whom to ask.
+        timeout_s: seconds for each answer.
+    """
+    entry = target.entry
+    length = entry.get("max_model_len")
+    context = length if isinstance(length, int) and length > 0 else None
+    values = {
+        "tokenizer": await _tokens(target, {"prompt": _PROBE}, timeout_s),
+        "chat template": await _tokens(target, {"messages": _TURNS}, timeout_s),
+        "context": None if context is None else f"{context} tokens",
+    }
+    gateway = entry.get("gateway")
+    told = gateway if isinstance(gateway, dict) else {}
+    values |= {name: _shown(told.get(field)) for name, field in _OF_GATEWAY.items()}
+    return Facts(values, context, _abilities(entry.get("capabilities")))
+
+
+def compare_facts(a: Facts, b: Facts) -> list[Fact]:
+    """The facts of both, in one order; abilities only where they differ, or where one tells none."""
+    facts = [Fact(name, a.values[name], b.values[name]) for name in a.values]
+    if a.abilities is None or b.abilities is None:
+        told = [None if each.abilities is None else "told" for each in (a, b)]
+        return [*facts, Fact("parameters", *told)]
+    return [*facts, *_abilities_that_differ(a.abilities, b.abilities)]
+
+
+def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Fact]:
+    for name in sorted(a.keys() | b.keys()):
+        fact = Fact(f"parameter {name}", a.get(name, "not known"), b.get(name, "not known"))
+        if not fact.same:
+            yield fact
+
+
+def _abilities(told: Any) -> dict[str, str] | None:
+    if not isinstance(told, dict):
+        return None
+    return {name: str(value.get("how"))[:32] for name, value in told.items() if isinstance(value, dict)}
+
+
+def _shown(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return plain(", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value))[:_LONGEST_VALUE]
+
+
+async def _tokens(target: Target, what: Mapping[str, Any], timeout_s: float) -> str | None:
+    """How a text, or a conversation, is tokenized there; vLLM and our gateway tell it."""
+    said = await get_json(target.session, f"{target.address.base}/tokenize", timeout_s, {"model": target.model, **what})
+    ids = said.get("tokens") if said else None
+    if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
+        return None
+    return f"{len(ids)} tokens of a probe, {hashlib.sha256(repr(ids).encode()).hexdigest()[:8]}"
