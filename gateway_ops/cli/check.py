@@ -25,10 +25,16 @@ def check(
             help="A settings file, a model repository, host:port of a Triton's gRPC endpoint, or the URL of a gateway."
         ),
     ] = "gateway.yaml",
-    model: Annotated[str, typer.Option(help="The Triton model, when the target is a Triton.")] = "ensemble",
-    api_key: Annotated[
-        str | None, typer.Option(help="Key of the gateway, when the target is one.", envvar="GATEWAY_API_KEY")
+    model: Annotated[
+        str | None, typer.Option(help="The Triton model [ensemble]; with --conformance the served one.")
     ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(help="Bearer key, when the target is a URL.", envvar="GATEWAY_API_KEY")
+    ] = None,
+    conformance: Annotated[
+        bool, typer.Option("--conformance", help="Ask any server at a URL whether it holds what OpenAI's API promises.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, max=600, help="Seconds for an answer, with --conformance.")] = 60.0,
     offline: Annotated[bool, typer.Option("--offline", help="Skip the Tritons that a file names.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
@@ -42,11 +48,21 @@ def check(
         typer.echo(json.dumps(described, indent=2))
         return
     # Imported here: the other commands need none of it.
+    if conformance:
+        from gateway_ops.cli.conformance import show_conformance  # noqa: PLC0415
+
+        if not target.startswith(("http://", "https://")):
+            raise fail("--conformance takes the URL of a server: http://... or https://...")
+        try:
+            show_conformance(target, model, api_key, timeout, as_json=as_json)
+        except KeyboardInterrupt:
+            raise fail("interrupted", 130) from None
+        return
     from gateway_ops.checking import report  # noqa: PLC0415
 
     logging.getLogger("gateway").addHandler(logging.NullHandler())  # findings say it
     try:
-        found = asyncio.run(report.check(target, model=model, api_key=api_key, offline=offline))
+        found = asyncio.run(report.check(target, model=model or "ensemble", api_key=api_key, offline=offline))
     except KeyboardInterrupt:
         raise fail("interrupted", 130) from None
     if as_json:

@@ -1,0 +1,101 @@
+"""``gateway check URL --conformance``: what is true of a server, and what is not."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import groupby
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway_ops.cli.console import Progress, fail
+from gateway_ops.conformance import suite
+from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.suite import Outcome
+from gateway_ops.conformance.verdicts import Verdict
+
+_STYLES = {
+    Verdict.UNTRUE: "bold red",
+    Verdict.UNCLEAR: "yellow",
+    Verdict.NOT_OFFERED: "cyan",
+    Verdict.TRUE: "green",
+}
+
+
+def show_conformance(url: str, model: str | None, api_key: str | None, timeout_s: float, *, as_json: bool) -> None:
+    """Check a server and print what was found.
+
+    Raises:
+        typer.Exit: with status 1 where a promise is not held, or nothing can be checked.
+    """
+    began = time.monotonic()
+    try:
+        with Progress() as progress:
+            progress.step("Meeting the server")
+            server = suite.meet(url, model, api_key, timeout_s)
+            found = list(suite.run(server, progress.step))
+    except suite.UnfitError as error:
+        raise fail(error) from None
+    seconds = time.monotonic() - began
+    if as_json:
+        typer.echo(json.dumps(_as_json(server, found, seconds), indent=2, ensure_ascii=False))
+    else:
+        _show(server, found, seconds)
+    if suite.counts(found)[Verdict.UNTRUE]:
+        raise typer.Exit(1)
+
+
+def _as_json(server: Server, found: list[Outcome], seconds: float) -> dict[str, object]:
+    counted = {verdict.value: count for verdict, count in suite.counts(found).items()}
+    return {
+        "ok": not counted[Verdict.UNTRUE.value],
+        "url": server.http.base,
+        "model": server.model,
+        "requests": server.sent,
+        "seconds": round(seconds, 1),
+        "counts": counted,
+        "checks": [each.as_json() for each in found],
+    }
+
+
+def _show(server: Server, found: list[Outcome], seconds: float) -> None:
+    """Print what is untrue first, then the rest by verdict, each by groups."""
+    console = Console(highlight=False)
+    for verdict in Verdict:
+        chosen = [each for each in found if each.verdict is verdict]
+        if not chosen:
+            continue
+        console.print(Text(f"{verdict.value}: {len(chosen)}", _STYLES[verdict]))
+        if verdict is Verdict.UNTRUE:
+            _show_untrue(console, chosen)
+        elif console.is_terminal:
+            _show_table(console, chosen)
+        else:
+            for each in chosen:
+                typer.echo(f"  {each.check.name}: {each.evidence or each.check.promise}")
+        console.print()
+    told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
+    typer.echo(f"{server.http.base} {server.model}: {told}; {server.sent} requests in {seconds:.0f} s")
+
+
+def _show_untrue(console: Console, chosen: list[Outcome]) -> None:
+    for group, outcomes in groupby(chosen, key=lambda each: each.group):
+        console.print(Text(f"  {group}", "bold"))
+        for each in outcomes:
+            console.print(Text(f"    {each.check.name}: ", "red") + Text(each.check.promise), soft_wrap=True)
+            console.print(Text(f"      but {each.evidence}"), soft_wrap=True)
+            for line in each.curl:  # one line whatever its length: it is there to be copied
+                console.print(Text(f"      {line}", "dim"), soft_wrap=True)
+
+
+def _show_table(console: Console, chosen: list[Outcome]) -> None:
+    table = Table("", "check", "what", show_edge=False)
+    last = ""
+    for each in chosen:
+        what = each.evidence or each.check.promise
+        table.add_row(Text("" if each.group == last else each.group), Text(each.check.name), Text(what))
+        last = each.group
+    console.print(table)

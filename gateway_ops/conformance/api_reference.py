@@ -1,0 +1,11 @@
+"""The pages of OpenAI's documentation that promises are taken from."""
+
+_REFERENCE = "https://platform.openai.com/docs/api-reference"
+CREATE = f"{_REFERENCE}/chat/create"
+OBJECT = f"{_REFERENCE}/chat/object"
+CHUNKS = f"{_REFERENCE}/chat-streaming"
+COMPLETIONS = f"{_REFERENCE}/completions"
+MODELS = f"{_REFERENCE}/models"
+AUTHENTICATION = f"{_REFERENCE}/authentication"
+ERRORS = "https://platform.openai.com/docs/guides/error-codes"
+EVENTS = "https://html.spec.whatwg.org/multipage/server-sent-events.html"

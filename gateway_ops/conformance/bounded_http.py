@@ -1,0 +1,259 @@
+"""Requests over HTTP that end: in time, in size, whatever the server does."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import shlex
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+KEY_VARIABLE = "GATEWAY_API_KEY"
+_NUMBERS = "{numbers}"  # in a body: where "1 2 3 ..." goes, which no line of a terminal would hold
+_MOST_BYTES = 4 * 2**20
+_MOST_EVENTS = 5000  # the requests of the checks ask for a few dozen tokens
+_CONNECT_S = 10.0
+Auth = Literal["own", "wrong"]
+
+
+class UnreachableError(Exception):
+    """No connection to a server; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a check, as it can be sent again.
+
+    Attributes:
+        method: of HTTP.
+        path: below the base URL, such as ``/v1/models``.
+        body: JSON or what is meant to be none; empty for none.
+        numbers: where above 0, ``{numbers}`` in the body stands for ``1 2 3`` to this number.
+        auth: the caller's own key, where there is one, or a wrong one.
+    """
+
+    method: str
+    path: str
+    body: str = ""
+    numbers: int = 0
+    auth: Auth = "own"
+
+    def content(self) -> bytes:
+        """The body as it is sent."""
+        if not self.numbers:
+            return self.body.encode()
+        return self.body.replace(_NUMBERS, " ".join(map(str, range(1, self.numbers + 1)))).encode()
+
+    def changed(self, **fields: Any) -> Request:
+        """The same with other fields of its JSON body; None takes a field away."""
+        body = {**json.loads(self.body), **fields}
+        return json_request(self.path, {name: value for name, value in body.items() if value is not None}, self.numbers)
+
+
+def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> Request:
+    """A POST of a JSON object."""
+    return Request("POST", path, json.dumps(body, ensure_ascii=False), numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, or what came of it.
+
+    Attributes:
+        request: that was asked.
+        status: of HTTP.
+        headers: with small letters.
+        body: as far as it came.
+        trouble: why it is not whole, as a clause; empty where it is.
+        late: whether time ran out.
+    """
+
+    request: Request
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    trouble: str = ""
+    late: bool = False
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are no UTF-8 are replaced."""
+        return self.body.decode(errors="replace")
+
+
+class Http:
+    """A client for one server; each request has a connection of its own.
+
+    Args:
+        url: the base URL, with or without ``/v1``.
+        api_key: a bearer key; None for none.
+        timeout_s: seconds for an answer, to its end.
+
+    Raises:
+        UnreachableError: the URL or the key is none.
+    """
+
+    def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
+        try:
+            parts = urllib.parse.urlsplit(url)
+            self._host, self._port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise UnreachableError(f"{url!r} is no URL: {error}") from None
+        if parts.scheme not in {"http", "https"} or not self._host:
+            raise UnreachableError(f"{url!r} is no URL of a server: it begins with http:// or https://")
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+            raise UnreachableError("the key has characters that no header holds")
+        self._tls = parts.scheme == "https"
+        self._prefix = urllib.parse.quote(parts.path.rstrip("/").removesuffix("/v1"), safe="/%")
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.base = f"{parts.scheme}://{host}{f':{self._port}' if self._port else ''}{self._prefix}"
+        self.has_key = bool(api_key)
+        self._key = api_key
+        self.timeout_s = timeout_s
+
+    def send(self, request: Request) -> Answer:
+        """Send a request and read its answer to the end, or to what is bounded.
+
+        Raises:
+            UnreachableError: there is no connection.
+        """
+        with self.opened(request) as open_answer:
+            return open_answer.read()
+
+    @contextlib.contextmanager
+    def opened(self, request: Request) -> Iterator[OpenAnswer]:
+        """Send a request; its answer is read by who asked, and the connection ends with the context.
+
+        Raises:
+            UnreachableError: there is no connection.
+        """
+        kind = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=min(_CONNECT_S, self.timeout_s))
+        with contextlib.closing(connection):
+            try:
+                connection.connect()
+            except (OSError, ssl.SSLError, UnicodeError) as error:
+                raise UnreachableError(f"{self.base} cannot be reached ({error})") from None
+            with _Deadline(connection.sock, self.timeout_s) as deadline:
+                yield self._exchange(connection, request, deadline)
+
+    def _exchange(self, connection: http.client.HTTPConnection, request: Request, deadline: _Deadline) -> OpenAnswer:
+        try:
+            connection.request(
+                request.method, f"{self._prefix}{request.path}", self._body(request), self._head(request)
+            )
+            return OpenAnswer(request, connection.getresponse(), deadline)
+        except (OSError, http.client.HTTPException) as error:
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return OpenAnswer(request, None, deadline, f"there is no HTTP answer ({said[:200]})")
+
+    @staticmethod
+    def _body(request: Request) -> bytes | None:
+        return request.content() if request.method == "POST" else None
+
+    def _head(self, request: Request) -> dict[str, str]:
+        head = {"Content-Type": "application/json"} if request.method == "POST" else {}
+        if request.auth == "wrong":
+            return head | {"Authorization": "Bearer wrong"}
+        return head | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+
+    def curl(self, request: Request) -> str:
+        """The line of a shell that sends a request and shows the answer; the key stays in the environment."""
+        line = ["curl", "-sS", "-i", "-N", shlex.quote(f"{self.base}{request.path}")]
+        if request.auth == "wrong":
+            line.append("-H 'Authorization: Bearer wrong'")
+        elif self.has_key:
+            line.append(f'-H "Authorization: Bearer ${KEY_VARIABLE}"')
+        if request.method != "POST":
+            return " ".join(line)
+        line.append("-H 'Content-Type: application/json'")
+        if not request.numbers:
+            return " ".join([*line, "--data-binary", shlex.quote(request.body)])
+        before, _, after = request.body.partition(_NUMBERS)
+        numbers = f"seq -s ' ' {request.numbers} | tr -d '\\n'"
+        made = f"{{ printf %s {shlex.quote(before)}; {numbers}; printf %s {shlex.quote(after)}; }}"
+        return f"{made} | {' '.join([*line, '--data-binary', '@-'])}"
+
+
+class _Deadline:
+    """Shuts a socket down when time has run out: a server that sends a byte now and then is bounded too."""
+
+    def __init__(self, sock: socket.socket, seconds: float) -> None:
+        self.passed = False
+        self.seconds = seconds
+        self._sock = sock
+        self._ends = time.monotonic() + seconds
+        self._timer = threading.Timer(seconds, self._pass)
+        self._timer.daemon = True
+
+    def __enter__(self) -> _Deadline:
+        self._sock.settimeout(None)
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+
+    def _pass(self) -> None:
+        self.passed = True
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class OpenAnswer:
+    """An answer that is being read."""
+
+    def __init__(
+        self, request: Request, response: http.client.HTTPResponse | None, deadline: _Deadline, trouble: str = ""
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._deadline = deadline
+        self._trouble = trouble
+        self._body = bytearray()
+        self._ended = False
+
+    def read(self) -> Answer:
+        """Read to the end, or to what is bounded."""
+        for _ in self.events(most=_MOST_EVENTS):
+            pass
+        return self.answer()
+
+    def events(self, most: int) -> Iterator[int]:
+        """Read on; each time more has come, the number of events so far. Ends after ``most`` of them."""
+        count = 0
+        while self._response is not None and count <= most and len(self._body) <= _MOST_BYTES:
+            try:
+                part = self._response.read1(65536)
+            except (OSError, http.client.HTTPException):
+                self._trouble = "the connection ended before the answer did"
+                return
+            if not part:
+                self._ended = True
+                return
+            before = len(self._body)
+            self._body += part
+            # A mark that two parts share is seen with the later one.
+            count += self._body.count(b"data:", max(0, before - 4))
+            yield count
+
+    def answer(self) -> Answer:
+        """What has been read."""
+        trouble = self._trouble
+        if self._deadline.passed:
+            trouble = f"the answer had not ended after {self._deadline.seconds:g} s"
+        elif not trouble and not self._ended:
+            trouble = f"the answer has more than {_MOST_BYTES >> 20} MiB or {_MOST_EVENTS} events"
+        status, headers = 0, {}
+        if self._response is not None:
+            status = self._response.status
+            headers = {name.lower(): value for name, value in self._response.getheaders()}
+        return Answer(self._request, status, headers, bytes(self._body), trouble, self._deadline.passed)

@@ -1,0 +1,96 @@
+"""Checks of what a client that leaves costs the others."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from gateway_ops.conformance.api_reference import CHUNKS
+from gateway_ops.conformance.bounded_http import Answer, Request, UnreachableError
+from gateway_ops.conformance.replies import Whole, served
+from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+
+CANCEL = Group("Clients that leave")
+# Gauges of requests that run, by the names of the servers that have them.
+_RUNNING = (
+    "gateway_requests_in_flight",
+    "vllm:num_requests_running",
+    "sglang:num_running_reqs",
+    "tgi_batch_current_size",
+    "llamacpp:requests_processing",
+)
+_GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? (\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.MULTILINE)
+_METRICS = Request("GET", "/metrics")
+_MANY = 2000  # tokens of an answer that nobody waits for
+_ENDED_S = 5.0
+_LOOK_S = 0.1
+_EVENTS = 4
+
+
+def _running(server: Server) -> float | None:
+    """Requests that run, as the server's metrics have it."""
+    answer = server.again(_METRICS)
+    values = _GAUGE.findall(answer.text) if answer.status == 200 else []
+    return sum(map(float, values)) if values else None
+
+
+def _long(server: Server) -> Request:
+    limit = min(_MANY, server.context // 2) if server.context else _MANY
+    return server.chat(limit=limit).changed(stream=True)
+
+
+def _leave(server: Server, request: Request) -> tuple[float, float | None]:
+    """Begin a stream and leave it; return the seconds between its events, and the requests that ran meanwhile."""
+    try:
+        with server.http.opened(request) as answer:
+            times = [time.monotonic() for _ in answer.events(_EVENTS)]
+            seen = answer.answer()
+            if seen.status != 200 or not times:
+                raise UnclearError(f"the stream was answered {seen.status}")
+            running = _running(server)
+    except UnreachableError as error:
+        raise UnclearError(str(error)) from None
+    return (times[-1] - times[0]) / _EVENTS, running
+
+
+@CANCEL.check(
+    "cancel-frees", "When a client has left its stream, the server's metrics count the request no longer.", CHUNKS
+)
+def _frees(server: Server) -> None:
+    before = _running(server)
+    if before is None:
+        raise UnclearError("the server's `/metrics` do not tell how many requests run")
+    if before:
+        raise UnclearError(f"{before:g} other requests are running")
+    request = _long(server)
+    between_s, running = _leave(server, request)
+    if not running:
+        raise UnclearError("the metrics do not count a stream that is being read")
+    if between_s * _MANY < 2 * _ENDED_S:
+        raise UnclearError("the whole stream may have ended by itself in the meantime")
+    ends = time.monotonic() + _ENDED_S
+    while _running(server):
+        if time.monotonic() > ends:
+            raise UntrueError(
+                f"{_ENDED_S:g} s after the client left, the request is still counted", Answer(request, 200)
+            )
+        time.sleep(_LOOK_S)
+
+
+@CANCEL.check(
+    "cancel-harmless", "Clients that leave change nothing for others: answers are the same as before.", CHUNKS
+)
+def _harmless(server: Server) -> None:
+    before = server.whole(server.chat())
+    for _ in range(3):
+        _leave(server, _long(server))
+    after = [Whole(served(server.again(server.chat()))) for _ in range(2)]
+    texts = [seen.text for seen in after]
+    if before.text in texts:
+        return
+    if texts[0] != texts[1]:
+        raise UnclearError("the same greedy request is answered in more than one way")
+    raise UntrueError(
+        f"the text is {shown(texts[0])}, and was {shown(before.text)} before clients left", after[0].answer
+    )

@@ -1,0 +1,113 @@
+"""Checks of ``/v1/completions``, where it is offered."""
+
+from __future__ import annotations
+
+from gateway_ops.conformance.api_reference import COMPLETIONS as PAGE
+from gateway_ops.conformance.replies import Whole, served
+from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.verdicts import Group, NotOfferedError, UnclearError, UntrueError, shown
+
+COMPLETIONS = Group("Completions")
+
+
+def _plain(server: Server) -> Whole:
+    answer = server.ask(server.completion())
+    if answer.status in {404, 405, 501}:
+        raise NotOfferedError(f"it answered {answer.status}: {shown(answer.text)}")
+    return Whole(served(answer))
+
+
+@COMPLETIONS.check(
+    "completions-form", "An answer has `id`, `created`, `model`, the `object` `text_completion` and a text.", PAGE
+)
+def _form(server: Server) -> None:
+    seen = _plain(server)
+    lacking = [name for name in ("id", "created", "model") if not getattr(seen.reply, name)]
+    if lacking or seen.reply.object != "text_completion":
+        raise UntrueError(f"it lacks {lacking}, its `object` is {shown(seen.reply.object)}", seen.answer)
+    if seen.choice().text is None:
+        raise UntrueError("its choice has no `text`", seen.answer)
+
+
+@COMPLETIONS.check("completions-length", "A text that the limit cut ends for `length` and has as many tokens.", PAGE)
+def _length(server: Server) -> None:
+    long, short = _plain(server), server.whole(server.completion(limit=3))
+    if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
+        raise UnclearError("the text with a limit of 3 tokens is no beginning of the longer one")
+    if short.finish != "length" or short.usage.completion_tokens != 3:
+        counts = f"`{short.finish}`, {short.usage.completion_tokens} `completion_tokens`"
+        raise UntrueError(f"a limit of 3 tokens, which cut the text, gives {counts}", short.answer, long.answer)
+
+
+@COMPLETIONS.check("completions-stream-same", "A stream, joined, has text and finish reason of the whole answer.", PAGE)
+def _stream_same(server: Server) -> None:
+    _plain(server)
+    stream = server.stream(server.completion())
+    server.must_equal(
+        (_plain(server), lambda seen: (seen.text, [seen.finish])),
+        (stream, lambda seen: (seen.text(), seen.finishes())),
+        "text and finish reason of the whole answer and of the stream are",
+    )
+    if stream.data[-1] != b"[DONE]":
+        raise UntrueError("the stream does not end with `[DONE]`", stream.answer)
+
+
+@COMPLETIONS.check("completions-prompts", "Each prompt of a list has a choice, at its index; `usage` counts all.", PAGE)
+def _prompts(server: Server) -> None:
+    _plain(server)
+    prompts = ["1 2 3 4 5 6", "a b c d e f"]
+    one, other = (server.whole(server.completion(prompt)) for prompt in prompts)
+    both = server.whole(server.completion(prompts), "prompt")
+    if sorted(choice.index for choice in both.reply.choices) != [0, 1]:
+        raise UntrueError(f"two prompts have {len(both.reply.choices)} choices", both.answer)
+    texts, alone = [both.choice(index).said for index in (0, 1)], [one.text, other.text]
+    if both.usage.prompt_tokens != one.usage.prompt_tokens + other.usage.prompt_tokens:
+        counts = f"{both.usage.prompt_tokens}, alone {one.usage.prompt_tokens} and {other.usage.prompt_tokens}"
+        raise UntrueError(f"`prompt_tokens` is {counts}", both.answer, one.answer, other.answer)
+    if texts == alone:
+        return
+    if alone[1] in texts[:1] or alone[0] in texts[1:]:
+        raise UntrueError(
+            f"alone they are continued by {shown(alone)}, in a list by {shown(texts)}",
+            both.answer,
+            one.answer,
+            other.answer,
+        )
+    raise UnclearError("prompts that are answered together are continued otherwise than alone")
+
+
+@COMPLETIONS.check("completions-echo", "`echo` puts the prompt before the text, and counts no token more.", PAGE)
+def _echo(server: Server) -> None:
+    plain = _plain(server)
+    seen = server.whole(server.completion(echo=True), "echo")
+    server.must_equal(
+        (plain, lambda whole: f"1 2 3 4 5 6{whole.text}"),
+        (seen, lambda whole: whole.text),
+        "prompt and text, and the echo, are",
+    )
+    server.must_equal(
+        (plain, lambda whole: whole.reply.usage),
+        (seen, lambda whole: whole.reply.usage),
+        "the counts without and with `echo` are",
+    )
+
+
+@COMPLETIONS.check(
+    "completions-logprobs",
+    "`logprobs` has for each token its text, log-prob and place; joined they are the text.",
+    PAGE,
+)
+def _logprobs(server: Server) -> None:
+    _plain(server)
+    seen = server.whole(server.completion(logprobs=2), "logprobs")
+    found = seen.choice().logprobs
+    if found is None or not found.tokens:
+        raise UntrueError("the answer has no log-probs, and nothing says that it cannot", seen.answer)
+    if "".join(found.tokens) != seen.text and "\ufffd" not in "".join(found.tokens):
+        raise UntrueError(f"the tokens are {shown(found.tokens)}, the text is {shown(seen.text)}", seen.answer)
+    values = found.token_logprobs or []
+    if len(values) != len(found.tokens) or any(value is None or value > 1e-3 for value in values):
+        raise UntrueError(f"the log-probs of {len(found.tokens)} tokens are {shown(values)}", seen.answer)
+    offsets = found.text_offset or []
+    if len(offsets) != len(found.tokens) or offsets != sorted(offsets):
+        raise UntrueError(f"the places of {len(found.tokens)} tokens are {shown(offsets)}", seen.answer)

@@ -1,0 +1,272 @@
+"""Answers of OpenAI's API, read strictly in the types of what they have and leniently in what they lack."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway_ops.conformance.bounded_http import Answer
+from gateway_ops.conformance.verdicts import NotOfferedError, UnclearError, UntrueError, shown
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class Usage(_Part):
+    """Token counts."""
+
+    prompt_tokens: int = Field(ge=0)
+    completion_tokens: int = Field(ge=0)
+    total_tokens: int = Field(ge=0)
+
+
+class Function(_Part):
+    """Name and arguments of a call; in a stream pieces of them."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ToolCall(_Part):
+    """A call, or a piece of one."""
+
+    index: int = 0
+    function: Function = Function()
+
+
+class Message(_Part):
+    """A message, or the delta of one."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+
+    @property
+    def text(self) -> str:
+        """All that was said; thoughts are part of it, where they are shown."""
+        return f"{self.reasoning_content or self.reasoning or ''}{self.content or ''}"
+
+
+class Alternative(_Part):
+    """A token and its log-prob."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class Entry(Alternative):
+    """A token of the text, its log-prob and alternatives."""
+
+    top_logprobs: list[Alternative] = []
+
+
+class Logprobs(_Part):
+    """The log-probs of a choice: `content` in chat, the others in completions."""
+
+    content: list[Entry] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    text_offset: list[int] | None = None
+
+
+class Choice(_Part):
+    """A choice of an answer or of a chunk, in chat or in completions."""
+
+    index: int = 0
+    message: Message | None = None
+    delta: Message | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    logprobs: Logprobs | None = None
+
+    @property
+    def said(self) -> str:
+        """Its text."""
+        part = self.message or self.delta
+        return part.text if part else self.text or ""
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """Its calls."""
+        part = self.message or self.delta
+        return (part.tool_calls if part else None) or []
+
+
+class Reply(_Part):
+    """A whole answer, or a chunk of a stream."""
+
+    id: str | None = None
+    object: str | None = None
+    created: int | None = None
+    model: str | None = None
+    choices: list[Choice] = []
+    usage: Usage | None = None
+
+
+class ErrorObject(_Part):
+    """What is wrong, as the API tells it."""
+
+    message: str
+    type: str | None = None
+    param: str | None = None
+    code: str | int | None = None
+
+
+class _ErrorBody(_Part):
+    error: ErrorObject
+
+
+class Whole:
+    """An answer that is no stream."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.reply = read(Reply, answer, answer.body)
+        if not self.reply.choices:
+            raise UntrueError("the answer has no choices", answer)
+
+    @property
+    def usage(self) -> Usage:
+        """Its usage; without one nothing can be told of counts."""
+        if self.reply.usage is None:
+            raise UnclearError("the answer has no usage")
+        return self.reply.usage
+
+    def choice(self, index: int = 0) -> Choice:
+        """One of its choices."""
+        found = [choice for choice in self.reply.choices if choice.index == index]
+        if len(found) != 1:
+            raise UntrueError(f"{len(found)} choices have the index {index}", self.answer)
+        return found[0]
+
+    @property
+    def text(self) -> str:
+        """The text of its first choice."""
+        return self.choice().said
+
+    @property
+    def finish(self) -> str | None:
+        """The finish reason of its first choice."""
+        return self.choice().finish_reason
+
+
+class Stream:
+    """The answer of a stream.
+
+    Attributes:
+        data: of its events, ``[DONE]`` too.
+        chunks: the others, as they came.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.data = events(answer.body)
+        self.chunks = [read(Reply, answer, data) for data in self.data if data != b"[DONE]"]
+        if not any(chunk.choices for chunk in self.chunks):
+            raise UntrueError("the stream has no chunk with choices", answer)
+
+    def choices(self, index: int = 0) -> list[Choice]:
+        """The pieces of a choice."""
+        return [choice for chunk in self.chunks for choice in chunk.choices if choice.index == index]
+
+    def pieces(self, index: int = 0) -> list[str]:
+        """The texts of a choice's pieces, empty ones left out."""
+        return [choice.said for choice in self.choices(index) if choice.said]
+
+    def text(self, index: int = 0) -> str:
+        """The text of a choice."""
+        return "".join(self.pieces(index))
+
+    def finishes(self, index: int = 0) -> list[str]:
+        """All finish reasons of a choice."""
+        return [choice.finish_reason for choice in self.choices(index) if choice.finish_reason is not None]
+
+    @property
+    def usages(self) -> list[Usage]:
+        """The usage of each chunk that has one."""
+        return [chunk.usage for chunk in self.chunks if chunk.usage is not None]
+
+
+def events(body: bytes) -> list[bytes]:
+    """The data of Server-Sent Events; what no empty line ended is none."""
+    found = []
+    lines: list[bytes] = []
+    for line in body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
+        if line.startswith(b"data:"):
+            lines.append(line[5:].removeprefix(b" "))
+        elif not line and lines:
+            found.append(b"\n".join(lines))
+            lines = []
+    return found
+
+
+def read(model: type[Model], answer: Answer, data: bytes) -> Model:
+    """Read JSON as a type.
+
+    Raises:
+        UntrueError: it is none, or a field has another type.
+    """
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        said = f"`{where}`: {first['msg']}" if where else first["msg"]
+        raise UntrueError(
+            f"{shown(data.decode(errors='replace'), 80)} is not of the API's form: {said}", answer
+        ) from None
+
+
+def error_of(answer: Answer) -> ErrorObject | None:
+    """The error object of an answer; None where it has another form."""
+    try:
+        return _ErrorBody.model_validate_json(answer.body).error
+    except ValidationError:
+        return None
+
+
+def served(answer: Answer, *names: str) -> Answer:
+    """An answer that is one.
+
+    Args:
+        answer: of any status.
+        names: of the parameters that a server may honestly refuse.
+
+    Raises:
+        NotOfferedError: it refuses one of them by its name.
+        UntrueError: the server failed.
+        UnclearError: it did not answer in time, or refused for another reason.
+    """
+    if answer.late:
+        raise UnclearError(answer.trouble)
+    if answer.trouble:
+        raise UntrueError(answer.trouble, answer)
+    if answer.status == 200:
+        return answer
+    said = f"it answered {answer.status}: {shown(answer.text, 160)}"
+    if answer.status in {429, 503}:
+        raise UnclearError(said)
+    if answer.status >= 500 and answer.status != 501:
+        raise UntrueError(said, answer)
+    if any(is_named(answer, name) for name in names):
+        raise NotOfferedError(said)
+    raise UnclearError(said)
+
+
+def is_named(answer: Answer, name: str) -> bool:
+    """Whether a refusal names a parameter, or the part of one that it may have."""
+    error = error_of(answer)
+    if error is not None and error.param is not None:
+        own = error.param.replace("[", ".").split(".")[0]
+        if own == name.replace("[", ".").split(".")[0]:
+            return True
+    quoted = r"[\"'`]{}[\"'`]" if len(name) == 1 else r"(?<!\w){}(?!\w)"  # "n" is in every text
+    return re.search(quoted.format(re.escape(name)), answer.text) is not None

@@ -1,0 +1,152 @@
+"""The server that is looked at: the requests of the checks, and their answers, each asked for once."""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gateway_ops.conformance.bounded_http import Answer, Http, Request, UnreachableError, json_request
+from gateway_ops.conformance.replies import Stream, Whole, served
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+MODELS = "/v1/models"
+COUNTING = "Count from 1 to 1000 in digits, separated by spaces."
+LIMIT = 16
+"""Tokens of most answers: few, because a model on a CPU takes a second for them."""
+_MOST_TIMEOUTS = 4
+_TRIES = 3
+_LONGEST_WAIT_S = 5.0
+Value = TypeVar("Value")
+Seen = TypeVar("Seen", Whole, Stream)
+
+
+class Server:
+    """A server, the model that is asked for, and what it is asked.
+
+    Attributes:
+        http: its address.
+        model: the name in requests.
+        listed: the models that it lists; None where it lists none.
+        context: tokens that a prompt and its answer may have, where the list tells.
+        greedy: the fields that make answers the same each time.
+        limit: the name of the field that bounds an answer.
+        steady: whether the same greedy request was answered alike.
+        sent: the number of requests so far.
+    """
+
+    def __init__(self, http: Http, model: str, ends: float) -> None:
+        self.http = http
+        self.model = model
+        self.listed: Sequence[str] | None = None
+        self.context: int | None = None
+        self.greedy: dict[str, Any] = {"temperature": 0, "seed": 1}
+        self.limit = "max_tokens"
+        self.steady = True
+        self.sent = 0
+        self._ends = ends
+        self._timeouts = 0
+        self._answers: dict[Request, Answer] = {}
+
+    def chat(self, prompt: Any = COUNTING, limit: int | None = LIMIT, **fields: Any) -> Request:
+        """A greedy chat request.
+
+        Args:
+            prompt: of the user, or a list of messages.
+            limit: tokens of the answer.
+            fields: of the request; None takes one away.
+        """
+        messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+        return self._request(CHAT, {"model": self.model, "messages": messages}, {self.limit: limit, **fields})
+
+    def completion(self, prompt: Any = "1 2 3 4 5 6", limit: int = LIMIT, **fields: Any) -> Request:
+        """A greedy completion request."""
+        return self._request(COMPLETIONS, {"model": self.model, "prompt": prompt}, {"max_tokens": limit, **fields})
+
+    def _request(self, path: str, said: dict[str, Any], fields: dict[str, Any]) -> Request:
+        body = {**said, **self.greedy, **fields}
+        return json_request(path, {name: value for name, value in body.items() if value is not None})
+
+    def ask(self, request: Request) -> Answer:
+        """The answer to a request, from memory where it was asked before."""
+        if request not in self._answers:
+            self._answers[request] = self.again(request)
+        return self._answers[request]
+
+    def again(self, request: Request) -> Answer:
+        """A new answer to a request; one that is refused for the moment is asked for a few times.
+
+        Raises:
+            UnclearError: the server or the time has ended.
+        """
+        for attempt in range(_TRIES):
+            self._still()
+            self.sent += 1
+            try:
+                answer = self.http.send(request)
+            except UnreachableError as error:
+                raise UnclearError(str(error)) from None
+            self._timeouts += answer.late
+            if answer.status not in {429, 503} or attempt == _TRIES - 1:
+                break
+            time.sleep(_wait(answer))
+        return answer
+
+    def _still(self) -> None:
+        if self._timeouts >= _MOST_TIMEOUTS:
+            raise UnclearError(f"not asked: {_MOST_TIMEOUTS} answers had not ended in time")
+        if time.monotonic() > self._ends:
+            raise UnclearError("not asked: the time for all checks has run out")
+
+    @property
+    def quoted_model(self) -> str:
+        """The model's name as a part of a path."""
+        return urllib.parse.quote(self.model, safe="")
+
+    @property
+    def answers(self) -> list[Answer]:
+        """All answers in memory."""
+        return list(self._answers.values())
+
+    def whole(self, request: Request, *names: str) -> Whole:
+        """The answer to a request without ``stream``; a server may refuse what is named.
+
+        Raises:
+            NotOfferedError, UnclearError, UntrueError: it is none; see `served`.
+        """
+        return Whole(served(self.ask(request), *names))
+
+    def stream(self, request: Request, *names: str) -> Stream:
+        """The answer to a request with ``stream`` added; a server may refuse what is named.
+
+        Raises:
+            NotOfferedError, UnclearError, UntrueError: it is none; see `served`.
+        """
+        return Stream(served(self.ask(request.changed(stream=True)), "stream", *names))
+
+    def must_equal(
+        self, first: tuple[Seen, Callable[[Seen], Value]], second: tuple[Any, Callable[[Any], Value]], what: str
+    ) -> None:
+        """Hold two answers against each other, each by what is read of it.
+
+        Raises:
+            UntrueError: they differ, and both differ still when they are asked for again.
+            UnclearError: they differ, and so does an answer from itself.
+        """
+        values = [of(seen) for seen, of in (first, second)]
+        if values[0] == values[1]:
+            return
+        for (seen, of), value in zip((first, second), values, strict=True):
+            repeated = type(seen)(served(self.again(seen.answer.request)))
+            if of(repeated) != value:
+                raise UnclearError("the same greedy request is answered in more than one way")
+        told = f"{what}: {shown(values[0])} and {shown(values[1])}"
+        raise UntrueError(told, first[0].answer, second[0].answer)
+
+
+def _wait(answer: Answer) -> float:
+    told = answer.headers.get("retry-after", "")
+    return min(float(told), _LONGEST_WAIT_S) if told.isdigit() else 1.0

@@ -1,0 +1,134 @@
+"""Checks of the form of answers and streams."""
+
+from __future__ import annotations
+
+import re
+
+from gateway_ops.conformance.api_reference import CHUNKS, CREATE, EVENTS, OBJECT
+from gateway_ops.conformance.replies import events
+from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+
+FORM = Group("Form of answers")
+STREAMS = Group("Streams")
+
+
+@FORM.check("form-whole", "An answer has `id`, `created`, `model`, and the `object` `chat.completion`.", OBJECT)
+def _whole(server: Server) -> None:
+    seen = server.whole(server.chat())
+    lacking = [name for name in ("id", "created", "model") if not getattr(seen.reply, name)]
+    if lacking or seen.reply.object != "chat.completion":
+        raise UntrueError(f"it lacks {lacking}, its `object` is {shown(seen.reply.object)}", seen.answer)
+    message = seen.choice().message
+    if message is None or message.role != "assistant":
+        raise UntrueError("its message is not the assistant's", seen.answer)
+
+
+@FORM.check("form-id", "Each answer has an `id` of its own.", OBJECT)
+def _own_id(server: Server) -> None:
+    first, second = server.whole(server.chat()), server.whole(server.chat(limit=3))
+    if first.reply.id == second.reply.id:
+        raise UntrueError(f"two answers have the `id` {shown(first.reply.id)}", first.answer, second.answer)
+
+
+@FORM.check("form-choices", "`n` makes so many choices, each with an index of its own.", CREATE)
+def _choices(server: Server) -> None:
+    seen = server.whole(server.chat(limit=4, n=2), "n")
+    indices = sorted(choice.index for choice in seen.reply.choices)
+    if indices != [0, 1]:
+        raise UntrueError(f"the choices of `n: 2` have the indices {indices}", seen.answer)
+
+
+@FORM.check("form-unasked", "Log-probs and calls are not there unless they are asked for.", CREATE)
+def _unasked(server: Server) -> None:
+    choice = server.whole(server.chat()).choice()
+    if choice.logprobs is not None or choice.tool_calls:
+        raise UntrueError("the answer has log-probs or calls that nobody asked for", server.ask(server.chat()))
+
+
+@FORM.check("form-json", "Without `stream`, or with `stream: false`, an answer is one JSON object.", CREATE)
+def _no_stream(server: Server) -> None:
+    for request in (server.chat(), server.chat(stream=False)):
+        answer = server.ask(request)
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if answer.status == 200 and kind != "application/json":
+            raise UntrueError(f"its content type is {shown(kind)}", answer)
+
+
+@STREAMS.check("stream-type", "A stream has the content type `text/event-stream`.", CHUNKS)
+def _content_type(server: Server) -> None:
+    answer = server.stream(server.chat()).answer
+    told = answer.headers.get("content-type", "")
+    if told.partition(";")[0].strip().lower() != "text/event-stream":
+        raise UntrueError(f"its content type is {shown(told)}", answer)
+
+
+@STREAMS.check("stream-events", "A stream is UTF-8 and has whole events with `data`, comments apart.", EVENTS)
+def _events(server: Server) -> None:
+    answer = server.stream(server.chat()).answer
+    try:
+        lines = re.split(r"\r\n|\n|\r", answer.body.decode())
+    except UnicodeDecodeError:
+        raise UntrueError("the stream is no UTF-8", answer) from None
+    fields = ("data:", "event:", "id:", "retry:", ":")
+    strange = [line for line in lines if line and not line.startswith(fields)]
+    if strange:
+        raise UntrueError(f"the stream has the line {shown(strange[0])}", answer)
+    if any(lines[-2:]):
+        raise UntrueError("its last event is not ended by an empty line", answer)
+
+
+@STREAMS.check("stream-done", "A stream ends with `data: [DONE]`, once.", CHUNKS)
+def _done(server: Server) -> None:
+    endless = server.ask(server.chat().changed(stream=True))
+    if endless.late and server.ask(server.chat()).status == 200:
+        raise UntrueError(f"the same answer as a stream: {endless.trouble}", endless)
+    stream = server.stream(server.chat())
+    if stream.data.count(b"[DONE]") != 1 or stream.data[-1] != b"[DONE]":
+        count = stream.data.count(b"[DONE]")
+        raise UntrueError(
+            f"{count} events are `[DONE]`, the last is {shown(stream.data[-1].decode(errors='replace'))}", stream.answer
+        )
+
+
+@STREAMS.check("stream-same-head", "All chunks have the same `id`, `created`, `model` and `object`.", CHUNKS)
+def _same_head(server: Server) -> None:
+    stream = server.stream(server.chat())
+    heads = {(chunk.id, chunk.created, chunk.model, chunk.object) for chunk in stream.chunks}
+    if len(heads) != 1:
+        raise UntrueError(f"the chunks have {len(heads)} heads: {shown(sorted(map(str, heads)))}", stream.answer)
+    name, created, model, kind = heads.pop()
+    if not (name and created and model) or kind != "chat.completion.chunk":
+        raise UntrueError(
+            f"`id`, `created`, `model`, `object` are {shown((name, created, model, kind))}", stream.answer
+        )
+
+
+@STREAMS.check("stream-role", "The first chunk of a choice has the role `assistant`.", CHUNKS)
+def _role(server: Server) -> None:
+    stream = server.stream(server.chat())
+    roles = [piece.delta.role if piece.delta else None for piece in stream.choices()]
+    if roles[0] != "assistant":
+        raise UntrueError(f"the role of the first chunk is {shown(roles[0])}", stream.answer)
+
+
+@STREAMS.check("stream-choices", "A stream of several choices tells them apart by index, and ends each.", CREATE)
+def _choices_of_stream(server: Server) -> None:
+    stream = server.stream(server.chat(limit=4, n=2), "n")
+    found = {index: stream.finishes(index) for index in {c.index for chunk in stream.chunks for c in chunk.choices}}
+    if sorted(found) != [0, 1] or any(len(reasons) != 1 for reasons in found.values()):
+        raise UntrueError(f"the finish reasons of `n: 2` by index are {found}", stream.answer)
+
+
+@STREAMS.check(
+    "stream-refusal", "A streamed request that is at fault is answered with a status, not with a stream.", CREATE
+)
+def _refused_with_status(server: Server) -> None:
+    answer = server.ask(server.chat(temperature=7).changed(stream=True))
+    if answer.late:
+        raise UnclearError(answer.trouble)
+    if answer.status != 200:
+        return
+    if any(b'"error"' in data for data in events(answer.body)):
+        raise UntrueError("the status is 200, and an event of the stream has the error", answer)
+    raise UnclearError("`temperature: 7` is not refused")

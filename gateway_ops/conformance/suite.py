@@ -1,0 +1,221 @@
+"""The suite: a server is made acquaintance with, then every check is run once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway_ops.conformance.bounded_http import Answer, Http, Request, UnreachableError
+from gateway_ops.conformance.cancel_checks import CANCEL
+from gateway_ops.conformance.completion_checks import COMPLETIONS
+from gateway_ops.conformance.error_checks import ERROR, FAULTS, LIST
+from gateway_ops.conformance.logprob_checks import LOGPROBS
+from gateway_ops.conformance.parameter_checks import PARAMETERS, TOOLS
+from gateway_ops.conformance.replies import Whole, is_named
+from gateway_ops.conformance.server_under_check import MODELS, Server
+from gateway_ops.conformance.stream_checks import FORM, STREAMS
+from gateway_ops.conformance.text_checks import FINISH, STOP, TEXT
+from gateway_ops.conformance.usage_checks import USAGE
+from gateway_ops.conformance.verdicts import (
+    Check,
+    Group,
+    NotOfferedError,
+    UnclearError,
+    UntrueError,
+    Verdict,
+    shown,
+)
+
+GROUPS: tuple[Group, ...] = (
+    USAGE,
+    FINISH,
+    STOP,
+    TEXT,
+    FORM,
+    STREAMS,
+    LOGPROBS,
+    PARAMETERS,
+    TOOLS,
+    COMPLETIONS,
+    LIST,
+    FAULTS,
+    CANCEL,
+    ERROR,  # at last: it looks through all errors so far, and its prompt of the length of a context takes longest
+)
+_LISTED = 20  # models that a message names
+_ALL_S = 600.0
+
+
+class UnfitError(Exception):
+    """A server of which nothing can be checked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check found.
+
+    Attributes:
+        group: its title.
+        check: what was looked at.
+        verdict: of it.
+        evidence: what was seen, or why nothing can be told; empty where the promise is held.
+        curl: lines of a shell that show the evidence.
+    """
+
+    group: str
+    check: Check
+    verdict: Verdict
+    evidence: str = ""
+    curl: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "group": self.group,
+            "name": self.check.name,
+            "promise": self.check.promise,
+            "source": self.check.source,
+            "verdict": self.verdict.value,
+            "evidence": self.evidence,
+            "curl": list(self.curl),
+        }
+
+
+class _Listed(BaseModel):
+    """A model of the list, with the names that servers have for its context."""
+
+    model_config = ConfigDict(extra="ignore")
+    id: str
+    max_model_len: int | None = None
+    context_length: int | None = None
+    context_window: int | None = None
+    max_context_length: int | None = None
+
+
+class _List(BaseModel):
+    data: list[_Listed]
+
+
+def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> Server:
+    """Find a server's model, and the fields by which it answers the same each time.
+
+    Args:
+        url: its base URL, with or without ``/v1``.
+        model: the name in requests; None for the only one that it lists.
+        api_key: a bearer key; None for none.
+        timeout_s: seconds for an answer.
+
+    Raises:
+        UnfitError: it does not answer, or not a plain request.
+    """
+    try:
+        http = Http(url, api_key, timeout_s)
+        listed = _models(url, http.send(Request("GET", MODELS)))
+    except UnreachableError as error:
+        raise UnfitError(str(error)) from None
+    names = None if listed is None else [each.id for each in listed]
+    server = Server(http, model or _only(names), time.monotonic() + _ALL_S)
+    server.listed = names
+    for each in listed or ():
+        if each.id == server.model:
+            known = (each.max_model_len, each.context_length, each.context_window, each.max_context_length)
+            server.context = next((value for value in known if value), None)
+    _settle(server)
+    return server
+
+
+def _models(url: str, answer: Answer) -> list[_Listed] | None:
+    """The models that a server lists; None where it has no list."""
+    if not answer.status:
+        raise UnfitError(f"{url} is no server of the API: {answer.trouble}")
+    if answer.status in {401, 403}:
+        raise UnfitError(f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY")
+    try:
+        return _List.model_validate_json(answer.body).data if answer.status == 200 else None
+    except ValidationError:
+        return None
+
+
+def _only(names: list[str] | None) -> str:
+    if names and len(names) == 1:
+        return names[0]
+    raise UnfitError(f"name a model with --model{_told(names)}")
+
+
+def _told(names: list[str] | None) -> str:
+    if not names:
+        return "; the server lists none"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"; the server lists {', '.join(shown(name) for name in names[:_LISTED])}{more}"
+
+
+def _settle(server: Server) -> None:
+    """Leave out of greedy requests what the server refuses by name, and see whether they are answered alike."""
+    for _ in range(4):
+        request = server.chat()
+        try:
+            answer = server.again(request)
+        except UnclearError as error:
+            raise UnfitError(str(error)) from None
+        if answer.trouble:
+            raise UnfitError(f"the server does not answer a plain chat request: {answer.trouble}")
+        if answer.status == 200:
+            break
+        _without_what_is_refused(server, answer)
+    try:
+        seen = Whole(answer)
+        server.steady = "temperature" in server.greedy and Whole(server.ask(request)).text == seen.text
+    except (UntrueError, UnclearError) as error:
+        raise UnfitError(f"the answer to a plain chat request is none of the API: {error}") from None
+
+
+def _without_what_is_refused(server: Server, answer: Answer) -> None:
+    if answer.status in {401, 403}:
+        raise UnfitError(f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY")
+    if answer.status == 404 and (server.listed is None or server.model not in server.listed):
+        raise UnfitError(f"the model {shown(server.model)} is not served{_told(list(server.listed or ()))}")
+    if answer.status in {400, 422}:
+        if server.limit == "max_tokens" and is_named(answer, "max_tokens"):
+            server.limit = "max_completion_tokens"
+            return
+        for name in tuple(server.greedy):
+            if is_named(answer, name):
+                del server.greedy[name]
+                return
+    raise UnfitError(f"a plain chat request is answered {answer.status}: {shown(answer.text, 200)}")
+
+
+def run(server: Server, tell: Callable[[str], None] = lambda _: None) -> Iterator[Outcome]:
+    """Run every check, in the order of the groups.
+
+    Args:
+        server: to look at.
+        tell: is told of each group as it begins.
+    """
+    for group in GROUPS:
+        tell(group.title)
+        for check in group.checks:
+            yield run_one(server, group.title, check)
+
+
+def run_one(server: Server, group: str, check: Check) -> Outcome:
+    """Run one check."""
+    try:
+        check.body(server)
+    except UntrueError as error:
+        lines = tuple(server.http.curl(request) for request in error.requests)
+        return Outcome(group, check, Verdict.UNTRUE, error.evidence, lines)
+    except UnclearError as error:
+        return Outcome(group, check, Verdict.UNCLEAR, str(error))
+    except NotOfferedError as error:
+        return Outcome(group, check, Verdict.NOT_OFFERED, str(error))
+    return Outcome(group, check, Verdict.TRUE)
+
+
+def counts(outcomes: list[Outcome]) -> Mapping[Verdict, int]:
+    """How many checks came to each verdict."""
+    return {verdict: sum(each.verdict is verdict for each in outcomes) for verdict in Verdict}

@@ -1,0 +1,232 @@
+"""Checks of finish reasons, stop strings and the text itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
+from gateway_ops.conformance.replies import Message, Stream, Whole
+from gateway_ops.conformance.server_under_check import COUNTING, Server
+from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+
+FINISH = Group("Finish reason")
+STOP = Group("Stop strings")
+TEXT = Group("Text")
+EMOJI = "Repeat this: 🙂🚀🙂🚀🙂🚀🙂🚀🙂🚀🙂🚀🙂🚀🙂"
+_KNOWN = {"stop", "length", "tool_calls", "content_filter", "function_call"}
+_REPLACEMENT = "\ufffd"
+
+
+@FINISH.check("finish-length", "An answer that the limit of tokens cut has the finish reason `length`.", OBJECT)
+def _length(server: Server) -> None:
+    short, long = server.whole(server.chat(limit=3)), server.whole(server.chat())
+    if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
+        raise UnclearError("the text with a limit of 3 tokens is no beginning of the longer one")
+    if short.finish != "length":
+        told = f"3 tokens, {shown(short.text)}, begin {shown(long.text)}, and end with `{short.finish}`"
+        raise UntrueError(told, short.answer, long.answer)
+
+
+@FINISH.check("finish-stop", "An answer that ended before its limit of tokens has the finish reason `stop`.", OBJECT)
+def _natural(server: Server) -> None:
+    seen = server.whole(server.chat("Say hi.", limit=48))
+    if seen.usage.completion_tokens >= 48:
+        raise UnclearError("the model said nothing that ends within 48 tokens")
+    if seen.finish != "stop":
+        told = f"{seen.usage.completion_tokens} of 48 tokens end with `{seen.finish}`"
+        raise UntrueError(told, seen.answer)
+
+
+@FINISH.check("finish-known", "A finish reason is one of those that the API has, and a whole answer has one.", OBJECT)
+def _known(server: Server) -> None:
+    seen = server.whole(server.chat())
+    if seen.finish not in _KNOWN:
+        raise UntrueError(f"the finish reason is {shown(seen.finish)}", seen.answer)
+
+
+@FINISH.check("finish-once", "Each choice of a stream has one finish reason, and no text after it.", CHUNKS)
+def _once(server: Server) -> None:
+    stream = server.stream(server.chat())
+    if len(stream.finishes()) != 1:
+        raise UntrueError(f"the finish reasons of the stream are {stream.finishes()}", stream.answer)
+    pieces = stream.choices()
+    ended = next(place for place, piece in enumerate(pieces) if piece.finish_reason is not None)
+    if after := "".join(piece.said for piece in pieces[ended + 1 :]):
+        raise UntrueError(f"{shown(after)} comes after the finish reason", stream.answer)
+
+
+@FINISH.check("finish-stream-same", "A stream and a whole answer to the same request end for the same reason.", CHUNKS)
+def _finish_same(server: Server) -> None:
+    server.must_equal(
+        (server.whole(server.chat()), lambda seen: [seen.finish]),
+        (server.stream(server.chat()), Stream.finishes),
+        "the finish reasons of the whole answer and of the stream are",
+    )
+
+
+def _spanning(server: Server) -> tuple[str, str]:
+    """The greedy text, and a stop string that begins in one piece of its stream and ends in the next."""
+    whole = server.whole(server.chat())
+    text = whole.text
+    if text != (whole.choice().message or Message()).content:
+        raise UnclearError("a part of the answer is a thought, where stop strings have no effect")
+    stream = server.stream(server.chat())
+    if stream.text() != text or not server.steady:
+        raise UnclearError("the greedy text is not the same each time, so a stop string cannot be chosen from it")
+    borders: list[int] = []
+    for piece in stream.pieces():
+        borders.append((borders[-1] if borders else 0) + len(piece))
+    middle = len(text) // 2
+    for border in sorted(borders[:-1] or [middle], key=lambda place: abs(place - middle)):
+        for length in range(2, 9):
+            stop = text[border - 1 : border - 1 + length]
+            if len(stop) == length and border > 1 and text.find(stop) == border - 1 and stop.strip():
+                return text, stop
+    raise UnclearError("the greedy text has no part in its middle that could be a stop string")
+
+
+@STOP.check("stop-cuts", "`stop` ends the text before the stop string, which is no part of it.", CREATE)
+def _cuts(server: Server) -> None:
+    text, stop = _spanning(server)
+    seen = server.whole(server.chat(stop=[stop]), "stop")
+    server.must_equal(
+        (seen, lambda cut: cut.text),
+        (server.whole(server.chat()), lambda whole: whole.text.partition(stop)[0]),
+        f"the text with `stop` {shown(stop)}, and what it cuts from {shown(text)}, are",
+    )
+
+
+@STOP.check("stop-in-stream", "A stream holds back what may become a stop string: none of it is sent.", CREATE)
+def _held_back(server: Server) -> None:
+    text, stop = _spanning(server)
+    stream = server.stream(server.chat(stop=[stop]), "stop")
+    server.must_equal(
+        (stream, Stream.text),
+        (server.whole(server.chat()), lambda whole: whole.text.partition(stop)[0]),
+        f"the streamed text with `stop` {shown(stop)}, and what it cuts from {shown(text)}, are",
+    )
+
+
+@STOP.check("stop-finish", "An answer that a stop string ended has the finish reason `stop`.", OBJECT)
+def _stop_finish(server: Server) -> None:
+    _, stop = _spanning(server)
+    seen = server.whole(server.chat(stop=[stop]), "stop")
+    if stop in seen.text:
+        raise UnclearError("the stop string did not end the answer")
+    if seen.finish != "stop":
+        raise UntrueError(f"`stop` {shown(stop)} ended it, its finish reason is `{seen.finish}`", seen.answer)
+
+
+@STOP.check(
+    "stop-list", "Of several stop strings the one that comes first in the text ends it; one may be a string.", CREATE
+)
+def _several(server: Server) -> None:
+    _, stop = _spanning(server)
+    text = server.whole(server.chat()).text
+    late = text[text.find(stop) + 1 :][:3]
+    if text.find(late) < text.find(stop):
+        late = "nor this"
+    for given in ([late, "never said", stop], stop):
+        seen = server.whole(server.chat(stop=given), "stop")
+        server.must_equal(
+            (seen, lambda cut: cut.text),
+            (server.whole(server.chat()), lambda whole: whole.text.partition(stop)[0]),
+            f"the text with `stop` {shown(given)}, and what it cuts, are",
+        )
+
+
+@STOP.check("stop-usage", "The tokens after a stop string are not counted as those of a whole answer.", OBJECT)
+def _stop_usage(server: Server) -> None:
+    _, stop = _spanning(server)
+    cut, whole = server.whole(server.chat(stop=[stop]), "stop"), server.whole(server.chat())
+    if stop in cut.text:
+        raise UnclearError("the stop string did not end the answer")
+    if not 0 < cut.usage.completion_tokens < whole.usage.completion_tokens:
+        counts = f"{cut.usage.completion_tokens} `completion_tokens`, and {whole.usage.completion_tokens} without"
+        raise UntrueError(f"an answer that {shown(stop)} cut has {counts}", cut.answer, whole.answer)
+
+
+@TEXT.check("text-stream-same", "The text of a stream, joined, is the text of the whole answer.", CHUNKS)
+def _text_same(server: Server) -> None:
+    for prompt in (COUNTING, EMOJI):
+        server.must_equal(
+            (server.whole(server.chat(prompt)), lambda seen: seen.text),
+            (server.stream(server.chat(prompt)), Stream.text),
+            "the whole text and the streamed one are",
+        )
+
+
+@TEXT.check("text-characters", "No character is torn apart: a stream has no replacement character for one.", CHUNKS)
+def _characters(server: Server) -> None:
+    whole, stream = server.whole(server.chat(EMOJI)), server.stream(server.chat(EMOJI))
+    if _REPLACEMENT in whole.text[:-1]:
+        raise UntrueError(f"the text has U+FFFD: {shown(whole.text)}", whole.answer)
+    if _REPLACEMENT in stream.text()[:-1]:
+        raise UntrueError(f"the stream has U+FFFD: {shown(stream.text())}", stream.answer)
+    if whole.text.isascii():
+        raise UnclearError("the model answers a prompt of emoji in ASCII")
+
+
+@TEXT.check("text-parts", "A content of text parts is read as the same text in a string is.", CREATE)
+def _parts(server: Server) -> None:
+    parts = [{"role": "user", "content": [{"type": "text", "text": COUNTING}]}]
+    server.must_equal(
+        (server.whole(server.chat(parts), "messages", "content"), _told),
+        (server.whole(server.chat()), _told),
+        "text and `prompt_tokens` with a list of parts, and with a string, are",
+    )
+
+
+@TEXT.check("text-all-parts", "Every text part of a message is read.", CREATE)
+def _all_parts(server: Server) -> None:
+    one = {"type": "text", "text": COUNTING}
+    short, long = (
+        server.whole(server.chat([{"role": "user", "content": [one] * count}], 1), "messages", "content")
+        for count in (1, 3)
+    )
+    if long.usage.prompt_tokens <= short.usage.prompt_tokens + 4:
+        told = f"three parts have {long.usage.prompt_tokens} `prompt_tokens`, one has {short.usage.prompt_tokens}"
+        raise UntrueError(told, short.answer, long.answer)
+
+
+def _heard(server: Server, role: str) -> None:
+    """Whether a message of a role before the user's makes the prompt longer."""
+    told = [{"role": role, "content": "You are a clerk who counts one two three four five six."}]
+    user = [{"role": "user", "content": COUNTING}]
+    # The template may have a system message of its own, which another takes the place of: two lengths tell.
+    more = [{"role": role, "content": told[0]["content"] * 4}]
+    short, long = (server.whole(server.chat([*given, *user], 1), "messages", role) for given in (told, more))
+    if long.usage.prompt_tokens < short.usage.prompt_tokens + 12:
+        counts = f"{short.usage.prompt_tokens} and {long.usage.prompt_tokens}"
+        raise UntrueError(
+            f"a {role} message four times as long: `prompt_tokens` are {counts}", short.answer, long.answer
+        )
+
+
+@TEXT.check("text-system", "A system message is read.", CREATE)
+def _system(server: Server) -> None:
+    _heard(server, "system")
+
+
+@TEXT.check("text-developer", "A developer message is read.", CREATE)
+def _developer(server: Server) -> None:
+    _heard(server, "developer")
+
+
+@TEXT.check("text-image", "An image is read, or refused by name; it is not dropped.", CREATE)
+def _image(server: Server) -> None:
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}"}}
+    text: dict[str, Any] = {"type": "text", "text": COUNTING}
+    seen = server.whole(
+        server.chat([{"role": "user", "content": [text, image]}], 1), "messages", "image_url", "image", "content"
+    )
+    without = server.whole(server.chat([{"role": "user", "content": [text]}], 1))
+    if seen.usage.prompt_tokens <= without.usage.prompt_tokens:
+        told = f"`prompt_tokens` is {seen.usage.prompt_tokens} with an image and {without.usage.prompt_tokens} without"
+        raise UntrueError(told, seen.answer, without.answer)
+
+
+def _told(seen: Whole) -> tuple[str, int | None]:
+    usage = seen.reply.usage
+    return seen.text, usage.prompt_tokens if usage else None

@@ -1,0 +1,124 @@
+"""Checks of token counts."""
+
+from __future__ import annotations
+
+from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
+from gateway_ops.conformance.replies import Stream, Usage
+from gateway_ops.conformance.server_under_check import LIMIT, Server
+from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError
+
+USAGE = Group("Usage")
+_COUNTED = {"include_usage": True}
+
+
+def _stream_usage(server: Server) -> tuple[Stream, Usage]:
+    """A stream that was asked for its usage, and that."""
+    stream = server.stream(server.chat(stream_options=_COUNTED), "stream_options")
+    if not stream.usages:
+        raise UnclearError("the stream has no usage")
+    return stream, stream.usages[-1]
+
+
+@USAGE.check("usage-present", "An answer has `usage`, and counts the tokens of a text that is not empty.", OBJECT)
+def _present(server: Server) -> None:
+    seen = server.whole(server.chat())
+    if seen.reply.usage is None:
+        raise UntrueError("the answer has no `usage`", seen.answer)
+    if not seen.usage.prompt_tokens or (seen.text and not seen.usage.completion_tokens):
+        raise UntrueError(f"{seen.usage} of a text that is not empty", seen.answer)
+
+
+@USAGE.check("usage-total", "`total_tokens` is the sum of `prompt_tokens` and `completion_tokens`.", OBJECT)
+def _total(server: Server) -> None:
+    for seen in (server.whole(server.chat()), server.whole(server.chat(limit=3))):
+        usage = seen.usage
+        if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
+            raise UntrueError(f"the counts are {usage}", seen.answer)
+
+
+@USAGE.check("usage-at-limit", "An answer that the limit of tokens ended has as many tokens as the limit.", CREATE)
+def _at_limit(server: Server) -> None:
+    cut = 0
+    for limit in (1, 3, LIMIT):
+        seen = server.whole(server.chat(limit=limit))
+        count = seen.usage.completion_tokens
+        if count > limit or (count != limit and seen.finish == "length"):
+            raise UntrueError(f"`{server.limit}` {limit}, `{seen.finish}` and {count} `completion_tokens`", seen.answer)
+        cut += seen.finish == "length"
+    if not cut:
+        raise UnclearError("no answer says that a limit ended it")
+
+
+@USAGE.check(
+    "usage-of-choices", "`completion_tokens` counts the tokens of all choices, the prompt counts once.", CREATE
+)
+def _of_choices(server: Server) -> None:
+    one = server.whole(server.chat(limit=4))
+    two = server.whole(server.chat(limit=4, n=2), "n")
+    if len(two.reply.choices) != 2:
+        raise UnclearError(f"2 choices were asked for, {len(two.reply.choices)} came")
+    if one.finish != "length" or [choice.finish_reason for choice in two.reply.choices] != ["length", "length"]:
+        raise UnclearError("not all answers were ended by the limit, whose tokens are known")
+    if two.usage.completion_tokens != 8:
+        told = f"two choices of 4 tokens have {two.usage.completion_tokens} `completion_tokens`"
+        raise UntrueError(told, two.answer)
+    if one.usage.prompt_tokens != two.usage.prompt_tokens:
+        told = f"`prompt_tokens` is {one.usage.prompt_tokens}, and {two.usage.prompt_tokens} with `n: 2`"
+        raise UntrueError(told, one.answer, two.answer)
+
+
+@USAGE.check("usage-prompt-fixed", "`prompt_tokens` depends on the prompt, and not on the limit of the answer.", OBJECT)
+def _prompt_fixed(server: Server) -> None:
+    seen = [server.whole(server.chat(limit=limit)) for limit in (1, LIMIT)]
+    counts = [each.usage.prompt_tokens for each in seen]
+    if counts[0] != counts[1]:
+        told = f"`prompt_tokens` is {counts[0]} with a limit of 1 token, {counts[1]} with {LIMIT}"
+        raise UntrueError(told, *(each.answer for each in seen))
+
+
+@USAGE.check("usage-prompt-counted", "A longer prompt has more `prompt_tokens`.", OBJECT)
+def _prompt_counted(server: Server) -> None:
+    short, long = (server.whole(server.chat(" ".join(map(str, range(1, last)))), "messages") for last in (5, 65))
+    if long.usage.prompt_tokens < short.usage.prompt_tokens + 30:
+        told = f"`prompt_tokens` is {short.usage.prompt_tokens}, with 60 numbers more {long.usage.prompt_tokens}"
+        raise UntrueError(told, short.answer, long.answer)
+
+
+@USAGE.check(
+    "usage-of-stream",
+    "`include_usage` adds a last chunk with the usage of the whole answer and no choices.",
+    CREATE,
+)
+def _of_stream(server: Server) -> None:
+    stream = server.stream(server.chat(stream_options=_COUNTED), "stream_options")
+    last = stream.chunks[-1]
+    if last.usage is None:
+        raise UntrueError("the last chunk has no `usage`", stream.answer)
+    if last.choices:
+        raise UntrueError("the chunk with `usage` has choices", stream.answer)
+
+
+@USAGE.check("usage-once", "With `include_usage` the `usage` of the chunks before the last is null.", CREATE)
+def _once(server: Server) -> None:
+    stream, _ = _stream_usage(server)
+    if len(stream.usages) > 1:
+        raise UntrueError(f"{len(stream.usages)} chunks have a `usage`", stream.answer)
+
+
+@USAGE.check("usage-unasked", "A stream without `include_usage` has no usage.", CREATE)
+def _unasked(server: Server) -> None:
+    stream = server.stream(server.chat())
+    if stream.usages:
+        raise UntrueError("a chunk has a `usage`", stream.answer)
+
+
+@USAGE.check("usage-stream-same", "A stream and a whole answer to the same request have the same counts.", CHUNKS)
+def _stream_same(server: Server) -> None:
+    whole = server.whole(server.chat())
+    whole.usage  # noqa: B018 - raises where there is none
+    stream, _ = _stream_usage(server)
+    server.must_equal(
+        (whole, lambda seen: seen.usage),
+        (stream, lambda seen: seen.usages[-1] if seen.usages else None),
+        "the counts of the whole answer and of the stream are",
+    )

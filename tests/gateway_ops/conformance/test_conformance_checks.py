@@ -1,0 +1,86 @@
+"""Each check of the suite: an honest server passes it, and one that lies does not."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gateway_ops.conformance import suite
+from gateway_ops.conformance.bounded_http import Http
+from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.suite import Outcome
+from gateway_ops.conformance.verdicts import Check, Verdict
+from tests.gateway_ops.conformance.by_curl import send_by_curl
+from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer
+from tests.gateway_ops.conformance.lies import FAULT, LIES
+
+CHECKS = {check.name: (group.title, check) for group in suite.GROUPS for check in group.checks}
+
+FEW = {"usage-of-stream", "stop-in-stream", "text-characters", "error-context", "error-wrong-key", "models-list"}
+
+
+def meet(server: HonestServer) -> Server:
+    return suite.meet(server.url, MODEL, KEY, 20.0)
+
+
+def run(server: Server, name: str) -> Outcome:
+    group, check = CHECKS[name]
+    if name == "error-no-trace":  # which looks at the errors so far
+        run(server, "error-no-model")
+    return suite.run_one(server, group, check)
+
+
+@pytest.fixture(scope="module")
+def honest() -> Iterator[Server]:
+    with HonestServer() as server:
+        yield meet(server)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_honest_server_passes(name: str, honest: Server) -> None:
+    found = run(honest, name)
+    expected = Verdict.NOT_OFFERED if name == "text-image" else Verdict.TRUE
+    assert (found.verdict, found.evidence) == (expected, found.evidence if name == "text-image" else "")
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_lie_is_seen_and_shown(name: str) -> None:
+    lie = FAULT if name.startswith("fault-") else LIES[name]()
+    with HonestServer(lie) as server:
+        found = run(meet(server), name)
+    assert found.verdict is Verdict.UNTRUE, found.evidence
+    assert found.evidence
+    assert found.curl
+    assert all(KEY not in line for line in found.curl)
+
+
+def test_names_are_unique_and_each_check_has_a_promise_and_a_source() -> None:
+    checks: list[Check] = [check for group in suite.GROUPS for check in group.checks]
+    assert len(CHECKS) == len(checks)
+    assert all(check.promise.endswith(".") and check.source.startswith("https://") for check in checks)
+    assert set(LIES) == {check.name for check in checks if not check.name.startswith("fault-")}
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted(FEW), *(pytest.param(each, marks=pytest.mark.long) for each in CHECKS if each not in FEW)]
+)
+def test_a_lie_is_seen_by_the_printed_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    monkeypatch.setattr(Http, "send", send_by_curl)
+    lie = FAULT if name.startswith("fault-") else LIES[name]()
+    with HonestServer(lie) as server:
+        found = run(meet(server), name)
+    assert found.verdict is Verdict.UNTRUE, found.evidence
+
+
+def test_a_printed_line_shows_the_evidence() -> None:
+    with HonestServer(LIES["usage-total"]()) as server:
+        found = run(meet(server), "usage-total")
+        environment = {"GATEWAY_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
+        (line,) = found.curl
+        shown = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("HTTP/1.0 200")
+    assert '"completion_tokens": 16, "total_tokens": 13' in shown
+    assert "total_tokens=13" in found.evidence
