@@ -17,12 +17,31 @@ class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
+class PromptDetails(_Part):
+    """Prompt tokens that are parts of those counted."""
+
+    cached_tokens: int | None = None
+
+
+class CompletionDetails(_Part):
+    """Completion tokens that are parts of those counted."""
+
+    reasoning_tokens: int | None = None
+
+
 class Usage(_Part):
     """Token counts."""
 
     prompt_tokens: int = Field(ge=0)
     completion_tokens: int = Field(ge=0)
     total_tokens: int = Field(ge=0)
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+
+    @property
+    def counts(self) -> str:
+        """The counts in words; also what answers to the same request have in common, however much was cached."""
+        return f"{self.prompt_tokens} + {self.completion_tokens} = {self.total_tokens} tokens"
 
 
 class Function(_Part):
@@ -193,6 +212,12 @@ class Stream:
     def usages(self) -> list[Usage]:
         """The usage of each chunk that has one."""
         return [chunk.usage for chunk in self.chunks if chunk.usage is not None]
+
+
+def without_bad_bytes(text: str | bytes) -> str:
+    """A text in which bytes that are no characters, which a model may write, count alike however they were decoded."""
+    decoded = text if isinstance(text, str) else text.decode(errors="replace")
+    return re.sub("\ufffd+", "\ufffd", decoded)
 
 
 def events(body: bytes) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
-from gateway_ops.conformance.replies import Stream, Usage
+from gateway_ops.conformance.replies import CompletionDetails, PromptDetails, Stream, Usage
 from gateway_ops.conformance.server_under_check import LIMIT, Server
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError
 
@@ -25,7 +25,7 @@ def _present(server: Server) -> None:
     if seen.reply.usage is None:
         raise UntrueError("the answer has no `usage`", seen.answer)
     if not seen.usage.prompt_tokens or (seen.text and not seen.usage.completion_tokens):
-        raise UntrueError(f"{seen.usage} of a text that is not empty", seen.answer)
+        raise UntrueError(f"a text that is not empty has {seen.usage.counts}", seen.answer)
 
 
 @USAGE.check("usage-total", "`total_tokens` is the sum of `prompt_tokens` and `completion_tokens`.", OBJECT)
@@ -33,7 +33,17 @@ def _total(server: Server) -> None:
     for seen in (server.whole(server.chat()), server.whole(server.chat(limit=3))):
         usage = seen.usage
         if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
-            raise UntrueError(f"the counts are {usage}", seen.answer)
+            raise UntrueError(f"the counts are {usage.counts}", seen.answer)
+
+
+@USAGE.check("usage-details", "Cached and reasoning tokens are among those of the prompt and of the answer.", OBJECT)
+def _details(server: Server) -> None:
+    seen = server.whole(server.chat())
+    usage = seen.usage
+    cached = (usage.prompt_tokens_details or PromptDetails()).cached_tokens or 0
+    thought = (usage.completion_tokens_details or CompletionDetails()).reasoning_tokens or 0
+    if not 0 <= cached <= usage.prompt_tokens or not 0 <= thought <= usage.completion_tokens:
+        raise UntrueError(f"{cached} cached and {thought} reasoning tokens among {usage.counts}", seen.answer)
 
 
 @USAGE.check("usage-at-limit", "An answer that the limit of tokens ended has as many tokens as the limit.", CREATE)
@@ -118,7 +128,7 @@ def _stream_same(server: Server) -> None:
     whole.usage  # noqa: B018 - raises where there is none
     stream, _ = _stream_usage(server)
     server.must_equal(
-        (whole, lambda seen: seen.usage),
-        (stream, lambda seen: seen.usages[-1] if seen.usages else None),
+        (whole, lambda seen: seen.usage.counts),
+        (stream, lambda seen: seen.usages[-1].counts if seen.usages else "none"),
         "the counts of the whole answer and of the stream are",
     )

@@ -183,9 +183,8 @@ _RANGES = {
     "max_completion_tokens": (1, 10**6),
     "seed": (-(2**63), 2**63),
 }
-_OTHERS = set(
-    ["model", "messages", "prompt", "stream", "stream_options", "stop", "logprobs", "logit_bias", "response_format", "tools", "tool_choice", "echo"]
-)
+_OTHERS = {"model", "messages", "prompt", "stream", "stream_options", "stop", "logprobs", "logit_bias", "echo"}
+_OTHERS |= {"response_format", "tools", "tool_choice"}
 
 
 def _faults(path: str, body: dict[str, Any]) -> Iterator[str]:

@@ -277,6 +277,9 @@ FAULT = Lie(after=_accepts)
 LIES: Mapping[str, Callable[[], Lie]] = {
     "usage-present": lambda: of_whole(lambda answer: answer.pop("usage")),
     "usage-total": lambda: of_usage(lambda _, usage: usage.update(total_tokens=usage["prompt_tokens"])),
+    "usage-details": lambda: of_usage(
+        lambda _, usage: usage.update(completion_tokens_details={"reasoning_tokens": 99})
+    ),
     "usage-at-limit": lambda: of_usage(lambda _, usage: usage.update(completion_tokens=2)),
     "usage-of-choices": lambda: of_usage(
         lambda body, usage: usage.update(completion_tokens=4) if "n" in body else None

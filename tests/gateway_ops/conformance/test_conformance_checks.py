@@ -83,4 +83,4 @@ def test_a_printed_line_shows_the_evidence() -> None:
         shown = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True).stdout
     assert shown.startswith("HTTP/1.0 200")
     assert '"completion_tokens": 16, "total_tokens": 13' in shown
-    assert "total_tokens=13" in found.evidence
+    assert "13 + 16 = 13 tokens" in found.evidence

@@ -1,0 +1,134 @@
+"""What the conformance suite says of this gateway, and of one written in an afternoon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MODEL, TINY
+
+from gateway_ops.conformance import suite
+from gateway_ops.conformance.bounded_http import Http
+from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.suite import Outcome
+from gateway_ops.conformance.verdicts import Verdict
+from tests.gateway_ops.conformance.by_curl import send_by_curl
+from tests.stack import GatewayProcess, free_port
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(url: str, model: str) -> tuple[Server, dict[str, Outcome]]:
+    server = suite.meet(url, model, None, 60.0)
+    return server, {each.check.name: each for each in suite.run(server)}
+
+
+def names(found: dict[str, Outcome], *verdicts: Verdict) -> dict[str, str]:
+    return {name: each.evidence for name, each in found.items() if each.verdict in verdicts}
+
+
+def test_nothing_is_untrue_of_this_gateway(tiny_gateway: GatewayProcess) -> None:
+    """Its model's words mean nothing, so that of some promises nothing can be told."""
+    _, found = run(tiny_gateway.url, TINY)
+    assert names(found, Verdict.UNTRUE) == {}
+    assert len(names(found, Verdict.TRUE)) > 90
+
+
+@pytest.mark.long
+def test_all_is_true_of_this_gateway_with_a_model_that_makes_sense(gateway: GatewayProcess) -> None:
+    began = time.monotonic()
+    _, found = run(gateway.url, MODEL)
+    assert names(found, Verdict.UNTRUE) == {}
+    assert set(names(found, Verdict.UNCLEAR)) <= {"error-wrong-key"}  # it takes requests without a key
+    assert time.monotonic() - began < 180
+
+
+@pytest.fixture
+def naive(triton_smollm2: Any, smollm2_dir: Path, tmp_path: Path) -> Iterator[str]:
+    """The naive gateway of the benchmarks before the real Triton."""
+    port = free_port()
+    env = {**os.environ, "TRITON": triton_smollm2.grpc_url, "MODE": "tokens"}
+    env["TOKENIZER"] = str(smollm2_dir / "tokenizer.json")
+    command = [sys.executable, "-m", "uvicorn", "naive:app", "--port", str(port), "--no-access-log"]
+    with (tmp_path / "naive.log").open("wb") as log:
+        process = subprocess.Popen(command, env=env, cwd=ROOT / "benchmarks", stdout=log, stderr=log)
+    try:
+        ends = time.monotonic() + 60
+        while subprocess.run(
+            ["curl", "-sf", "-o", "/dev/null", f"http://127.0.0.1:{port}/docs"], check=False
+        ).returncode:
+            assert process.poll() is None, (tmp_path / "naive.log").read_text()
+            assert time.monotonic() < ends
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+KNOWN = {
+    "usage-present",
+    "usage-of-stream",
+    "finish-length",
+    "stop-cuts",
+    "stop-in-stream",
+    "form-choices",
+    "logprobs-present",
+    "max-completion-tokens",
+    "temperature",
+    "logit-bias",
+    "frequency-penalty",
+    "unknown-field",
+    "json-object",
+    "json-schema",
+    "tool-named",
+    "models-list",
+    "fault-strange-role",
+    "fault-temperature-range",
+    "error-form",
+    "error-no-model",
+    "error-bad-json",
+    "error-context",
+}
+
+
+@pytest.mark.long
+def test_the_naive_gateway_is_found_out_and_each_printed_line_shows_it(
+    naive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found = run(naive, MODEL)
+    untrue = names(found, Verdict.UNTRUE)
+    assert set(untrue) >= KNOWN
+    assert {"text-stream-same", "stream-done", "max-tokens"} <= set(names(found, Verdict.TRUE))
+    monkeypatch.setattr(Http, "send", send_by_curl)
+    by_curl = suite.meet(naive, MODEL, None, 60.0)
+    for name in untrue:
+        again = suite.run_one(by_curl, found[name].group, found[name].check)
+        assert again.verdict is Verdict.UNTRUE, (name, again.evidence)
+        assert again.curl == found[name].curl
+
+
+@pytest.mark.long
+def test_what_the_lines_of_the_naive_gateway_show_can_be_read(naive: str) -> None:
+    _, found = run(naive, MODEL)
+
+    def shown(name: str) -> list[str]:
+        lines = found[name].curl
+        return [subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout for line in lines]
+
+    (usage,) = shown("usage-present")
+    assert '"choices"' in usage
+    assert "usage" not in usage
+    assert all('"finish_reason":"stop"' in text for text in shown("finish-length"))
+    (unknown,) = shown("error-no-model")
+    assert unknown.startswith("HTTP/1.1 200 OK")
+    (long,) = shown("error-context")
+    assert "HTTP/1.1 500 Internal Server Error" in long
+    (choices,) = shown("form-choices")
+    assert choices.count('"index"') == 1

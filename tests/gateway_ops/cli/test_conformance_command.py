@@ -1,0 +1,221 @@
+"""``gateway check URL --conformance`` as users run it, on servers of all kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_ops.conformance import suite
+from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
+from tests.gateway_ops.conformance.lies import LIES, of_stream
+from tests.stack import free_port
+
+GATEWAY = Path(sys.executable).with_name("gateway")
+
+
+def check(url: str, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    command = [GATEWAY, "check", url, "--conformance", *arguments]
+    environ["GATEWAY_API_KEY"] = key
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+@contextlib.contextmanager
+def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that does with each connection what it is told, in a thread of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads = []
+
+    def connection(peer: socket.socket) -> None:
+        with peer, contextlib.suppress(OSError):
+            serve(peer)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                threads.append(threading.Thread(target=connection, args=(peer,)))
+                threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join()
+        for thread in threads:
+            thread.join()
+
+
+def test_an_honest_server_is_green_with_its_url_alone() -> None:
+    with HonestServer() as server:
+        done = check(f"{server.url}/v1/", "--json")
+    values = json.loads(done.stdout)
+    assert [each for each in values["checks"] if each["verdict"] in {"untrue", "cannot tell"}] == []
+    assert (done.returncode, values["ok"], values["model"]) == (0, True, MODEL)
+    assert values["counts"]["true"] == len(values["checks"]) - 1
+    first = values["checks"][0]
+    assert (first["group"], first["name"], first["verdict"], first["curl"]) == ("Usage", "usage-present", "true", [])
+
+
+def test_what_is_untrue_comes_first_with_lines_that_can_be_copied() -> None:
+    with HonestServer(LIES["form-id"]()) as server:
+        done = check(server.url, "--model", MODEL)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert lines[:4] == [
+        "untrue: 1",
+        "  Form of answers",
+        "    form-id: Each answer has an `id` of its own.",
+        "      but two answers have the `id` chatcmpl-1",
+    ]
+    for line in lines[4:6]:
+        assert line.startswith(f"      curl -sS -i -N {server.url}/v1/chat/completions -H ")
+        assert line.endswith("}'")
+    assert KEY not in done.stdout
+    assert lines[-1].startswith(f"{server.url} {MODEL}: 1 untrue, 1 not offered, ")
+
+
+def test_a_terminal_gets_tables() -> None:
+    ours, theirs = pty.openpty()
+    with HonestServer(LIES["form-id"]()) as server:
+        command = [GATEWAY, "check", server.url, "--conformance", "--api-key", KEY]
+        with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            shown = b""
+            with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+                while data := os.read(ours, 4096):
+                    shown += data
+    os.close(ours)
+    assert process.returncode == 1
+    assert shown.index(b"untrue: 1") < shown.index(b"not offered: 1") < shown.index(b"true: 10")
+
+
+def unfit(url: str, model: str | None = None, key: str | None = KEY, timeout_s: float = 20.0) -> str:
+    """Why nothing can be checked."""
+    with pytest.raises(suite.UnfitError) as caught:
+        suite.meet(url, model, key, timeout_s)
+    return str(caught.value)
+
+
+def test_what_is_no_server() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    done = check(url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].startswith(f"error: {url} cannot be reached (")
+    done = check("gateway.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: --conformance takes the URL of a server: http://... or https://...\n"
+    assert "is no URL of a server" in unfit("http://")
+    assert "is no URL" in unfit("http://host:port")
+    with raw_server(lambda peer: peer.sendall(b"220 mail.example.com ready\r\n")) as mail:
+        assert unfit(mail).startswith(
+            f"{mail} is no server of the API: there is no HTTP answer (BadStatusLine: 220 mail"
+        )
+
+
+def test_a_server_that_hangs_is_left() -> None:
+    with raw_server(lambda peer: [None for _ in iter(lambda: peer.recv(4096), b"")]) as silent:
+        assert unfit(silent, timeout_s=1) == f"{silent} is no server of the API: the answer had not ended after 1 s"
+
+
+def test_a_wrong_key_and_a_model_that_is_not_served() -> None:
+    with HonestServer() as server:
+        assert "give a key of the server with --api-key" in unfit(server.url, key="sk-wrong")
+        assert "give a key of the server with --api-key" in unfit(server.url, key=None)
+        assert "no header holds" in unfit(server.url, key="sk-\u00fc")
+        done = check(server.url, "--model", "gpt-9")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"error: the model gpt-9 is not served; the server lists {MODEL}\n")
+
+
+def _two_models(body: dict[str, Any], reply: Reply) -> None:
+    reply.json["data"].append({**reply.json["data"][0], "id": "other\x1b[31m"})
+
+
+def test_a_model_is_named_where_there_are_several() -> None:
+    with HonestServer(Lie(after=_two_models, path="/v1/models")) as server:
+        assert unfit(server.url) == f"name a model with --model; the server lists {MODEL}, other\\x1b[31m"
+
+
+def _huge(peer: socket.socket) -> None:
+    peer.recv(65536)
+    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[")
+    while True:
+        peer.sendall(b"[" * 65536)
+
+
+def test_a_huge_answer_is_bounded() -> None:
+    began = time.monotonic()
+    with raw_server(_huge) as server:
+        assert "the answer has more than 4 MiB or 5000 events" in unfit(server, "any")
+    assert time.monotonic() - began < 60
+
+
+def _endless(events: list[Any]) -> None:
+    events[:] = itertools.repeat(events[1], 20_000)
+
+
+def test_a_stream_without_end_is_untrue_and_bounded() -> None:
+    with HonestServer(of_stream(_endless)) as server:
+        values = json.loads(check(server.url, "--json").stdout)
+    found = {each["name"]: each for each in values["checks"]}
+    assert found["stream-done"]["verdict"] == "untrue"
+    assert found["stream-done"]["evidence"] == "the answer has more than 4 MiB or 5000 events"
+    assert found["usage-total"]["verdict"] == "true"
+
+
+def _trickle(body: dict[str, Any], reply: Reply) -> None:
+    if reply.events:
+        body["max_tokens"] = 10**6  # which takes its time with each event
+        reply.events = [reply.events[1]] * 2000
+
+
+def test_a_stream_that_trickles_ends_by_the_clock() -> None:
+    with HonestServer(Lie(after=_trickle)) as server:
+        values = json.loads(check(server.url, "--json", "--timeout", "1").stdout)
+    found = {each["name"]: each for each in values["checks"]}
+    assert found["stream-done"]["evidence"] == "the same answer as a stream: the answer had not ended after 1 s"
+    assert found["logprobs-stream-same"]["evidence"] == "not asked: 4 answers had not ended in time"
+    assert found["usage-total"]["verdict"] == "true"
+
+
+def _hostile_words(body: dict[str, Any], reply: Reply) -> None:
+    if reply.status == 400:
+        reply.json = {"error": "\x1b[2J" * 100_000}
+
+
+def test_words_of_a_server_are_short_and_do_nothing_to_a_terminal() -> None:
+    with HonestServer(Lie(after=_hostile_words)) as server:
+        done = check(server.url)
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout
+    assert "u001b[2J" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) < 2000
+
+
+@pytest.mark.parametrize(
+    "body", [b"null", b"[]", b'{"data": [{"id": 5}]}', b'{"data": {}}', b"\xff\xfe", b"[" * 100_000]
+)
+def test_a_list_of_models_of_any_form_ends_in_a_sentence(body: bytes) -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(65536)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body)
+
+    with raw_server(serve) as server:
+        assert unfit(server, "any").startswith("the answer to a plain chat request is none of the API: ")
