@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpu_double.llama import Llama
+from cpu_double.kv_cache import BLOCK, Floats
+from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from gateway_ops.local_stack.tiny_model import write_tiny_model
 from wire.request import RefusedError, Request
 from wire.response import Response
 
@@ -46,12 +49,57 @@ def test_requests_join_between_steps(make_engine: MakeEngine, generate: Generate
 
 def test_a_long_prompt_does_not_stall_those_that_decode(make_engine: MakeEngine) -> None:
     engine = make_engine()
-    engine.submit(Request("decoding", PROMPT, 50, streaming=True))
+    engine.submit(Request("decoding", PROMPT, 200, streaming=True))
     engine.step()
     engine.submit(Request("long", [30] * (10 * PREFILL_TOKENS), 1, streaming=True))
-    for _ in range(9):
-        assert [response.request.id for response in engine.step()] == ["decoding"]
-    assert [response.request.id for response in engine.step()] == ["decoding", "long"]
+    answered = [response.request.id for response in engine.step()]
+    while "long" not in answered:
+        assert answered == ["decoding"]
+        answered = [response.request.id for response in engine.step()]
+    assert answered == ["decoding", "long"]
+
+
+def _track_work(model: Llama, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The work of each pass from now on: a token costs 1, and as much again for each ``even`` tokens before it."""
+    config, works, forward = model.config, [], model.forward
+    attention = 2 * config.heads * config.head_dim  # products with the keys and values of one token before
+    weights = attention + 2 * config.kv_heads * config.head_dim + 3 * config.ffn  # for each of the hidden values
+    even = weights * config.hidden / attention
+
+    def tracked(chunks: Sequence[Chunk]) -> Floats:
+        works.append(sum(len(chunk.ids) * (1 + chunk.cache.length / even) for chunk in chunks))
+        return forward(chunks)
+
+    monkeypatch.setattr(model, "forward", tracked)
+    return works
+
+
+@pytest.mark.parametrize("done", [0, 3000, 6000])
+def test_five_tokens_beside_a_long_prompt_cost_the_same_however_far_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    write_tiny_model(tmp_path, max_position_embeddings=8192)
+    model = Llama(tmp_path)
+    engine = ReferenceEngine(model, Limits(max_seq_len=8192))
+    engine.submit(Request("long", [30] * 7600, 1))
+    while engine.stats().kv_blocks_used * BLOCK < done:
+        engine.step()
+    works = _track_work(model, monkeypatch)
+    engine.submit(Request("short", PROMPT, 5, streaming=True))
+    tokens = [response.request.id for _ in range(5) for response in engine.step()]
+    assert tokens == ["short"] * 5  # a step each, as when it is alone
+    assert sum(works) < 300
+    assert max(works) < 100
+
+
+def test_long_prompts_share_what_is_computed(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.submit(Request("first", [30] * 1800, 1))
+    engine.step()
+    engine.submit(Request("second", [31] * 60, 1))
+    answered = [[response.request.id for response in engine.step()] for _ in range(2)]
+    assert answered == [[], ["second"]]  # half of each step was its own
+    assert list(_drain(engine)) == ["first"]
 
 
 def test_a_short_prompt_overtakes_a_long_one(make_engine: MakeEngine) -> None:

@@ -134,6 +134,13 @@ class Llama:
         """An empty cache for one sequence."""
         return KVCache(self.config)
 
+    def cost(self, past: int) -> float:
+        """The work for a token behind ``past`` others, in that for the first one of a sequence."""
+        config = self.config
+        width = config.heads * config.head_dim
+        projections = 2 * width + 2 * config.kv_heads * config.head_dim + 3 * config.ffn
+        return 1.0 + past * 2 * width / (config.hidden * projections)
+
     def forward(self, chunks: Sequence[Chunk]) -> Floats:
         """Append every chunk to its sequence in one pass.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from cpu_double.llama import Chunk, Llama
     from cpu_double.lora import Adapter
 
-PREFILL_TOKENS = 64  # prompt tokens computed per step, shared by all prompts: a long one never stalls the others
+# Prompt tokens computed per step, shared by all prompts. In company a token counts as much as it costs, which grows
+# with what stands before it (`Llama.cost`), so that no step takes longer because a prompt is long.
+PREFILL_TOKENS = 64
+PREFILL_BESIDE_DECODING = 32  # the same while others wait for their next token
 GUIDE_WAIT_S = 0.01  # how long a step waits for a guide to be compiled when there is nothing else to do
 
 
@@ -272,11 +276,12 @@ class ReferenceEngine:
         """One token of every sequence that decodes; prompts share the prefill budget evenly, shortest rest first."""
         counts = {id(sequence): 1 for sequence in self._slots if sequence.pending == 1}
         prompts = sorted((s for s in self._slots if s.pending > 1), key=lambda s: s.pending)
-        budget = PREFILL_TOKENS
+        budget = float(PREFILL_BESIDE_DECODING if counts else PREFILL_TOKENS)
         for place, sequence in enumerate(prompts):
-            share = min(sequence.pending, -(-budget // (len(prompts) - place)))
+            cost = 1.0 if len(self._slots) == 1 else self._model.cost(sequence.cache.length)
+            share = min(sequence.pending, math.ceil(budget / (len(prompts) - place) / cost))
             counts[id(sequence)] = share
-            budget -= share
+            budget = max(0.0, budget - share * cost)
         scheduled = [sequence for sequence in self._slots if counts.get(id(sequence))]
         return scheduled, [sequence.next_chunk(counts[id(sequence)]) for sequence in scheduled]
 
