@@ -20,6 +20,8 @@ from gateway_ops.local_stack.cache import cache_dir, made_once
 
 _DISTRIBUTION = "nvidia-pytriton"
 _OF_A_SHELL = re.compile(r"[\s'\"`$&;|<>(){}\\]")
+_CPU_INFO = Path("/proc/cpuinfo")
+_AVX512 = {f"avx512{part}" for part in ("f", "cd", "bw", "dq", "vl")}
 
 
 class TritonStartError(LocalStackError):
@@ -112,8 +114,14 @@ def find_libpython() -> Path | None:
     return None if found == "system" else Path(found)
 
 
+def openblas_kernels(cpu_info: str) -> dict[str, str]:
+    """The variable that gives OpenBLAS its kernels for AVX-512 where the CPU has it: NumPy's knows no newer CPUs."""
+    flags = next((line.split() for line in cpu_info.splitlines() if line.startswith("flags")), [])
+    return {"OPENBLAS_CORETYPE": "SkylakeX"} if _AVX512.issubset(flags) else {}
+
+
 def stub_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Triton's Python stub finds this Python, its packages and its library.
+    """An environment in which Triton's Python stub finds this Python, its packages, its library and its BLAS kernels.
 
     Raises:
         TritonStartError: there is no shared libpython for the running interpreter.
@@ -124,7 +132,8 @@ def stub_environment(env: Mapping[str, str]) -> dict[str, str]:
     if libpython is not None:
         found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(libpython), env.get("LD_LIBRARY_PATH")]))
     found.pop("PYTHONHOME", None)
-    return found
+    kernels = openblas_kernels(_CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.exists() else "")
+    return {**kernels, **found}
 
 
 def prepare_backend_directory(installation: TritonInstallation) -> Path:
