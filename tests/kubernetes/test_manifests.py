@@ -410,7 +410,9 @@ def test_the_leader_starts_a_rank_for_each_gpu_of_the_group(tmp_path: Path) -> N
     (tmp_path / "repository" / "launch.sh").write_text(launch_script(deployments))
     env = {
         "PATH": f"{tmp_path}/bin:/usr/bin:/bin", "LOG": str(tmp_path / "log"), "SSH_LOG": str(tmp_path / "ssh.log"),
-        "REPOSITORY": str(tmp_path / "repository"), "LWS_LEADER_ADDRESS": "engine-0.engine.space", "LWS_GROUP_SIZE": "3",
+        "REPOSITORY": str(tmp_path / "repository"),
+        "LWS_LEADER_ADDRESS": "engine-0.engine.space",
+        "LWS_GROUP_SIZE": "3",
     }  # fmt: skip
     subprocess.run(["sh", tmp_path / "leader.sh", "8"], env=env, check=True, timeout=30)
     log = (tmp_path / "log").read_text().splitlines()
