@@ -1,4 +1,7 @@
-"""A flood of one key and a polite client with another, before Tritons with eight slots and a fixed time for a token."""
+"""A flood of one key and a polite client with another, before Tritons with eight slots.
+
+They are doubles with a fixed time for a token, and once the real server with the CPU engine.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ import contextlib
 import hashlib
 import signal
 import statistics
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.faults.stack import MODEL, Outcome, Stack, ask, stack
+from tests.stack import GatewayProcess
 
 KEYS = {name: f"sk-{name}-0123456789abcdef" for name in ("flood", "polite")}
 AUTH = {
@@ -30,9 +36,9 @@ def key_of(name: str) -> dict[str, Any]:
     return {"headers": {"Authorization": f"Bearer {KEYS[name]}"}}
 
 
-async def polite(client: httpx.AsyncClient, times: int) -> list[Outcome]:
+async def polite(client: httpx.AsyncClient, times: int, **more: Any) -> list[Outcome]:
     """A client that asks, reads, and asks again: a tenth of what there is room for, and less."""
-    return [await ask(client, TOKENS, **key_of("polite")) for _ in range(times)]
+    return [await ask(client, TOKENS, **key_of("polite"), **more) for _ in range(times)]
 
 
 def p50(outcomes: list[Outcome]) -> float:
@@ -47,7 +53,7 @@ def fair_stack(tmp_path: Path, workers: int, **admission: Any) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def flood(running: Stack, count: int) -> AsyncIterator[list[Outcome]]:
+async def flood(running: Stack, count: int, **more: Any) -> AsyncIterator[list[Outcome]]:
     """So many connections that always have a request; what became of those that have ended.
 
     The gateway ends with it: httpx leaves connections open where hundreds of its requests are cancelled.
@@ -57,7 +63,7 @@ async def flood(running: Stack, count: int) -> AsyncIterator[list[Outcome]]:
 
     async def one(client: httpx.AsyncClient) -> None:
         while not over.is_set():
-            outcome = await ask(client, TOKENS, **key_of("flood"))
+            outcome = await ask(client, TOKENS, **key_of("flood"), **more)
             if not over.is_set():
                 seen.append(outcome)
             if outcome.status == 429:
@@ -146,3 +152,53 @@ async def test_those_who_leave_the_queue_cost_nothing(tmp_path: Path) -> None:
             assert all(outcome.whole for outcome in held)
         own = [each for each in running.tritons[0].told()["requests"] if not each.startswith("probe-")]
         assert len(own) == SLOTS
+
+
+@_long
+@pytest.mark.smollm2
+async def test_a_polite_client_waits_for_one_slot_of_the_cpu_engine(
+    tmp_path: Path, smollm2_dir: Path, repository: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Its request goes next when a slot is free: until its first token no more answers end than there are slots."""
+    with TritonServer(repository, model_dir=smollm2_dir, log_path=tmp_path / "triton.log") as triton:
+        triton.wait_ready()
+        model = {
+            "name": MODEL,
+            "tokenizer": str(smollm2_dir),
+            "path": "tokens",
+            "max_seq_len": 2048,
+            "triton": {"url": triton.grpc_url},
+        }
+        settings = {"auth": AUTH, "models": [{**model, "admission": {"max_running": SLOTS}}]}
+        (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
+        with GatewayProcess(tmp_path / "gateway.log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml")) as gateway:
+            running, length = Stack([], gateway), {"max_tokens": 20, "min_tokens": 20}
+            async with running.client() as client:
+                idle = await polite(client, 3, **length)
+                async with flood(running, 200, **length) as seen:
+                    await running.until(lambda: _waiting(running) >= 150)
+                    await running.until(lambda: len(seen) >= SLOTS, seconds=120)
+                    flooded = await polite(client, 5, **length)
+    assert all(outcome.whole for outcome in [*idle, *flooded])
+    assert {outcome.status for outcome in seen} <= {200, 429}  # those who have waited for too long
+    seen = [outcome for outcome in seen if outcome.whole]
+    turnover = statistics.median(each.ended - _first(each) for each in seen)
+    ends = [sum(each.begun < other.ended < _first(each) for other in seen) for each in flooded]
+    record_property("measured", _measures(idle, flooded, turnover, ends))
+    assert max(ends) <= SLOTS
+    assert statistics.median(_first(each) - each.begun for each in flooded) < 1.5 * turnover
+
+
+def _first(outcome: Outcome) -> float:
+    assert outcome.first is not None
+    return outcome.first
+
+
+def _measures(idle: list[Outcome], flooded: list[Outcome], turnover: float, ends: list[int]) -> str:
+    waits = sorted(_first(each) - each.begun for each in flooded)
+    alone = statistics.median(_first(each) - each.begun for each in idle)
+    return (
+        f"CPU engine, first token: alone {alone:.2f} s, beside a flood of 200 {statistics.median(waits):.2f} s "
+        f"(most {waits[-1]:.2f}) of {len(waits)}; an answer holds its slot {turnover:.2f} s; "
+        f"answers that ended meanwhile: {sorted(ends)}"
+    )
