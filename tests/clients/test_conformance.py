@@ -15,7 +15,6 @@ from conftest import MODEL, TINY
 
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.bounded_http import Http
-from gateway_ops.conformance.server_under_check import Server
 from gateway_ops.conformance.suite import Outcome
 from gateway_ops.conformance.verdicts import Verdict
 from tests.gateway_ops.conformance.by_curl import send_by_curl
@@ -24,9 +23,8 @@ from tests.stack import GatewayProcess, free_port
 ROOT = Path(__file__).parents[2]
 
 
-def run(url: str, model: str) -> tuple[Server, dict[str, Outcome]]:
-    server = suite.meet(url, model, None, 60.0)
-    return server, {each.check.name: each for each in suite.run(server)}
+def run(url: str, model: str) -> dict[str, Outcome]:
+    return {each.check.name: each for each in suite.run(suite.meet(url, model, None, 60.0))}
 
 
 def names(found: dict[str, Outcome], *verdicts: Verdict) -> dict[str, str]:
@@ -35,18 +33,16 @@ def names(found: dict[str, Outcome], *verdicts: Verdict) -> dict[str, str]:
 
 def test_nothing_is_untrue_of_this_gateway(tiny_gateway: GatewayProcess) -> None:
     """Its model's words mean nothing, so that of some promises nothing can be told."""
-    _, found = run(tiny_gateway.url, TINY)
+    found = run(tiny_gateway.url, TINY)
     assert names(found, Verdict.UNTRUE) == {}
     assert len(names(found, Verdict.TRUE)) > 90
 
 
 @pytest.mark.long
 def test_all_is_true_of_this_gateway_with_a_model_that_makes_sense(gateway: GatewayProcess) -> None:
-    began = time.monotonic()
-    _, found = run(gateway.url, MODEL)
+    found = run(gateway.url, MODEL)
     assert names(found, Verdict.UNTRUE) == {}
     assert set(names(found, Verdict.UNCLEAR)) <= {"error-wrong-key"}  # it takes requests without a key
-    assert time.monotonic() - began < 180
 
 
 @pytest.fixture
@@ -99,13 +95,14 @@ KNOWN = {
 
 
 @pytest.mark.long
-def test_the_naive_gateway_is_found_out_and_each_printed_line_shows_it(
+def test_the_naive_gateway_is_found_out_and_the_printed_lines_show_it(
     naive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, found = run(naive, MODEL)
+    found = run(naive, MODEL)
     untrue = names(found, Verdict.UNTRUE)
     assert set(untrue) >= KNOWN
     assert {"text-stream-same", "stream-done", "max-tokens"} <= set(names(found, Verdict.TRUE))
+    _can_be_read(found)
     monkeypatch.setattr(Http, "send", send_by_curl)
     by_curl = suite.meet(naive, MODEL, None, 60.0)
     for name in untrue:
@@ -114,9 +111,8 @@ def test_the_naive_gateway_is_found_out_and_each_printed_line_shows_it(
         assert again.curl == found[name].curl
 
 
-@pytest.mark.long
-def test_what_the_lines_of_the_naive_gateway_show_can_be_read(naive: str) -> None:
-    _, found = run(naive, MODEL)
+def _can_be_read(found: dict[str, Outcome]) -> None:
+    """What some of the printed lines show is what the evidence says."""
 
     def shown(name: str) -> list[str]:
         lines = found[name].curl

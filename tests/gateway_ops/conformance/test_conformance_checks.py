@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from gateway_ops.conformance.server_under_check import Server
 from gateway_ops.conformance.suite import Outcome
 from gateway_ops.conformance.verdicts import Check, Verdict
 from tests.gateway_ops.conformance.by_curl import send_by_curl
-from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer
+from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, RefusedError, Reply
 from tests.gateway_ops.conformance.lies import FAULT, LIES
 
 CHECKS = {check.name: (group.title, check) for group in suite.GROUPS for check in group.checks}
@@ -84,3 +87,74 @@ def test_a_printed_line_shows_the_evidence() -> None:
     assert shown.startswith("HTTP/1.0 200")
     assert '"completion_tokens": 16, "total_tokens": 13' in shown
     assert "13 + 16 = 13 tokens" in found.evidence
+
+
+def _at_random(body: dict[str, Any], reply: Reply) -> None:
+    for choice in reply.choices():
+        for part in (choice.get("message"), choice.get("delta")):
+            if part and part.get("content"):
+                part["content"] = f"{random.choice('abcdef')}{random.choice('abcdef')} {part['content']}"
+
+
+def test_a_server_that_never_answers_alike_is_not_called_untrue_for_it() -> None:
+    with HonestServer(Lie(after=_at_random)) as server:
+        found = {each.check.name: each for each in suite.run(meet(server))}
+    texts = [
+        "text-stream-same",
+        "text-parts",
+        "stop-cuts",
+        "stop-in-stream",
+        "stop-list",
+        "top-p",
+        "seed",
+        "logit-bias",
+    ]
+    assert {found[name].verdict for name in texts} == {Verdict.UNCLEAR}
+    assert found["text-stream-same"].evidence == "the same greedy request is answered in more than one way"
+    assert {found[name].verdict for name in ("usage-total", "finish-known", "fault-no-model")} == {Verdict.TRUE}
+
+
+def _refuse(*names: str) -> Callable[[dict[str, Any], Reply], None]:
+    def after(body: dict[str, Any], reply: Reply) -> None:
+        for name in names:
+            if reply.status == 200 and name in body:
+                refused = RefusedError(f"Unsupported parameter: {name!r}.", name).reply
+                reply.status, reply.json, reply.events = refused.status, refused.json, None
+
+    return after
+
+
+def test_what_a_server_refuses_by_name_is_left_out_and_not_untrue() -> None:
+    """As those models do that think: no temperature, no seed, another name for the limit."""
+    with HonestServer(Lie(after=_refuse("temperature", "seed", "max_tokens", "logit_bias", "n"))) as server:
+        found = {each.check.name: each for each in suite.run(meet(server))}
+    assert {name: each.evidence for name, each in found.items() if each.verdict is Verdict.UNTRUE} == {}
+    for name in ("temperature", "seed", "max-tokens", "form-choices"):
+        assert found[name].verdict in {Verdict.NOT_OFFERED, Verdict.UNCLEAR}, name
+    assert found["max-completion-tokens"].verdict is Verdict.TRUE
+    assert found["usage-at-limit"].verdict is Verdict.TRUE
+
+
+def test_a_server_that_is_busy_for_a_moment_is_asked_again() -> None:
+    busy = itertools.cycle([True, False])
+
+    def after(body: dict[str, Any], reply: Reply) -> None:
+        if reply.status == 200 and next(busy):
+            refused = RefusedError("Busy.", None, 503).reply
+            reply.status, reply.json, reply.events = 503, refused.json, None
+            reply.headers["Retry-After"] = "0"
+
+    with HonestServer(Lie(after=after)) as server:
+        known = meet(server)
+        assert run(known, "usage-total").verdict is Verdict.TRUE
+        assert run(known, "text-stream-same").verdict is Verdict.TRUE
+
+
+def test_an_answer_that_fails_is_untrue() -> None:
+    def after(body: dict[str, Any], reply: Reply) -> None:
+        if "logprobs" in body:
+            reply.status, reply.json = 500, "KeyError"
+
+    with HonestServer(Lie(after=after)) as server:
+        found = run(meet(server), "logprobs-present")
+    assert (found.verdict, found.evidence) == (Verdict.UNTRUE, 'it answered 500: "KeyError"')
