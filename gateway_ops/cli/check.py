@@ -26,7 +26,7 @@ def check(
         ),
     ] = "gateway.yaml",
     model: Annotated[
-        str | None, typer.Option(help="The Triton model [ensemble]; with --conformance the served one.")
+        str | None, typer.Option(help="The Triton model, ensemble unless said; with --conformance the served one.")
     ] = None,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key, when the target is a URL.", envvar="GATEWAY_API_KEY")

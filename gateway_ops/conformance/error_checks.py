@@ -48,10 +48,9 @@ def _refused(server: Server, request: Request, status: int, param: str | None = 
 
 @ERROR.check("error-form", "An error is an object `error` with `message`, `type`, `param` and `code`, as JSON.", ERRORS)
 def _form(server: Server) -> None:
-    for request in (server.chat([]), server.chat(temperature=7), server.chat(model=_NO_MODEL)):
-        answer = server.ask(request)
-        if answer.status < 400:
-            continue
+    asked = (server.chat([]), server.chat(temperature=7), server.chat(model=_NO_MODEL))
+    refused = [answer for answer in map(server.ask, asked) if answer.status >= 400]
+    for answer in refused:
         error = error_of(answer)
         lacking = {"message", "type", "param", "code"} - (error.model_fields_set if error else set())
         if error is None or lacking or not error.message or not error.type:
@@ -59,8 +58,8 @@ def _form(server: Server) -> None:
         kind = answer.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise UntrueError(f"its content type is {shown(kind)}", answer)
-        return
-    raise UnclearError("nothing was refused")
+    if not refused:
+        raise UnclearError("nothing was refused")
 
 
 @ERROR.check("error-no-model", "A model that is not served is 404, with the code `model_not_found`.", ERRORS)

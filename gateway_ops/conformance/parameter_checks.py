@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -31,7 +31,7 @@ class _Place(BaseModel):
     """What the schema allows."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    city: str
+    city: Literal["Ulaanbaatar"]
 
 
 class _Anything(BaseModel):
@@ -100,7 +100,7 @@ def _seed(server: Server) -> None:
     others = [server.whole(server.chat(_OPEN, temperature=1.5, seed=seed), "seed") for seed in (8, 9)]
     if {each.text for each in others} == {first.text}:
         raise UnclearError("other seeds give the same answer")
-    again = [Whole(server.again(request)) for _ in range(2)]
+    again = [Whole(served(server.again(request))) for _ in range(2)]
     texts = [each.text for each in (first, *again)]
     if len(set(texts)) == 3:
         raise UntrueError(f"`seed: 7` gives {shown(texts)}", first.answer)
@@ -153,11 +153,11 @@ def _json(seen: Whole, text: str | None, form: type[BaseModel]) -> None:
     if not text:
         _only_thought(seen)
     text = text or ""
-    if seen.finish == "length" and text.lstrip().startswith("{"):
-        raise UnclearError(f"the answer had not ended after {_LONG} tokens")
     try:
         form.model_validate_json(text)
     except ValidationError:
+        if seen.finish == "length" and text.lstrip().startswith("{"):
+            raise UnclearError(f"the answer had not ended after {_LONG} tokens") from None
         raise UntrueError(f"the answer is {shown(text)}", seen.answer) from None
 
 
