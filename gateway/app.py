@@ -80,6 +80,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, SlimPage, load_families
 from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
+from gateway.tokens.token_cache import TokenCache, own_token_cache
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
@@ -121,6 +122,7 @@ class Share(Protocol):
         poll_s: seconds between its health checks of Triton.
         counts: what all of them know of endpoints.
         buckets: of the limits of keys, which all of them share.
+        token_cache: of all of them; None: nothing is kept.
     """
 
     sockets: Sequence[socket.socket]
@@ -128,6 +130,7 @@ class Share(Protocol):
     poll_s: float
     counts: SharedCounts
     buckets: SharedBuckets
+    token_cache: TokenCache | None
 
     def readiness(self, own: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """For each model why not all workers serve it, None when they do; ``own`` is what this one says."""
@@ -166,6 +169,7 @@ def create_app(
         metrics,
         shares,
         relayed.engine_limit,
+        share.token_cache if share else own_token_cache(settings.server.memory.token_cache_bytes),
     )
     guard = Guard(settings, KeyMetrics(metrics.registry), share.buckets if share else None)
     stores = StoreHolder(settings.state, lambda store: MeteredStore(store, metrics))
@@ -239,6 +243,8 @@ def _add_routes(
     async def all_metrics() -> Page:
         others = await relayed.render()
         models = {model.name: model.now() for model in registry}
+        if registry.token_cache is not None:
+            metrics.token_cache.set(registry.token_cache.used)
         own, content_type = metrics.render(readiness(), models)
         return own + load_families(queues(), relayed.engines.load).encode() + others, content_type
 

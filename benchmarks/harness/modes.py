@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import features, front_door, hostile, lag, memory, peers, relay, request_cost, triton, workers
+from . import features, front_door, hostile, lag, memory, peers, relay, request_cost, triton, turns, workers
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -18,5 +18,6 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "hostile": hostile.measure,
     "workers": workers.measure,
     "triton": triton.measure,
+    "turns": turns.measure,
     "peers": peers.measure,
 }

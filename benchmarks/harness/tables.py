@@ -23,6 +23,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "hostile": renderings.hostile,
     "workers": renderings.workers,
     "triton": renderings.triton,
+    "turns": renderings.turns,
     "peers": renderings.peers,
 }
 

@@ -68,11 +68,20 @@ class MemorySettings(Section):
         soft: beyond it new large bodies and long prompts wait; 0: never.
         hard: beyond it new requests are answered 503; 0: never.
         wait_s: seconds that something large waits at most; then it is answered 503.
+        token_cache_bytes: for the token ids of parts of prompts that were tokenized before; 0: none are kept.
     """
 
     soft: float = Field(default=0.8, ge=0)
     hard: float = Field(default=0.9, ge=0)
     wait_s: Seconds = Field(default=10.0, ge=0)
+    token_cache_bytes: int = Field(default=64 * 2**20, ge=0, le=2**40)
+
+    @field_validator("token_cache_bytes")
+    @classmethod
+    def _none_or_enough(cls, value: int) -> int:
+        if 0 < value < _LEAST_BYTES:
+            raise ValueError("is neither 0 nor at least 1048576")
+        return value
 
     @field_validator("soft", "hard")
     @classmethod

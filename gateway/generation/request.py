@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.generation.sampling_params import SamplingParams
@@ -19,12 +20,14 @@ class Prompt:
             That prompt cannot travel as text.
         bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
             for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
+        recalled: how many of the ids were known from an earlier prompt.
     """
 
     text: str
-    ids: tuple[int, ...]
+    ids: Sequence[int]
     escaped: bool = False
     bos_text: str = ""
+    recalled: int = 0
 
     @property
     def bare_text(self) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +13,8 @@ from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
 from gateway.prompt.request_template import RequestTemplate
 from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
+from gateway.tokens.segments import Tokenizing, Unbounded
+from gateway.tokens.token_ids import TokenIds, pack
 
 _KEPT = 8  # templates of requests, which are probed once
 
@@ -56,7 +57,7 @@ class PromptBuilder:
         continue_final_message: bool = False,
         template: ChatTemplate | RequestTemplate | None = None,
         variables: Mapping[str, Any] | None = None,
-        check: Callable[[str], None] | None = None,
+        how: Tokenizing | None = None,
     ) -> Prompt:
         """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and these.
 
@@ -68,7 +69,7 @@ class PromptBuilder:
             continue_final_message: whether the prompt ends with the last character of the last message's content.
             template: one to use instead of the model's.
             variables: more names for the template.
-            check: takes the rendered text before it is tokenized, and refuses it by an exception of its own.
+            how: the rendered text is tokenized.
 
         Raises:
             TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
@@ -85,36 +86,51 @@ class PromptBuilder:
             marker = unused_marker(data, template.source)
             data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
         rendered = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
-        if check is not None:
-            check(rendered)
+        how = how or Unbounded()
+        how.check_characters(len(rendered))
         stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
-        pieces = [self._encode(stretch, number == 0) for number, stretch in enumerate(stretches)]
-        ids = tuple(itertools.chain.from_iterable(pieces))
+        ids = self._encode(stretches, how)
         return Prompt(
             text="".join([stretch.text for stretch in stretches]),
             ids=ids,
             escaped=bool(marker) and any(stretch.literal for stretch in stretches),
             bos_text=self._bos_text(ids),
+            recalled=how.recall.found if how.recall else 0,
         )
 
-    def text(self, text: str, *, add_special_tokens: bool = True, frames: bool | None = None) -> Prompt:
+    def text(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        frames: bool | None = None,
+        how: Tokenizing | None = None,
+    ) -> Prompt:
         """A prompt of text as it is: texts of control tokens in it are control tokens.
 
         Args:
             text: of the prompt.
             add_special_tokens: whether BOS goes first where the tokenizer has it so and the text does not have it.
             frames: as of ``ids``; a prompt whose BOS a server would add nevertheless is marked ``escaped``.
+            how: it is tokenized.
 
         Raises:
             TokenizerError: when the text holds a lone surrogate.
         """
         tokenizer = self._tokenizer
-        ids = tokenizer.encode(text)
+        how = how or Unbounded()
+        ids = tokenizer.encode_known(text, how)
         lacks_bos = tokenizer.adds_bos and ids[:1] != [tokenizer.bos_id]
         if add_special_tokens and lacks_bos and tokenizer.bos_id is not None:
-            text, ids = (tokenizer.bos_token or "") + text, [tokenizer.bos_id, *ids]
+            text, ids = (tokenizer.bos_token or "") + text, TokenIds(pack([tokenizer.bos_id]) + ids.packed)
             lacks_bos = False
-        return Prompt(text=text, ids=tuple(ids), escaped=lacks_bos and bool(frames), bos_text=self._bos_text(ids))
+        return Prompt(
+            text=text,
+            ids=ids,
+            escaped=lacks_bos and bool(frames),
+            bos_text=self._bos_text(ids),
+            recalled=how.recall.found if how.recall else 0,
+        )
 
     def ids(self, ids: Sequence[int], *, frames: bool | None = None) -> Prompt:
         """A prompt of token ids as they are, and the text that a server makes them of.
@@ -135,7 +151,7 @@ class PromptBuilder:
         same = self.as_read(other, frames=frames).ids == prompt.ids
         return other if same else dataclasses.replace(prompt, escaped=True)
 
-    def as_read(self, prompt: Prompt, *, frames: bool) -> Prompt:
+    def as_read(self, prompt: Prompt, *, frames: bool, how: Tokenizing | None = None) -> Prompt:
         """The prompt with the ids that a server makes of its text.
 
         They are those of ``prompt`` unless the template leaves out what the tokenizer adds, or the tokenizer takes the
@@ -144,9 +160,13 @@ class PromptBuilder:
         Args:
             prompt: to be sent as text.
             frames: as of ``ids``.
+            how: the text is tokenized.
         """
-        encode = self._tokenizer.encode_framed if frames else self._tokenizer.encode
-        return dataclasses.replace(prompt, ids=tuple(encode(prompt.bare_text if frames else prompt.text)))
+        if frames:
+            ids = self._tokenizer.framed_known(prompt.bare_text, how)
+        else:
+            ids = self._tokenizer.encode_known(prompt.text, how)
+        return dataclasses.replace(prompt, ids=ids)
 
     def of_request(self, source: str) -> RequestTemplate:
         """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""
@@ -158,10 +178,17 @@ class PromptBuilder:
         doubled = tokenizer.adds_bos and bool(ids) and ids[0] == tokenizer.bos_id
         return (tokenizer.bos_token or "") if doubled else ""
 
-    def _encode(self, stretch: Stretch, at_start: bool) -> list[int]:
-        if stretch.literal:
-            return self._tokenizer.encode_literal(stretch.text, at_start=at_start)
-        return self._tokenizer.encode(stretch.text)
+    def _encode(self, stretches: Sequence[Stretch], how: Tokenizing) -> TokenIds:
+        pieces: list[bytes] = []
+        count = 0
+        for stretch in stretches:
+            if stretch.literal:
+                ids = self._tokenizer.literal_known(stretch.text, how, count, at_start=not pieces)
+            else:
+                ids = self._tokenizer.encode_known(stretch.text, how, count)
+            pieces.append(ids.packed)
+            count += len(ids)
+        return TokenIds(b"".join(pieces))
 
 
 def _ending(content: Any, end: str) -> Any:

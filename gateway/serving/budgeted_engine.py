@@ -123,7 +123,7 @@ class BudgetedEngine:
         return dataclasses.replace(
             request,
             id=f"{request.id}-on",
-            prompt=dataclasses.replace(request.prompt, ids=request.prompt.ids + added),
+            prompt=dataclasses.replace(request.prompt, ids=(*request.prompt.ids, *added)),
             max_tokens=request.max_tokens - len(added),
             params=params,
             seed=(request.seed + _NEXT_SEED) % _SEEDS,

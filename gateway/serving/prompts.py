@@ -14,6 +14,7 @@ from gateway.prompt import RequestTemplate, history
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
 from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
+from gateway.tokens.segments import Recall
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
@@ -81,6 +82,7 @@ def build(
     frames: bool | None = None,
     most: int | None = None,
     left: threading.Event | None = None,
+    recall: Recall | None = None,
 ) -> Prompt:
     """Render and tokenize a prompt; its ids are those that the engine reads.
 
@@ -91,6 +93,7 @@ def build(
         frames: whether the server puts special tokens around a text; None where prompts travel as ids.
         most: tokens that it may have; None: as the model's context.
         left: set when nobody waits for the prompt any more.
+        recall: where ids of its parts are looked up, and kept.
 
     Raises:
         PromptTooLongError: it is far too long.
@@ -98,7 +101,7 @@ def build(
         BadRequestError: when the model cannot take it.
         TemplateError: when the chat template refuses the messages.
     """
-    bound = Bound(parts, most, left)
+    bound = Bound(parts, most, left, recall)
     bound.check_source(source)
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
@@ -109,10 +112,10 @@ def build(
                 "messages",
             )
     else:
-        prompt = _raw(source, parts, frames=frames)
+        prompt = _raw(source, parts, bound, frames=frames)
     if frames is None or isinstance(source, IdsPrompt):
         return prompt
-    return parts.prompts.as_read(prompt, frames=frames)
+    return parts.prompts.as_read(prompt, frames=frames, how=bound)
 
 
 def truncated(
@@ -139,7 +142,7 @@ def truncated(
     if most > room:
         message = f"The context has place for {room} tokens of the prompt beside {truncation.answer} of the answer."
         raise BadRequestError(message, "truncate_prompt_tokens", "integer_above_max_value")
-    ids = prompt.ids
+    ids = tuple(prompt.ids)
     if len(ids) <= most:
         return prompt
     if truncation.side == "right":
@@ -166,14 +169,22 @@ class Bound:
     each, of which tokenizers of one long word take a hundred bytes each.
     """
 
-    def __init__(self, parts: ModelParts, most: int | None = None, left: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        parts: ModelParts,
+        most: int | None = None,
+        left: threading.Event | None = None,
+        recall: Recall | None = None,
+    ) -> None:
         """Prepare the check of one prompt.
 
         Args:
             parts: of the model.
             most: tokens; None: as the model's context.
             left: set when nobody waits for the prompt any more.
+            recall: what is known of its parts.
         """
+        self.recall = recall
         self._parts = parts
         self._most = most or parts.max_seq_len
         self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
@@ -193,9 +204,9 @@ class Bound:
         if isinstance(source, IdsPrompt):
             self.check_count(len(source.ids))
         elif isinstance(source, TextPrompt):
-            self.check_text(source.text)
+            self.check_characters(len(source.text))
         else:
-            self._check_characters(sum(len(each["content"]) for each in source.messages))
+            self.check_characters(sum(len(each["content"]) for each in source.messages))
 
     def check_count(self, count: int) -> None:
         """Refuse more tokens than there may be.
@@ -215,19 +226,37 @@ class Bound:
             PromptTooLongError: it cannot fit.
             LeftError: nobody waits.
         """
-        self._check_characters(len(text))
+        self.check_characters(len(text))
         if len(text) > LONG and len(text.encode("utf-8", "surrogatepass")) > self._most:
-            most = self._most + self._most // 8
-            count = self._parts.tokenizer.count_beyond(text, most, self._is_over)
-            if count > most and not self._is_over():
-                self._refuse(f"the prompt has more than {most} tokens", count)
-        if self._is_over():
-            raise LeftError
+            self.check(self._parts.tokenizer.count_beyond(text, self.most, self.stopped))
 
-    def _is_over(self) -> bool:
+    @property
+    def most(self) -> int:
+        """Tokens beyond which nothing more is tokenized: those by which it is too long by far."""
+        return max(self._most + self._most // 8, LONG)
+
+    def check(self, count: int) -> None:
+        """Refuse a prompt that has more tokens by far.
+
+        Raises:
+            PromptTooLongError: it cannot fit.
+            LeftError: nobody waits.
+        """
+        if self.stopped():
+            raise LeftError
+        if count > self.most:
+            self._refuse(f"the prompt has more than {self.most} tokens", count)
+
+    def stopped(self) -> bool:
+        """Whether nobody waits any more."""
         return self._left is not None and self._left.is_set()
 
-    def _check_characters(self, size: int) -> None:
+    def check_characters(self, size: int) -> None:
+        """Refuse more characters than the tokens may stand for.
+
+        Raises:
+            PromptTooLongError: it cannot fit.
+        """
         each = self._parts.tokenizer.longest_token
         if size > _MOST_UNCOUNTED:
             each = min(each, _MOST_CHARACTERS)
@@ -238,9 +267,10 @@ class Bound:
         raise PromptTooLongError(f"{self._says}, but {why}; shorten the prompt.", tokens, self._room)
 
 
-def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, *, frames: bool | None) -> Prompt:
+def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: Bound, *, frames: bool | None) -> Prompt:
     if isinstance(source, TextPrompt):
-        prompt = parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens, frames=frames)
+        added = source.add_special_tokens
+        prompt = parts.prompts.text(source.text, add_special_tokens=added, frames=frames, how=bound)
     else:
         check_ids(source.ids, parts, "prompt[{place}]")
         prompt = parts.prompts.ids(source.ids, frames=frames)
@@ -301,7 +331,7 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
         continue_final_message=source.continue_final_message,
         template=used,
         variables=source.variables,
-        check=bound.check_text,
+        how=bound,
     )
 
 

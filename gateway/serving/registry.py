@@ -18,6 +18,7 @@ from gateway.serving.backend import BackendFactory
 from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import VOCABULARY_FILES
+from gateway.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 _READY_POLL_S = 0.05
@@ -59,6 +60,7 @@ class Registry:
         metrics: Metrics,
         shares: Shares | None = None,
         engine_limit: EngineLimit = unknown_limit,
+        token_cache: TokenCache | None = None,
     ) -> None:
         """Make all models; ``start`` loads them.
 
@@ -68,7 +70,9 @@ class Registry:
             metrics: the application's metrics.
             shares: what all worker processes know of callers; None: this process is alone.
             engine_limit: tells how many requests engines run at a time.
+            token_cache: of prompts; None: nothing is kept.
         """
+        self.token_cache = token_cache
         self._engine_limit = engine_limit
         self._shares = shares or Shares()
         self._timeouts = settings.timeouts
@@ -200,7 +204,7 @@ class Registry:
         await asyncio.gather(*(model.close() for model in (*self, *retired)))
 
     def _make(self, model: ModelSettings, index: int) -> ServedModel:
-        return ServedModel(
+        made = ServedModel(
             model,
             self._backend_factory(model),
             key=f"models[{index}]",
@@ -210,6 +214,8 @@ class Registry:
             shares=self._shares,
             engine_limit=self._engine_limit,
         )
+        made.token_cache = self.token_cache
+        return made
 
     def _entry(self, model: ModelSettings, index: int) -> _Entry:
         """The entry as it is when the model is the same, else one with a new model."""

@@ -51,6 +51,8 @@ from gateway.serving.text_losses import text_losses
 from gateway.telemetry.metrics import Metrics, ModelNow
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import current_trace, step
+from gateway.tokens.segments import Recall
+from gateway.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 Built = TypeVar("Built")
@@ -73,6 +75,7 @@ class ServedModel:
         created: Unix time at which this gateway began to serve it.
         metrics: its counters.
         admission: lets its generations run, or wait for their turn.
+        token_cache: of prompts, to be set before it starts; None: nothing is kept.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class ServedModel:
             shares: what all worker processes know of callers; None: this process is alone.
             engine_limit: tells how many requests engines run at a time.
         """
+        self.token_cache: TokenCache | None = None
         self._limit_of_engines = engine_limit
         self.settings = settings
         self.backend = backend
@@ -243,8 +247,22 @@ class ServedModel:
         self.admission.close()
         await self.backend.close()
 
+    def recall(self, salt: str | None = None) -> Recall | None:
+        """What is known of prompts of whoever asks; None where nothing is kept.
+
+        Args:
+            salt: by which the caller keeps its requests apart (``cache_salt``).
+        """
+        if self.token_cache is None:
+            return None
+        return self.parts.tokenizer.recall(self.token_cache, caller().id.encode(), (salt or "").encode())
+
     async def build_prompt(
-        self, source: PromptSource, then: Callable[[Prompt], Built], truncation: Truncation | None = None
+        self,
+        source: PromptSource,
+        then: Callable[[Prompt], Built],
+        truncation: Truncation | None = None,
+        salt: str | None = None,
     ) -> Built:
         """Render and tokenize a prompt; a long one off the event loop, and in its turn.
 
@@ -252,6 +270,7 @@ class ServedModel:
             source: where it comes from.
             then: what is done with it in the same place, and gives the result.
             truncation: how it is cut where it is too long; None leaves it whole.
+            salt: as of ``recall``.
 
         Raises:
             EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is far
@@ -265,7 +284,10 @@ class ServedModel:
 
         def build(left: threading.Event | None) -> Built:
             most = None if truncation is None else prompts.most_tokens(parts)
-            prompt = prompts.build(source, parts, self.settings, frames=frames, most=most, left=left)
+            recall = self.recall(salt)
+            prompt = prompts.build(source, parts, self.settings, frames=frames, most=most, left=left, recall=recall)
+            self.metrics.recalled_tokens.inc(prompt.recalled)
+            self.metrics.tokenized_tokens.inc(len(prompt.ids) - prompt.recalled)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)
             return then(prompt)
@@ -453,6 +475,9 @@ class ServedModel:
                 "model %s is taken for one of the family %s, by %s, but %s: %s",
                 self.name, self._parts.family.name, self._parts.choice.reason, doubt, cure,
             )  # fmt: skip
+        obstacle = self._parts.tokenizer.obstacle
+        if obstacle is not None:
+            _log.warning("model %s tokenizes each prompt anew, as a whole, because %s", self.name, obstacle)
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
             extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),

@@ -108,6 +108,8 @@ class ModelMetrics:
     waits: Histogram
     refused: Mapping[str, Counter]
     stalls: Mapping[str, Gauge]
+    recalled_tokens: Counter
+    tokenized_tokens: Counter
 
 
 class Metrics:
@@ -133,6 +135,9 @@ class Metrics:
         waits: of a generation for its turn among others of its model, where it had to, by model.
         refused: requests that were answered 429 instead of waiting longer, by model and reason.
         stalls: 1 where an engine has fallen silent and is in that state, by model and state.
+        tokenized_tokens: ids of prompts, by model and by where they came from: the ``cache`` of earlier prompts or the
+            ``tokenizer``.
+        token_cache: bytes of that cache that hold something; all processes share it.
         store_operations: calls of the store by operation and outcome.
         store_times: of calls of the store, by operation.
         store_bytes: of all documents and logs of the store, at the last write.
@@ -194,6 +199,14 @@ class Metrics:
         self.stalls = Gauge(
             "gateway_engine_stall", "1 while an engine that fell silent is in that state.", ["model", "state"],
             registry=registry, multiprocess_mode="livemax",
+        )  # fmt: skip
+        self.tokenized_tokens = Counter(
+            "gateway_tokenized_tokens", "Ids of prompts, by where they came from.", ["model", "source"],
+            registry=registry,
+        )  # fmt: skip
+        self.token_cache = Gauge(
+            "gateway_token_cache_bytes", "Filled part of the cache of token ids.", registry=registry,
+            multiprocess_mode="livemax",
         )  # fmt: skip
         self.store_operations = Counter(
             "gateway_store_operations", "Calls of the store.", ["operation", "outcome"], registry=registry
@@ -260,6 +273,8 @@ class Metrics:
             waits=self.waits.labels(model),
             refused={reason: self.refused.labels(model, reason) for reason in ("full", "late")},
             stalls={state: self.stalls.labels(model, state) for state in ("suspect", "stalled")},
+            recalled_tokens=self.tokenized_tokens.labels(model, "cache"),
+            tokenized_tokens=self.tokenized_tokens.labels(model, "tokenizer"),
         )
 
     def count_ignored(self, model: str, parameters: Iterable[str]) -> None:

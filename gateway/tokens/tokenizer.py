@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -12,9 +14,13 @@ import tokenizers
 from gateway.tokens.conversion import convert, unreadable
 from gateway.tokens.folder import TOKENIZER_FILE, FolderMetadata, TokenizerError, read_folder
 from gateway.tokens.literal import literal_copies
+from gateway.tokens.segments import Recall, Segments, Tokenizing, Unbounded, count_beyond, obstacle
 from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
+from gateway.tokens.token_cache import TokenCache
+from gateway.tokens.token_ids import ID_BYTES, TokenIds, pack
 
-_PIECE = 32768  # characters
+_FRAMED = ("a", "", " Hello  world\n", "\u00e9\u4f60\U0001f600")
+_SURROGATE = "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."
 
 
 class Tokenizer:
@@ -136,6 +142,86 @@ class Tokenizer:
         """
         return [index for part in parts for index in self._encode(self._backend, part)]
 
+    @cached_property
+    def obstacle(self) -> str | None:
+        """Why a text is tokenized whole at each time, as the end of a sentence; None where known parts are not."""
+        return obstacle(self._backend)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """What tells this tokenizer from others."""
+        return hashlib.sha256(self._backend.to_str().encode()).digest()
+
+    def recall(self, cache: TokenCache, *scope: bytes) -> Recall:
+        """Give the parts of texts that those of one scope have had tokenized by this tokenizer."""
+        return Recall(cache, self.fingerprint, *scope)
+
+    def encode_known(self, text: str, how: Tokenizing | None = None, count: int = 0) -> TokenIds:
+        """Ids as of ``encode``; parts that are known are looked up, and the others are tokenized, some at a time.
+
+        Args:
+            text: to tokenize.
+            how: it is done: what is known, and a bound, which raises before many more tokens are made.
+            count: tokens that count besides.
+
+        Raises:
+            TokenizerError: as ``encode``.
+        """
+        how = how or Unbounded()
+        try:
+            if self._segments is not None:
+                return TokenIds(self._segments.encode(text, how, count))
+        except (TypeError, UnicodeEncodeError) as error:
+            raise TokenizerError(_SURROGATE) from error
+        self._check_size(text, how, count)
+        ids = self._encode(self._backend, text)
+        how.check(count + len(ids))
+        return TokenIds.of(ids)
+
+    def framed_known(self, text: str, how: Tokenizing | None = None) -> TokenIds:
+        """Ids as of ``encode_framed``, where parts of the text may be known.
+
+        Raises:
+            TokenizerError: as ``encode``.
+        """
+        if self._frame is None:
+            return TokenIds.of(self.encode_framed(text))
+        before, after = self._frame
+        return TokenIds(before + self.encode_known(text, how).packed + after)
+
+    @cached_property
+    def _frame(self) -> tuple[bytes, bytes] | None:
+        """The packed ids that stand before and behind every text that is framed; None where that is not all."""
+        framed, plain = ([pack(encode(text)) for text in _FRAMED] for encode in (self.encode_framed, self.encode))
+        before, found, after = framed[0].partition(plain[0])
+        same = all(whole == before + ids + after for whole, ids in zip(framed, plain, strict=True))
+        return (before, after) if found and same else None
+
+    @cached_property
+    def _segments(self) -> Segments | None:
+        return Segments(self._backend) if self.obstacle is None else None
+
+    def literal_known(
+        self, text: str, how: Tokenizing | None = None, count: int = 0, *, at_start: bool = False
+    ) -> TokenIds:
+        """Ids as of ``encode_literal``, looked up where they are known; other arguments as of ``encode_known``."""
+        how = how or Unbounded()
+        recall = how.recall
+        key = recall.key(f"literal {at_start}", text) if recall else None
+        packed = recall.find(key) if recall and key else None
+        if packed is None:
+            self._check_size(text, how, count)
+            packed = pack(self.encode_literal(text, at_start=at_start))
+            if recall and key:
+                recall.keep([(key, packed)])
+        how.check(count + len(packed) // ID_BYTES)
+        return TokenIds(packed)
+
+    def _check_size(self, text: str, how: Tokenizing, count: int) -> None:
+        """Count roughly what may be too long; no token is shorter than a byte."""
+        if len(text.encode("utf-8", "surrogatepass")) > how.most - count:
+            how.check(count + self.count_beyond(text, how.most - count, how.stopped))
+
     def count_beyond(self, text: str, most: int, stopped: Callable[[], bool] = lambda: False) -> int:
         """Count roughly: the tokens of pieces of the text by themselves, up to the piece with which there are too many.
 
@@ -150,12 +236,10 @@ class Tokenizer:
         Raises:
             TokenizerError: as ``encode``.
         """
-        count = 0
-        for start in range(0, len(text), _PIECE):
-            if count > most or stopped():
-                break
-            count += len(self._encode(self._backend, text[start : start + _PIECE]))
-        return count
+        try:
+            return count_beyond(self._backend, text, most, stopped)
+        except TypeError as error:
+            raise TokenizerError(_SURROGATE) from error
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
         """Ids of ``text`` where the text of a special token is ordinary text: no control token comes out.
@@ -223,9 +307,7 @@ class Tokenizer:
             # A batch of one: unlike ``encode`` it releases the GIL, so a long text in a thread stalls nobody.
             ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=framed)[0].ids
         except TypeError as error:
-            raise TokenizerError(
-                "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."
-            ) from error
+            raise TokenizerError(_SURROGATE) from error
         return ids
 
     def _token_bytes(self, index: int) -> bytes:

@@ -11,6 +11,7 @@ from typing import Final
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.registry import Registry
+from gateway.tokens.token_cache import TokenCache
 
 _REPORT_S: Final = 0.1
 # One worker asks Triton for the health of its models; the others ask when that one saw a change, and now and then
@@ -30,6 +31,7 @@ class Link:
         poll_s: seconds between its health checks of Triton.
         counts: what all of them know of endpoints.
         buckets: of the limits of keys, which all of them share.
+        token_cache: of all of them; None: nothing is kept.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Link:
         internal_sockets: Sequence[socket.socket],
         counts: SharedCounts,
         buckets: SharedBuckets,
+        token_cache: TokenCache | None,
     ) -> None:
         """Make one; it says nothing before ``serving``.
 
@@ -50,7 +53,9 @@ class Link:
             internal_sockets: those of the internal port; none without one.
             counts: what all of them know of endpoints.
             buckets: of the limits of keys, which all of them share.
+            token_cache: of all of them; None: nothing is kept.
         """
+        self.token_cache = token_cache
         self.counts = counts
         self.buckets = buckets
         self.sockets: Sequence[socket.socket] = list(sockets)

@@ -17,6 +17,7 @@ from gateway.access import shared_buckets
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import ServerSettings
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
+from gateway.tokens.token_cache import create_shared
 from gateway.web.listening import listen
 from gateway.workers.metrics_folder import metrics_folder
 from gateway.workers.worker_process import WorkerProcess
@@ -55,6 +56,8 @@ class Supervisor:
         self._limited = os.memfd_create("gateway-limits")
         os.truncate(self._limited, shared_buckets.size_of(workers))
         self._buckets = SharedBuckets.of_file(self._limited, workers)
+        size = settings.memory.token_cache_bytes
+        self._tokens = (create_shared(size), size) if size else None
 
     async def run(self) -> None:
         """Serve until a signal says to stop, and return when all workers have ended.
@@ -125,7 +128,14 @@ class Supervisor:
         while not self._stopping.is_set():
             begun = loop.time()
             worker = self._workers[index] = await WorkerProcess.start(
-                index, sockets, internal, metrics, (self._counted, self._count), self._wakers, self._limited
+                index,
+                sockets,
+                internal,
+                metrics,
+                (self._counted, self._count),
+                self._wakers,
+                self._limited,
+                self._tokens,
             )
             if self._stopping.is_set():  # meanwhile, when it could not be signalled yet
                 worker.signal(self._farewell)

@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--counts", type=int, nargs=2, required=True)
     parser.add_argument("--wakers", type=int, nargs="+", required=True)
     parser.add_argument("--buckets", type=int, required=True)
+    parser.add_argument("--tokens", type=int, nargs=2)
     parser.add_argument("--listen", type=int, nargs="+", required=True)
     parser.add_argument("--internal", type=int, nargs="*", default=())
     given = parser.parse_args(arguments)
@@ -39,13 +40,15 @@ def main(arguments: Sequence[str]) -> int:
     from gateway.app import serve  # noqa: PLC0415
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
+    from gateway.tokens.token_cache import TokenCache  # noqa: PLC0415
     from gateway.workers.link import Link  # noqa: PLC0415
 
     descriptor, workers = given.counts
     counts = SharedCounts.of_file(descriptor, workers, given.index, given.wakers)
     buckets = SharedBuckets.of_file(given.buckets, workers, given.index)
     sockets, internal = ([socket.socket(fileno=fd) for fd in each] for each in (given.listen, given.internal))
-    link = Link(given.index, socket.socket(fileno=given.control), sockets, internal, counts, buckets)
+    tokens = TokenCache.of_file(*given.tokens) if given.tokens else None
+    link = Link(given.index, socket.socket(fileno=given.control), sockets, internal, counts, buckets, tokens)
     try:
         source = SettingsSource.find()
         serve(source.load(), source, link)

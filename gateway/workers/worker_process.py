@@ -40,6 +40,7 @@ class WorkerProcess:
         counts: tuple[int, int],
         wakers: Sequence[int],
         buckets: int,
+        tokens: tuple[int, int] | None,
     ) -> WorkerProcess:
         """Start one; it serves a second or two later.
 
@@ -51,6 +52,7 @@ class WorkerProcess:
             counts: file descriptor of what all workers know, and the number of workers.
             wakers: event descriptors by which they wake each other.
             buckets: file descriptor of the limits of keys.
+            tokens: file descriptor of the cache of token ids, and its size; None: there is none.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -62,10 +64,14 @@ class WorkerProcess:
                     *(sys.executable, "-m", "gateway.workers.worker"),
                     *("--index", str(index), "--control", str(theirs.fileno())),
                     *("--counts", *map(str, counts), "--wakers", *map(str, wakers), "--buckets", str(buckets)),
+                    *(("--tokens", *map(str, tokens)) if tokens else ()),
                     *("--listen", *map(str, listening)),
                     *("--internal", *map(str, inner)),
                     stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(), counts[0], buckets, *wakers, *listening, *inner),
+                    pass_fds=(
+                        *(theirs.fileno(), counts[0], buckets, *wakers, *listening, *inner),
+                        *(tokens[:1] if tokens else ()),
+                    ),
                     # A terminal's Ctrl-C is for the supervisor, which tells the workers.
                     start_new_session=True,
                     env={

@@ -278,6 +278,11 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
         return
     for finding in doubt_findings("", parts.family.name, parts.choice.doubts):
         yield ("family",), finding
+    if parts.tokenizer.obstacle is not None:
+        what = (
+            f"Long prompts cost their tokenization at each turn of a conversation, because {parts.tokenizer.obstacle}."
+        )
+        yield ("tokenizer",), Finding(Severity.INFO, "", what)
     if not parts.end_ids:
         what = f"{parts.tokenizer_source} names no eos_token: answers end at max_tokens or a stop string only."
         fix = "Add eos_token_id to its generation_config.json."

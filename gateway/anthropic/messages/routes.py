@@ -83,4 +83,4 @@ def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event
     parts = model.parts
     most = prompts.most_tokens(parts)
     with turn.translation.renaming(), too_long():
-        return len(prompts.build(plan.source, parts, model.settings, most=most, left=left).ids)
+        return len(prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall()).ids)

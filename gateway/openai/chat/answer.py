@@ -126,7 +126,7 @@ class ChatAnswer(Answer):
         if request.tier is not None:
             body["service_tier"] = request.tier
         if request.return_token_ids:
-            body["prompt_token_ids"] = self.generations[0].request.prompt.ids
+            body["prompt_token_ids"] = list(self.generations[0].request.prompt.ids)
         if request.prompt_logprobs is not None:
             body["prompt_logprobs"] = prompt_logprobs_list(self.generations[0].assembler.prompt_entries())
         return orjson.dumps(body)

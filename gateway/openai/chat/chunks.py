@@ -82,7 +82,7 @@ class ChunkWriter:
         """
         delta = b'{"role":"assistant","content":null}' if calls else b'{"role":"assistant","content":""}'
         choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null}' % (index, delta)
-        ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(prompt_ids)
+        ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
         return self._head + choice + self._closing(usage).replace(b"]", b"]" + ids, 1)
 
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:

@@ -78,7 +78,7 @@ async def prepare_generations(
         params = dataclasses.replace(params, clamp_max_tokens=True)
     then = functools.partial(_prepare, request, plan, model, params)
     prompt, params, expectations, parsed, budget = await model.build_prompt(
-        plan.source, then, request.truncation(params)
+        plan.source, then, request.truncation(params), params.cache_salt
     )
     readers = [choice.reader for choice in parsed]
     affinity = model.affinity(plan.source, request.prompt_cache_key or record.session)

@@ -41,7 +41,8 @@ async def prepare(
     tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
     for index, source in enumerate(request.sources):
         try:
-            prepared = await model.build_prompt(source, functools.partial(PreparedPrompt, source), truncation)
+            then = functools.partial(PreparedPrompt, source)
+            prepared = await model.build_prompt(source, then, truncation, params.cache_salt)
         except BadRequestError as error:
             raise _of_element(error, request, index) from None
         tokens += len(prepared.prompt.ids)

@@ -82,11 +82,11 @@ def _ids(
     most = prompts.most_tokens(parts)
     bound = prompts.Bound(parts, most, left)
     if isinstance(source, TextPrompt):
-        bound.check_text(source.text)
-        ids = list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens).ids)
+        bound.check_source(source)
+        ids = list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens, how=bound).ids)
         bound.check_count(len(ids))
         return ids
-    ids = list(prompts.build(source, parts, model.settings, most=most, left=left).ids)
+    ids = list(prompts.build(source, parts, model.settings, most=most, left=left, recall=model.recall()).ids)
     bound.check_count(len(ids))
     tokenizer = parts.tokenizer
     if request.add_special_tokens and tokenizer.adds_bos and tokenizer.bos_id is not None:
@@ -174,7 +174,7 @@ def _rendered(
             "object": "chat.completion.render",
             "model": model.name,
             "prompt": prompt.text,
-            "prompt_token_ids": prompt.ids,
+            "prompt_token_ids": list(prompt.ids),
             "count": len(prompt.ids),
             "max_model_len": model.parts.max_seq_len,
             "max_tokens": first.max_tokens,

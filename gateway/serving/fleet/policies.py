@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_bit
+from gateway.tokens.token_ids import pack
 
 BLOCK: Final = 128
 """Tokens of a block of a prompt that is known or not."""
@@ -89,7 +89,7 @@ class PrefixAffinity:
     def choose(self, candidates: Sequence[Candidate], ids: Sequence[int], affinity: str | None) -> Candidate:
         """Choose one; see ``Policy``."""
         blocks = block_hashes(ids)
-        name = affinity.encode() if affinity else array("I", ids[:BLOCK]).tobytes()
+        name = affinity.encode() if affinity else pack(ids[:BLOCK])
         shares = sum(each.weight for each in candidates)
         most = math.ceil(_BOUND * (sum(each.load for each in candidates) + 1) / shares)
         fit = [each for each in candidates if each.load < most * each.weight] or list(candidates)
@@ -113,7 +113,7 @@ class PrefixAffinity:
 
 def block_hashes(ids: Sequence[int]) -> list[int]:
     """The hash of each whole block of a prompt, over all tokens up to its end; 63 bits."""
-    data = array("I", ids).tobytes()
+    data = pack(ids)
     size = BLOCK * 4
     hashes: list[int] = []
     state = hashlib.blake2b(digest_size=8)

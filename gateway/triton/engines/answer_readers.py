@@ -186,7 +186,7 @@ class TokenReader:
     def _read_prompt(
         self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], chunk: EngineChunk
     ) -> None:
-        ids, wanted = self._request.prompt.ids, self._request.params.prompt_logprobs or 0
+        ids, wanted = tuple(self._request.prompt.ids), self._request.params.prompt_logprobs or 0
         if self._abilities.prompt_logprobs == "logits":
             rows = read_rows(response, "context_logits")
             if rows is None:

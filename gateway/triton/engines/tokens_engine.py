@@ -12,6 +12,7 @@ from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, 
 from gateway.generation.request import GenerationRequest
 from gateway.relay.interface import Began, Take
 from gateway.relay.response_template import TemplateShelf
+from gateway.tokens.token_ids import ID_BYTES, pack
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import Connection
 from gateway.triton.engines.answer_readers import TokenReader, read_token
@@ -114,9 +115,10 @@ class TokensEngine:
             raise EngineError(ErrorKind.INVALID_REQUEST, "The prompt is empty.", param="prompt")
         encoder = self._encoder
         wire = service_pb2.ModelInferRequest(id=request.id)
-        ids = put_prompt_table(encoder, wire, request, self._abilities) + request.prompt.ids
-        encoder.put(wire, "input_ids", *ids)
-        encoder.put(wire, "input_lengths", len(ids))
+        ids = pack(put_prompt_table(encoder, wire, request, self._abilities)) + pack(request.prompt.ids)
+        length = len(ids) // ID_BYTES
+        encoder.put_raw(wire, "input_ids", ids, shape=(length,))
+        encoder.put(wire, "input_lengths", length)
         encoder.put(wire, "request_output_len", request.max_tokens)
         encoder.put(wire, "seed", request.seed)
         wire.MergeFrom(self._usual.common(request))

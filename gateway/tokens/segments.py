@@ -1,0 +1,248 @@
+"""Tokenization by parts: each is looked up among those that were tokenized before.
+
+A tokenizer cuts text at its added tokens before it does anything else, unless they are to be found in normalized text,
+and goes on with what is between them. So a part from behind one such token to the end of another has the same ids in
+every text, but for what the token before it takes from it (``rstrip``), and for a space that some put before the first
+word of all. A part is therefore tokenized behind that token, whose id is then dropped. What else a library may do,
+``obstacle`` finds out by comparing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+import tokenizers
+
+from gateway.tokens.any_of import any_of
+from gateway.tokens.token_cache import TokenCache
+from gateway.tokens.token_ids import ID_BYTES, pack
+
+_LEAST: Final = 1024  # characters of a part; what is left at the end is tokenized anew each time
+_BATCH: Final = 65536  # characters that are tokenized in one go
+_PIECE: Final = 32768  # characters that are counted in one go
+_PROBED: Final = 64  # tokens
+_TEXTS: Final = (
+    "", " ", "  ", "\n", " a", "a ", "user\n", "\n\nHello  world", "it's 12345.67", "x\r\n\ty", "\u2581\u2581",
+    "\u3000", "\u00e9\u0301 \u4f60\u597d\U0001f600",
+    "<", "|>", "_a_", "\u0301", "\ufb01 \u00bd", "\u200d\ufe0f", "</s", "[INST",
+)  # fmt: skip
+
+
+# The library would spread the parts of one prompt over threads of its own, one for each core, in each worker.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+class Recall:
+    """The parts that those may find who share one scope of the cache.
+
+    Args:
+        cache: of all scopes.
+        scope: what tells this one from others: the tokenizer and the requester.
+
+    Attributes:
+        found: tokens that were found.
+    """
+
+    def __init__(self, cache: TokenCache, *scope: bytes) -> None:
+        self._cache = cache
+        self._begun = cache.hasher(*scope)
+        self.found = 0
+
+    def key(self, kind: str, text: str) -> bytes:
+        """The key of a text, by what else its ids depend on."""
+        hasher = self._begun.copy()
+        hasher.update(f"{len(kind)} {kind}{text}".encode("utf-8", "surrogatepass"))
+        return hasher.digest()
+
+    def find(self, key: bytes) -> bytes | None:
+        """Packed ids; None where they are not known."""
+        packed = self._cache.get(key)
+        if packed is not None:
+            self.found += len(packed) // ID_BYTES
+        return packed
+
+    def keep(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Have packed ids found by their keys."""
+        self._cache.put(entries)
+
+
+class Tokenizing(Protocol):
+    """How a prompt is tokenized: what is known of it, and within which bounds."""
+
+    @property
+    def recall(self) -> Recall | None:
+        """Where ids of parts are looked up, and kept; None: nowhere."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """Tokens beyond which nothing more is tokenized."""
+        ...
+
+    def check_characters(self, size: int) -> None:
+        """Raise an error of its own where so many characters cannot fit."""
+        ...
+
+    def check(self, count: int) -> None:
+        """Raise an error of its own when there are too many tokens already, or nobody waits any more."""
+        ...
+
+    def stopped(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+
+class Unbounded:
+    """No bound.
+
+    Args:
+        recall: what is known; None: nothing.
+    """
+
+    most = 2**62
+
+    def __init__(self, recall: Recall | None = None) -> None:
+        self.recall = recall
+
+    def check_characters(self, size: int) -> None:
+        """Let it pass."""
+
+    def check(self, count: int) -> None:
+        """Let it pass."""
+
+    def stopped(self) -> bool:
+        """Go on."""
+        return False
+
+
+Part = tuple[str, str, bool]
+"""A part of a text: the added token that it follows, empty at the beginning; the part, with the added token at its end;
+whether there is one, so that it is the same whatever follows."""
+_Missing = tuple[int, str, str, bytes | None]  # where its ids belong, what it follows, the part, its key
+
+
+class Segments:
+    """Tokenizes texts by parts.
+
+    Args:
+        backend: the tokenizer.
+        least: characters of a part.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, least: int = _LEAST) -> None:
+        self._backend = backend
+        self._least = least
+        added = [token for token in backend.get_added_tokens_decoder().values() if not token.normalized]
+        self.tokens = frozenset(token.content for token in added if token.content and not token.single_word)
+        self._pattern = any_of(token.content for token in added)
+
+    def parts(self, text: str) -> Iterator[Part]:
+        """Cut a text."""
+        start, before, tokens, least = 0, "", self.tokens, self._least
+        for found in self._pattern.finditer(text) if self._pattern else ():
+            end = found.end()
+            if end - start >= least and found[0] in tokens:
+                yield before, text[start:end], True
+                start, before = end, found[0]
+        if start < len(text):
+            yield before, text[start:], False
+
+    def encode(self, text: str, how: Tokenizing, count: int = 0) -> bytes:
+        """Packed ids of a text.
+
+        Args:
+            text: to tokenize; texts of special tokens in it are these.
+            how: it is done.
+            count: tokens that count besides.
+
+        Raises:
+            UnicodeEncodeError: it holds a lone surrogate.
+        """
+        recall = how.recall
+        pieces: list[bytes] = []
+        missing: list[_Missing] = []
+        for before, part, closed in self.parts(text):
+            key = recall.key(before, part) if recall and closed else None
+            packed = recall.find(key) if recall and key else None
+            if packed is None:
+                missing.append((len(pieces), before, part, key))
+            pieces.append(packed or b"")
+        count += sum(map(len, pieces)) // ID_BYTES
+        while missing:
+            how.check(count)
+            batch = _batch(missing, how.most - count)
+            entries = []
+            for (place, _, _, key), packed in zip(batch, self._packed(batch, how, count), strict=True):
+                pieces[place] = packed
+                count += len(packed) // ID_BYTES
+                if key:
+                    entries.append((key, packed))
+            if recall:
+                recall.keep(entries)
+            del missing[: len(batch)]
+        how.check(count)
+        return b"".join(pieces)
+
+    def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:
+        if sum(len(part.encode()) for _, _, part, _ in batch) > how.most - count:
+            for _, _, part, _ in batch:
+                count += count_beyond(self._backend, part, how.most - count, how.stopped)
+            how.check(count)
+        texts = [before + part for _, before, part, _ in batch]
+        encoded = self._backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [
+            pack(each.ids[1:] if before else each.ids) for each, (_, before, _, _) in zip(encoded, batch, strict=True)
+        ]
+
+
+def _batch(missing: Sequence[_Missing], most: int) -> Sequence[_Missing]:
+    """The first parts, at least one, that are tokenized together: no more than surely have so many tokens."""
+    characters = 0
+    for index, (_, _, part, _) in enumerate(missing):
+        characters += len(part)
+        if index and characters > min(_BATCH, most):
+            return missing[:index]
+    return missing[:]
+
+
+def count_beyond(
+    backend: tokenizers.Tokenizer, text: str, most: int, stopped: Callable[[], bool] = lambda: False
+) -> int:
+    """Count roughly: the tokens of pieces of a text by themselves, up to the piece with which there are too many.
+
+    See ``Tokenizer.count_beyond``.
+    """
+    count = 0
+    for start in range(0, len(text), _PIECE):
+        if count > most or stopped():
+            break
+        count += len(backend.encode_batch_fast([text[start : start + _PIECE]], add_special_tokens=False)[0].ids)
+    return count
+
+
+def obstacle(backend: tokenizers.Tokenizer) -> str | None:
+    """Why texts of a tokenizer must be tokenized whole, as the end of a sentence; None where parts do.
+
+    Texts that are hard to cut are tokenized whole and by parts, between tokens of all sorts.
+    """
+    segments = Segments(backend, least=0)
+    if not segments.tokens:
+        return "its tokenizer has no added tokens at which a text is cut before it is normalized"
+    if getattr(backend.model, "dropout", None):
+        return "its tokenizer splits words by chance (dropout)"
+    added = [token for token in backend.get_added_tokens_decoder().values() if not token.normalized]
+    if any(t.content != t.content.strip() for t in added) and any(t.lstrip or t.rstrip for t in added):
+        return "its tokenizer has added tokens of spaces beside some that take the spaces around them"
+    ways = random.Random(0)  # noqa: S311 - the same at each start
+    tokens = ways.sample(sorted(segments.tokens), min(_PROBED, len(segments.tokens)))
+    for token in tokens:
+        between = [ways.choice(_TEXTS) for _ in range(4)]
+        text = between[0] + token + between[1] + ways.choice(tokens) + between[2] + token + between[3]
+        for probe in (text, text[len(between[0]) :]):
+            whole = backend.encode_batch_fast([probe], add_special_tokens=False)[0].ids
+            if segments.encode(probe, Unbounded()) != pack(whole):
+                return f"its tokenizer reads text beside {token} otherwise than by itself"
+    return None

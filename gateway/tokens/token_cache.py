@@ -1,0 +1,174 @@
+"""The token ids of parts of prompts that were tokenized before, in memory that all worker processes share.
+
+Entries go one after another into a ring, a new one over the oldest. An index of buckets leads to them; both are of a
+fixed size. Readers take no lock: an entry says whose it is and has a checksum, so that one which is overwritten
+meanwhile is not found. Writers of several processes exclude each other by a lock of the file, which ends with its
+holder; one that finds it taken drops what it wanted to write, and nobody waits for a process that hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import mmap
+import os
+import secrets
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+KEY_BYTES: Final = 16
+_PAGE: Final = 4096  # the head of the ring, and the secret of the keys
+_SECRET: Final = slice(64, 128)
+_HEAD: Final = struct.Struct("<Q")
+_PLACE: Final = struct.Struct("<16sQ")  # a key and where its entry is
+_WAYS: Final = 8
+_BUCKET: Final = _WAYS * _PLACE.size
+_ENTRY: Final = struct.Struct("<16sII")  # a key, bytes of ids, their checksum
+_BYTES_PER_PLACE: Final = 512  # of the ring, for one place in the index: twice what entries need
+_LARGEST_SHARE: Final = 8  # an entry takes no more than this part of the ring
+_AGED: Final = 0.75  # of the ring has been written since
+_TRIES: Final = 16
+
+
+class TokenCache:
+    """Ids by keys that nobody can guess.
+
+    Args:
+        size: bytes of ids.
+        memory: shared by all processes, of ``size_of(size)`` bytes; None: this process is alone.
+        descriptor: of the file behind that memory.
+    """
+
+    def __init__(self, size: int, memory: mmap.mmap | None = None, descriptor: int | None = None) -> None:
+        self._memory = memory or mmap.mmap(-1, size_of(size))
+        self._descriptor = descriptor
+        self._buckets = _buckets(size)
+        self._ring = _PAGE + self._buckets * _BUCKET
+        self._size = size
+        self._lock = threading.Lock()
+        if not any(self._memory[_SECRET]):
+            self._memory[_SECRET] = secrets.token_bytes(_SECRET.stop - _SECRET.start)
+        self._secret = self._memory[_SECRET]
+
+    @classmethod
+    def of_file(cls, descriptor: int, size: int) -> TokenCache:
+        """Share the memory behind a file descriptor, which all processes have inherited."""
+        return cls(size, mmap.mmap(descriptor, size_of(size)), descriptor)
+
+    @property
+    def used(self) -> int:
+        """Bytes of the ring that hold entries."""
+        return min(self._head(), self._size)
+
+    def hasher(self, *parts: bytes) -> hashlib.blake2b:
+        """Begin keys of one kind: those of other parts differ from them, and without the secret nobody makes them."""
+        found = hashlib.blake2b(digest_size=KEY_BYTES, key=self._secret)
+        for part in parts:
+            found.update(_HEAD.pack(len(part)) + part)
+        return found
+
+    def get(self, key: bytes) -> bytes | None:
+        """The packed ids of a key; None where they are not, or no longer, known."""
+        place = self._place(key)
+        if place is None:
+            return None
+        start = _PLACE.unpack_from(self._memory, place)[1]
+        packed = self._entry(key, start)
+        if packed is not None and self._head() - start > self._size * _AGED:
+            self.put([(key, packed)])  # what is in use stays
+        return packed
+
+    def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Keep packed ids, each by its key, unless another process is writing all the time."""
+        with self._writing() as allowed:
+            for key, packed in entries if allowed else ():
+                self._put(key, packed)
+
+    def _put(self, key: bytes, packed: bytes) -> None:
+        length = _ENTRY.size + len(packed)
+        if length > self._size // _LARGEST_SHARE:
+            return
+        head = self._head() or 1  # 0 is where the index has nothing
+        rest = self._size - head % self._size
+        start = head if length <= rest else head + rest  # entries do not go on at the beginning of the ring
+        _HEAD.pack_into(self._memory, 0, start + length)
+        at = self._ring + start % self._size
+        entry = _ENTRY.pack(key, len(packed), zlib.crc32(packed))
+        self._memory[at : at + length] = entry + packed
+        _PLACE.pack_into(self._memory, self._place(key) or self._oldest(key), key, start)
+
+    def _head(self) -> int:
+        head: int = _HEAD.unpack_from(self._memory)[0]
+        return head
+
+    def _bucket(self, key: bytes) -> int:
+        return _PAGE + int.from_bytes(key[:8], "little") % self._buckets * _BUCKET
+
+    def _place(self, key: bytes) -> int | None:
+        """Where the index has a key."""
+        bucket = self._bucket(key)
+        found = self._memory.find(key, bucket, bucket + _BUCKET)
+        return None if found < 0 or (found - bucket) % _PLACE.size else found
+
+    def _oldest(self, key: bytes) -> int:
+        """The place of the index that a new key takes."""
+        bucket = self._bucket(key)
+        places = range(bucket, bucket + _BUCKET, _PLACE.size)
+        return min(places, key=lambda place: _PLACE.unpack_from(self._memory, place)[1])
+
+    def _entry(self, key: bytes, start: int) -> bytes | None:
+        at = self._ring + start % self._size
+        owner, length, checksum = _ENTRY.unpack_from(self._memory, at)
+        if owner != key:
+            return None
+        packed = self._memory[at + _ENTRY.size : at + _ENTRY.size + length]
+        return packed if len(packed) == length and zlib.crc32(packed) == checksum else None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[bool]:
+        """Hold the place of the only writer, if it is to be had."""
+        with self._lock:
+            if self._descriptor is None:
+                yield True
+                return
+            taken = self._take()
+            try:
+                yield taken
+            finally:
+                if taken:
+                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+
+    def _take(self) -> bool:
+        assert self._descriptor is not None  # noqa: S101 - checked by the caller
+        for _ in range(_TRIES):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            os.sched_yield()
+        return False
+
+
+def own_token_cache(size: int) -> TokenCache | None:
+    """Make the cache of a process that is alone; None for no bytes."""
+    return TokenCache(size) if size else None
+
+
+def create_shared(size: int) -> int:
+    """Make the cache that several processes share; returns the file descriptor that they are to inherit."""
+    descriptor = os.memfd_create("gateway-tokens")
+    os.ftruncate(descriptor, size_of(size))
+    TokenCache.of_file(descriptor, size)  # which makes the secret
+    return descriptor
+
+
+def size_of(size: int) -> int:
+    """Bytes of memory for a number of bytes of ids."""
+    return _PAGE + _buckets(size) * _BUCKET + size
+
+
+def _buckets(size: int) -> int:
+    return max(1, size // _BYTES_PER_PLACE // _WAYS)

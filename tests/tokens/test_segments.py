@@ -1,0 +1,188 @@
+"""Texts that are tokenized by parts have the ids that they have as a whole, whatever the tokenizer and its tokens."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers
+
+from gateway.tokens import Tokenizer
+from gateway.tokens.folder import FolderMetadata
+from gateway.tokens.segments import Segments, Unbounded, obstacle
+from gateway.tokens.token_ids import TokenIds
+from tests.tokens import vocabularies
+from tests.tokens.build import FIXED, byte_level, sentence_piece, unigram, word_piece
+from tests.tokens.families import FAMILIES, WINDOWS, qwen
+
+QUICK = settings(FIXED, max_examples=60)
+LONG = settings(FIXED, max_examples=1000)
+
+
+def word_level() -> Tokenizer:
+    """A whole word is a token, in lower case."""
+    words = {word: index for index, word in enumerate(["[UNK]", "hello", "world", "a", "</s>", "é", "!"])}
+    backend = tokenizers.Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Strip()])
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_special_tokens([AddedToken(text, normalized=False) for text in ("</s>", "<|im_end|>")])
+    return Tokenizer(backend, FolderMetadata(special_tokens={"eos_token": "</s>"}))
+
+
+KINDS: dict[str, Callable[[], Tokenizer]] = {
+    **FAMILIES,
+    **WINDOWS,
+    "byte_level": byte_level,
+    **{f"sentence_piece_{style}": functools.partial(sentence_piece, style)
+       for style in ("llama2", "mistral", "gemma", "metaspace")},
+    "unigram": unigram,
+    "word_level": functools.cache(word_level),
+}  # fmt: skip
+
+PIECES = [
+    "", " ", "  ", "\n", "\n\n", "\t", "\r\n", "\u3000", "\u00a0", "\u2581", "\u2581\u2581", "_", "a", "Hello world",
+    " the capital of", "ing ", "it's", "12345.67", "é", "e\u0301", "\u0301", "ﬁ ½", "你好", "😀", "👩‍👩‍👧", "\ufeff",
+    "<", ">", "<|", "|>", "<|im_", "end|>", "</", "s>", "[INST", "]", "<0x41>", "two words", "x\r\n\ty",
+]  # fmt: skip
+
+
+def texts(backend: tokenizers.Tokenizer) -> st.SearchStrategy[str]:
+    """Texts with many added tokens, halves of them, and what is hard to cut."""
+    added = sorted(token.content for token in backend.get_added_tokens_decoder().values())
+    halves = [text[: len(text) // 2] for text in added] + [text[len(text) // 2 :] for text in added]
+    piece = st.sampled_from([*added, *PIECES]) | st.sampled_from([*added, *halves]) | st.text(max_size=5)
+    return st.lists(piece, max_size=14).map("".join)
+
+
+def whole(backend: tokenizers.Tokenizer, text: str) -> list[int]:
+    ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+    return ids
+
+
+def check(backend: tokenizers.Tokenizer, data: st.DataObject) -> None:
+    text = data.draw(texts(backend))
+    segments = Segments(backend, least=data.draw(st.sampled_from([0, 1, 8, 40])))
+    assert TokenIds(segments.encode(text, Unbounded())).tolist() == whole(backend, text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_has_the_same_ids_by_parts(kind: str) -> None:
+    tokenizer = KINDS[kind]()
+    assert tokenizer.obstacle is None
+
+    @given(st.data())
+    @QUICK
+    def holds(data: st.DataObject) -> None:
+        check(tokenizer._backend, data)
+
+    holds()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_texts_have_the_same_ids_by_parts(kind: str) -> None:
+    tokenizer = KINDS[kind]()
+
+    @given(st.data())
+    @LONG
+    def holds(data: st.DataObject) -> None:
+        check(tokenizer._backend, data)
+
+    holds()
+
+
+@pytest.mark.parametrize("make", [vocabularies.llama2, vocabularies.llama3, vocabularies.gemma, vocabularies.unigram,
+                                  vocabularies.tekken])  # fmt: skip
+def test_a_converted_vocabulary_has_the_same_ids_by_parts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    tokenizer = Tokenizer.from_folder(make(tmp_path / "model"))
+    assert tokenizer.obstacle is None
+
+    @given(st.data())
+    @QUICK
+    def holds(data: st.DataObject) -> None:
+        check(tokenizer._backend, data)
+
+    holds()
+
+
+@st.composite
+def added_tokens(draw: st.DrawFn) -> list[AddedToken]:
+    """Added tokens that take spaces, need a word's edge, begin or hold one another, or are found in normalized text."""
+    shapes = [
+        "<a>",
+        "<a>b",
+        "a>",
+        "<a><b>",
+        "<b>",
+        " c ",
+        "c",
+        "\n\n",
+        " ",
+        "▁",
+        "<A>",
+        "é",
+        "e",
+        "[X",
+        "X]",
+        "a b",
+        "<",
+    ]
+    picked = draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=6, unique=True))
+    flag = st.sampled_from([False, False, True])
+    return [
+        AddedToken(
+            text,
+            lstrip=draw(flag),
+            rstrip=draw(flag),
+            single_word=draw(flag),
+            normalized=draw(flag),
+            special=draw(st.booleans()),
+        )
+        for text in picked
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["qwen", "mistral_v1", "mistral_v3", "gemma", "word_pieces", "unigram", "word_level"])
+def test_any_added_tokens_leave_the_ids_as_they_are_or_are_refused(kind: str) -> None:
+    source = KINDS[kind]()._backend.to_str()
+
+    @given(st.data())
+    @settings(FIXED, max_examples=300)
+    def holds(data: st.DataObject) -> None:
+        backend = tokenizers.Tokenizer.from_str(source)
+        backend.add_tokens(data.draw(added_tokens()))
+        if obstacle(backend) is None:
+            for _ in range(4):
+                check(backend, data)
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [AddedToken("<end>", rstrip=True, normalized=False), AddedToken("<end>", lstrip=True, normalized=False),
+     AddedToken("end", single_word=True, normalized=False)],
+)  # fmt: skip
+def test_tokens_that_take_spaces_or_need_a_words_edge(token: AddedToken) -> None:
+    backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
+    backend.add_tokens([token])
+    assert obstacle(backend) is None
+    segments = Segments(backend, least=0)
+    for text in (f"a {token.content} \n b<|im_end|>{token.content} <|im_start|>", f"<|im_end|>x{token.content}x"):
+        assert TokenIds(segments.encode(text, Unbounded())).tolist() == whole(backend, text)
+
+
+def test_a_tokenizer_without_tokens_to_cut_at_says_so() -> None:
+    assert "no added tokens" in str(word_piece().obstacle)
+    backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
+    backend.model.dropout = 0.5
+    assert "dropout" in str(obstacle(backend))
+    backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
+    backend.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("<end>", rstrip=True, normalized=False)])
+    assert "spaces" in str(obstacle(backend))
