@@ -113,6 +113,7 @@ def _counted(child: Child) -> tuple[float, float]:
 def _conversations(size: Size, seed: str) -> Iterator[list[dict[str, str]]]:
     ways = random.Random(f"{seed} {size.tokens}")
     source = "".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
+    source = source.replace("<|", "< |")  # texts of control tokens are read another, longer way
     for _ in range(size.conversations):
         starts = [ways.randrange(len(source) - _MESSAGE) for _ in range(size.messages)]
         yield [

@@ -21,6 +21,9 @@ MOST_PARTS_OF_ONE = 2048  # of one message
 MOST_CALLS = 1024  # of one message
 MOST_PROMPTS = 2048  # strings, or arrays of ids
 MOST_CHARACTERS = 2**23  # of one string; no context is so long
+_LIGHT_CONTAINERS = 4096
+_LIGHT_COMMAS = 32768
+_LIGHT_ESCAPES = 131072
 _MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _PIECE = 2**20
 _NOUNS = {"messages": "messages", "input": "items"}
@@ -54,8 +57,20 @@ def answer(body: bytes | bytearray) -> bytes:
         return marshal.dumps((None, ("it takes too much memory", None, None)))
 
 
-def parse(body: bytes | bytearray) -> dict[str, Any]:
-    """Parse a JSON object.
+def is_light(body: bytes) -> bool:
+    """Whether a body is mostly text, so that parsing it takes a millisecond or two for each MiB.
+
+    Whatever is in an array or object is behind a comma, or the first of it.
+    """
+    return (
+        _count(body, b"[{") <= _LIGHT_CONTAINERS
+        and body.count(b",") <= _LIGHT_COMMAS
+        and body.count(b"\\") <= _LIGHT_ESCAPES
+    )
+
+
+def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
+    """Parse a JSON object; one that ``is_light`` says so.
 
     Refused are, besides anything that is not JSON: invalid UTF-8, duplicate keys, NaN and infinite numbers, nesting
     deeper than 64 levels, more fields, arrays, objects or items in all than the constants above say, longer strings,
@@ -64,7 +79,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
     Raises:
         JsonTextError: it is refused.
     """
-    if len(body) > MOST_CONTAINERS:
+    if len(body) > MOST_CONTAINERS and not light:
         _check_structure(body)
     try:
         text = body.decode("utf-8-sig")  # some editors begin a file with a mark that is no JSON
@@ -76,8 +91,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise JsonTextError("it must be a JSON object")
     _check_lengths(value)
-    if text.count("[") + text.count("{") > _MOST_LEVELS:  # fewer cannot be so deep
-        _check_depth(value)
+    _check_depth(value)
     if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
         for path, string in _strings(value):
             _check_string(path, string)
@@ -100,7 +114,11 @@ def _check_structure(body: bytes | bytearray) -> None:
     """Count fields, arrays, objects and items before any is made; commas within strings are free."""
     marks = b":", b"[{", b",[{"
     most = MOST_FIELDS, MOST_CONTAINERS, MOST_ITEMS
-    if all(_count(body, mark) <= limit for mark, limit in zip(marks, most, strict=True)):
+    shortest = 5, 1, 1.5  # bytes of JSON for each of them
+    if all(
+        len(body) <= limit * least or _count(body, mark) <= limit
+        for mark, limit, least in zip(marks, most, shortest, strict=True)
+    ):
         return
     counts = [0] * len(marks)
     for part in _outside_strings(body):

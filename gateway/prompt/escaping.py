@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.tokens.any_of import any_of
+
 _NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
 # Only data that holds every noncharacter gets this far.
 _PRIVATE = range(0xF0000, 0xFFFFE)
@@ -46,7 +48,7 @@ class ControlEscaper:
     def __init__(self, control_tokens: Sequence[str]) -> None:
         """Prepare for ``control_tokens``; an empty sequence means that nothing is ever escaped."""
         longest_first = sorted(set(control_tokens), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._pattern = any_of(longest_first)
         self._tokens = longest_first
         self._longest = len(longest_first[0]) if longest_first else 0
 

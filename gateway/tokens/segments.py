@@ -20,7 +20,7 @@ from gateway.tokens.any_of import any_of
 from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import ID_BYTES, pack
 
-_LEAST: Final = 1024  # characters of a part; what is left at the end is tokenized anew each time
+_LEAST: Final = 512  # characters of a part; what is left at the end is tokenized anew each time
 _BATCH: Final = 65536  # characters that are tokenized in one go
 _PIECE: Final = 32768  # characters that are counted in one go
 _PROBED: Final = 64  # tokens

@@ -106,6 +106,21 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert answered() == {6 + sum(outcomes)}
 
 
+def test_workers_know_the_prompts_of_each_other(shared: GatewayProcess) -> None:
+    """Each request has a connection of its own, and so whichever worker takes it."""
+    before = shared.metric("gateway_tokenized_tokens_total", 'source="cache"')
+    content = " ".join(f"of all workers {number}" for number in range(45))
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": content},
+                {"role": "user", "content": "Go on"}]  # fmt: skip
+    prompt = 0
+    for asked in range(1, 13):
+        answer = shared.post({"model": MODEL, "messages": messages, "max_tokens": 1})
+        prompt = answer.json()["usage"]["prompt_tokens"]
+        known = shared.metric("gateway_tokenized_tokens_total", 'source="cache"') - before
+        assert known > 0.9 * prompt * (asked - 1)
+    assert prompt > 500
+
+
 def test_memory_is_that_of_all_workers(shared: GatewayProcess) -> None:
     def agree() -> bool:
         pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in worker_pids(shared)]
