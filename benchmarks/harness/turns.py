@@ -20,7 +20,7 @@ from .processes import ROOT, Child, SyntheticTriton
 from .relay import Tell
 from .subjects import Subject, start, tokenizer_folder, transports, write_repository
 
-_MESSAGE = 1500  # characters, of about 400 tokens
+_MESSAGE = 1250  # characters, of about 400 tokens
 _LATER = 4  # turns of each conversation
 _COUNTED = re.compile(r'gateway_tokenized_tokens_total\{.*source="(\w+)"\} ([\d.e+]+)')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import ssl
 from pathlib import Path
 from textwrap import dedent
@@ -49,6 +50,17 @@ RIGHT = """\
 
 async def test_a_right_file_has_no_findings(model: Path) -> None:
     assert await lines(model, RIGHT) == []
+
+
+async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(model: Path) -> None:
+    file = model / "tiny" / "tokenizer.json"
+    spec = json.loads(file.read_text())
+    for token in spec["added_tokens"]:
+        token["normalized"] = True
+    file.write_text(json.dumps(spec))
+    ((_, found),) = await findings(model, RIGHT)
+    assert found.severity is Severity.INFO
+    assert "cost their tokenization at each turn" in found.what
 
 
 async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
