@@ -117,7 +117,7 @@ def test_workers_know_the_prompts_of_each_other(shared: GatewayProcess) -> None:
         answer = shared.post({"model": MODEL, "messages": messages, "max_tokens": 1})
         prompt = answer.json()["usage"]["prompt_tokens"]
         known = shared.metric("gateway_tokenized_tokens_total", 'source="cache"') - before
-        assert known > 0.9 * prompt * (asked - 1)
+        assert known >= 0.9 * prompt * (asked - 1)
     assert prompt > 500
 
 
