@@ -68,6 +68,18 @@ class FamilyParser:
             next(self._steps, None)
         return self.emitter.take()
 
+    def passed(self, text: str) -> Event | None:
+        """The only event of a text, in place of ``feed``; None where that has more to do with it, and nothing was done.
+
+        Args:
+            text: not empty.
+        """
+        taker = self.source.taker
+        if taker is None:
+            return None
+        event = self.emitter.passed(text, taker)
+        return event if event is not None and self.source.passes(text) else None
+
     def finish(self, *, cut: bool) -> list[Event]:
         """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""
         self.source.end(cut=cut)

@@ -107,6 +107,19 @@ class Emitter:
         self.content: Callable[[str], None] = self._content.text
         self.reasoning: Callable[[str], None] = self._reasoning.text
 
+    def passed(self, text: str, taker: Callable[[str], None]) -> Event | None:
+        """The event that a text becomes by itself; None where more is to be done with it, and nothing was.
+
+        Args:
+            text: not empty, without markers.
+            taker: ``content`` or ``reasoning``; another one does something else with it.
+        """
+        if taker is self.content:
+            return Content(text) if self._content.passes(text) else None
+        if taker is self.reasoning:
+            return Reasoning(text) if self._reasoning.passes(text) else None
+        return None
+
     def end_reasoning(self) -> None:
         """Begin the answer proper: whitespace on both sides of the boundary is not shown."""
         self._reasoning.restart()
@@ -225,6 +238,14 @@ class _Channel:
             self._shown, self._interrupted = True, False
         if len(body) < len(text):
             self._space.append(text[len(body) :])
+
+    def passes(self, text: str) -> bool:
+        """Whether ``text`` would show a text as it is, and change nothing."""
+        return (
+            self._shown
+            and not (self._trim or self._space or self._interrupted)
+            and not (self._hold and text[-1] in _SPACE)
+        )
 
     def interrupt(self) -> None:
         """Note that a call comes here."""

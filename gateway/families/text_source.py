@@ -6,6 +6,7 @@ text. So a parser reads like a grammar and can still be fed a character at a tim
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
@@ -33,22 +34,33 @@ class TextSource:
         ended: whether no more text will come.
         cut: whether the token limit ended it; valid once ``ended``.
         examined: characters looked at, each time that one was.
+        taker: takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and
+            holds nothing back; else None.
     """
 
-    __slots__ = ("_at", "_raw", "_text", "cut", "ended", "examined")
+    __slots__ = ("_at", "_first", "_raw", "_text", "cut", "ended", "examined", "taker")
 
     def __init__(self) -> None:
         self._text = ""
         self._at = 0
         self._raw: list[str] | None = None
+        self._first: re.Pattern[str] | None = None  # of the markers that ``taker`` waits for
         self.ended = False
         self.cut = False
         self.examined = 0
+        self.taker: Emit | None = None
 
     def push(self, text: str) -> None:
         """Take more text."""
         self._text = self._text[self._at :] + text
         self._at = 0
+
+    def passes(self, text: str) -> bool:
+        """Whether a text belongs to no marker, so that ``taker`` may have it in place of ``push``; it must be set."""
+        if self._first is None or self._first.search(text) is not None:
+            return False
+        self.examined += len(text)
+        return True
 
     def end(self, *, cut: bool) -> None:
         """End the text: no more will come."""
@@ -181,7 +193,13 @@ class TextSource:
             The marker; None when the text ended without one.
         """
         node = markers.root
-        while (yield from self.more()):
+        while True:
+            if node is markers.root and self._raw is None:
+                self._first, self.taker = markers.first, emit
+            more = yield from self.more()
+            self.taker = None
+            if not more:
+                break
             node = self._search(markers, node, emit)
             if node.marker is not None:
                 return node.marker

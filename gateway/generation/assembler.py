@@ -24,12 +24,14 @@ from gateway.generation.token_logprobs import (
     EntryQueue,
     PromptTokenLogprob,
     TokenLogprob,
+    finite,
     make_entry,
     prompt_entries,
 )
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _NO_DRAFT = Predicted(0, 0)
+_REPLACEMENT = "\ufffd"  # in place of bytes that are no text
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class SequenceAssembler:
         "_engine_finish",
         "_extras",
         "_finished",
+        "_foresee",
         "_keep",
         "_most",
         "_params",
@@ -97,10 +100,12 @@ class SequenceAssembler:
         "_push",
         "_queue",
         "_reader",
+        "_reads_tokens",
         "_recent",
         "_request",
         "_stop_ids",
         "_stops",
+        "_takes_entries",
         "_takes_tokens",
         "_textual",
         "_tokenizer",
@@ -136,6 +141,7 @@ class SequenceAssembler:
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer(tokenizer, params.skip_special_tokens, params.visible_ids)
         self._push = self._detokenizer.push
+        self._foresee = self._detokenizer.foresee
         self._end_ids = frozenset(request.end_ids)
         self._stop_ids = frozenset(params.stop_token_ids) - self._end_ids
         self._reader = reader
@@ -144,7 +150,11 @@ class SequenceAssembler:
         self._keep = params.return_token_ids
         watched = params.stop or params.logprobs or params.stop_token_ids or params.min_tokens or request.draft
         # Neither stop strings nor log-probs, and not ended: one question for each token.
-        self._takes_tokens = self._plain = not (watched or params.return_token_ids) and reader is None
+        bare = not (watched or params.return_token_ids)
+        self._takes_tokens = self._plain = bare and reader is None
+        self._reads_tokens = bare and reader is not None
+        ends = params.stop or params.stop_token_ids or params.min_tokens or params.return_token_ids or request.draft
+        self._takes_entries = params.logprobs and not ends and reader is None
         self._vocab_size = max(tokenizer.vocab_size, request.vocab_size or 0)
         self._extras = request.cached_tokens or params.prompt_logprobs is not None
         self._cached_tokens: int | None = None
@@ -202,11 +212,48 @@ class SequenceAssembler:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
         """
         if not self._takes_tokens or index in self._end_ids or not 0 <= index < self._vocab_size:
-            return None
+            return self._read_token(index) if self._reads_tokens else None
         if self._completion >= self._most:
             return None
         self._completion += 1
         return self._push(index)
+
+    def _read_token(self, index: int) -> str | None:
+        """Have the reader take a token whose text shows at once."""
+        if self.stopped or self._completion >= self._most:
+            return None
+        if index in self._end_ids or not 0 <= index < self._vocab_size:
+            return None
+        text = self._foresee(index)
+        if not text or self._recent or self._reader is None or not self._reader.take_token(text):
+            return None
+        self._completion += 1
+        self._characters += len(text)
+        return self._push(index)
+
+    def feed_entry(self, chunk: EngineChunk) -> Piece | None:
+        """Take a token that came alone with its log-prob, as ``feed`` would, where both show at once.
+
+        Args:
+            chunk: says nothing else, and has one id.
+
+        Returns:
+            None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
+
+        Raises:
+            EngineError: as ``feed``.
+        """
+        (index,) = chunk.ids
+        if not self._takes_entries or self.stopped or self._completion >= self._most or index in self._end_ids:
+            return None
+        text = self._foresee(index) if 0 <= index < self._vocab_size else None
+        if not text or _REPLACEMENT in text or self._recent or self._queue:
+            return None
+        entry = self._entry(chunk, 0, index, text)
+        self._completion += 1
+        self._characters += len(text)
+        self._push(index)
+        return Piece(text, [entry])
 
     def finish(self) -> Piece | None:
         """End the sequence; return the held-back end: the beginning of a stop string, or an unfinished character.
@@ -416,7 +463,7 @@ class SequenceAssembler:
             self.surplus_tokens += late
             del self.token_ids[-late:]
 
-    def _entry(self, chunk: EngineChunk, offset: int, index: int) -> TokenLogprob:
+    def _entry(self, chunk: EngineChunk, offset: int, index: int, text: str | None = None) -> TokenLogprob:
         top: Sequence[tuple[int, float]] = ()
         if chunk.logprobs is None or offset >= len(chunk.logprobs):
             raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its log-probability.")
@@ -424,6 +471,8 @@ class SequenceAssembler:
             if chunk.top_logprobs is None or offset >= len(chunk.top_logprobs):
                 raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its alternatives.")
             top = chunk.top_logprobs[offset][: self._params.top_logprobs]
+        if text is not None and not top:
+            return TokenLogprob(text, text.encode(), finite(chunk.logprobs[offset]), (), index)
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
     def _count_so_far(self) -> Counted:

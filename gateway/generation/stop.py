@@ -41,6 +41,10 @@ class Reader(Search, Protocol):
         """Note a token that covers these characters of the whole text; called before ``push`` with its text."""
         ...
 
+    def take_token(self, text: str) -> bool:
+        """Take the text of a whole token, as ``count`` and ``push`` would, if it shows at once; returns whether."""
+        ...
+
 
 class StopMatcher:
     """Finds the first stop string of a text that arrives in chunks of any size.

@@ -17,7 +17,7 @@ LOWEST = -9999.0
 """The log-prob that OpenAI's API gives for a token that is as good as impossible; minus infinity has no JSON form."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: making one costs twice as much then
 class TokenLogprob:
     """One generated token with its natural-log probability.
 
@@ -164,6 +164,9 @@ class EntryQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
     def add(self, start: int, end: int, entry: TokenLogprob) -> None:
         """Append an entry that covers the characters from ``start`` up to ``end``."""

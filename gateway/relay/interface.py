@@ -15,10 +15,18 @@ Write = Callable[[bytes], Drain | None]
 """Writes whole events to a client; returns None where there is room for the next."""
 
 Forward = Callable[[Sequence[Piece | str]], Drain | None]
-"""Writes pieces of an answer, a bare text for one that has nothing else; returns what ``Write`` does."""
+"""Writes pieces of an answer, a bare text for one that has nothing else.
 
-Take = Callable[[list[int]], int]
-"""Takes token ids; returns how many it took, from the first on."""
+It returns what ``Write`` does, or ``nothing_shown`` where they made no event: a part of a call that is held back.
+"""
+
+
+async def nothing_shown() -> None:
+    """Wait for nothing: no event was written."""
+
+
+Take = Callable[[list[int] | EngineChunk], int]
+"""Takes token ids, or a chunk that says more of one; returns how many it took, from the first on."""
 
 Began = Callable[[Callable[[], None]], None]
 """Is called with the function that cancels a request which has begun."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import orjson
 
 from gateway.generation import Piece
-from gateway.relay.interface import Drain, Forward, Write
+from gateway.relay.interface import Drain, Forward, Write, nothing_shown
 
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 
@@ -46,6 +46,21 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
             said = dumps(text)
             return write(before + (said if said.isascii() else one_line(said)) + after)
         return write(b"".join(map(event, pieces)))
+
+    return forward
+
+
+def made_events(make: Callable[[Sequence[Piece | str]], bytes], write: Write) -> Forward:
+    """Make a function that writes what becomes of pieces, where more than their text decides.
+
+    Args:
+        make: makes the events of pieces, or none.
+        write: takes events on one line each (``one_line``).
+    """
+
+    def forward(pieces: Sequence[Piece | str]) -> Drain | None:
+        events = make(pieces)
+        return write(one_line(events)) if events else nothing_shown
 
     return forward
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gateway.generation import EngineChunk, Piece
-from gateway.relay.interface import Drain, Forward
+from gateway.relay.interface import Drain, Forward, nothing_shown
 
 
 class TokenRelay:
@@ -26,14 +26,27 @@ class TokenRelay:
 
     Args:
         feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
+        feed_chunk: makes a piece of a chunk that says more of its token than the id; None as of ``feed``.
         observe: notes the seconds that each of a number of tokens took.
     """
 
-    __slots__ = ("_feed", "_observe", "_pause_s", "_paused", "drain", "forward", "last", "resumed", "shown")
+    __slots__ = (
+        "_feed",
+        "_feed_chunk",
+        "_observe",
+        "_pause_s",
+        "_paused",
+        "drain",
+        "forward",
+        "last",
+        "resumed",
+        "shown",
+    )
 
     def __init__(
         self,
         feed: Callable[[int], str | None],
+        feed_chunk: Callable[[EngineChunk], Piece | None],
         observe: Callable[[float, int], None],
     ) -> None:
         self.forward: Forward | None = None
@@ -42,6 +55,7 @@ class TokenRelay:
         self.resumed = 0.0
         self.shown = 0.0
         self._feed = feed
+        self._feed_chunk = feed_chunk
         self._observe = observe
         self._pause_s = math.inf
         self._paused: Callable[[float], None] | None = None
@@ -56,7 +70,7 @@ class TokenRelay:
         self._pause_s = pause_s
         self._paused = paused
 
-    def take(self, tokens: Sequence[int]) -> int:
+    def take(self, tokens: Sequence[int] | EngineChunk) -> int:
         """Send tokens that came alone to the client; returns how many were taken, from the first on.
 
         None is taken while the relay is closed, before the first token of the answer, and while the client has no room.
@@ -64,6 +78,8 @@ class TokenRelay:
         forward = self.forward
         if forward is None or self.drain is not None or not self.last:
             return 0
+        if isinstance(tokens, EngineChunk):
+            return self._take_more(tokens, forward)
         taken, feed = 0, self._feed
         texts: list[str] = []
         for token in tokens:
@@ -81,9 +97,24 @@ class TokenRelay:
                 self._paused(min(gap, now - self.resumed))
             self.last = now
         if texts:
-            self.shown = now
-            self.drain = forward(texts)
+            drain = forward(texts)
+            if drain is not nothing_shown:
+                self.shown, self.drain = now, drain
         return taken
+
+    def _take_more(self, chunk: EngineChunk, forward: Forward) -> int:
+        """Send the token of a chunk, as ``take`` does."""
+        piece = self._feed_chunk(chunk)
+        if piece is None:
+            return 0
+        now = time.perf_counter()
+        gap = now - self.last
+        self._observe(gap, 1)
+        if gap > self._pause_s and self._paused is not None:
+            self._paused(min(gap, now - self.resumed))
+        self.shown = self.last = now
+        self.drain = forward((piece,))
+        return 1
 
     def take_chunk(self, chunk: EngineChunk) -> bool:
         """Send a token that came as a chunk to the client, as ``take`` would; returns whether it was taken.
@@ -93,10 +124,11 @@ class TokenRelay:
         more = chunk.final or chunk.finish_reason or chunk.failure or chunk.prompt_logprobs is not None
         if more or chunk.prompt_tokens is not None or len(chunk.ids) != 1:
             return False
-        return self.take(chunk.ids) == 1
+        return self.take(chunk.ids if chunk.logprobs is None else chunk) == 1
 
     def show(self, piece: Piece) -> None:
         """Send a piece of text to the client; the relay must be open."""
         assert self.forward is not None  # noqa: S101 - as demanded
-        self.shown = self.last
-        self.drain = self.forward((piece,))
+        drain = self.forward((piece,))
+        if drain is not nothing_shown:
+            self.shown, self.drain = self.last, drain

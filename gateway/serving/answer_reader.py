@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Preparation, Reasoning, ToolPlan
@@ -50,6 +51,9 @@ class AnswerReader:
         self.reasoning_tokens: int | None = None
         self._parser = parser
         self._stops = stops
+        # A text that is nothing but content or reasoning needs no more than to be told so.
+        simple = isinstance(parser, FamilyParser) and not stops and not one_call
+        self._passed_by: Callable[[str], Event | None] | None = parser.passed if simple else None
         self._include_stop = include_stop
         self._call_scanner = JsonScanner() if one_call else None
         self._search = _ContentSearch(stops)
@@ -112,6 +116,33 @@ class AnswerReader:
         """Take text in which stop strings are not looked for."""
         return self._read(text, search=False)
 
+    def take_token(self, text: str) -> bool:
+        """Take the text of a token that is content or reasoning and nothing else, as ``count`` and ``push`` would.
+
+        Args:
+            text: of a whole token behind a whole one; not empty.
+
+        Returns:
+            Whether it was taken.
+        """
+        if self._passed_by is None or self._raw or self._ends is not None:
+            return False
+        if self._tokens:
+            if self._tokens[-1][1] > self._base:  # a character that has begun
+                return False
+            self._tokens.clear()  # all of their text is located: none of it can still turn out to be reasoning
+        event = self._passed_by(text)
+        if event is None:
+            return False
+        if self.reasoning_tokens is None:
+            self.reasoning_tokens = 0
+        if isinstance(event, Reasoning):
+            self.reasoning_tokens += 1
+        self._base += len(text)
+        self._located = self._passed = self._base
+        self._events.append(event)
+        return True
+
     def flush(self) -> str:
         """End the text; returns what was held back of it, empty after a match."""
         if self.matched is not None:
@@ -159,6 +190,7 @@ class AnswerReader:
 
     def _call(self, event: CallStart | CallArguments) -> None:
         """A stop string does not reach across a call: what was held back for it is content."""
+        self._passed_by = None
         if isinstance(event, CallStart):
             self._content(self._search.flush())
             self._search = _ContentSearch(self._stops)

@@ -33,6 +33,8 @@ class _Stream(Protocol):
 
     def contribution(self, index: int, /) -> bytes: ...
 
+    def foresee(self, index: int, /) -> str | None: ...
+
 
 class IncrementalDetokenizer:
     """Turns a sequence of ids into text, token by token, at a cost that does not grow with the sequence.
@@ -79,6 +81,11 @@ class IncrementalDetokenizer:
         return self._stream.contribution(index)
 
     @property
+    def foresee(self) -> Callable[[int], str | None]:
+        """A function that tells what ``push`` would return for an id, where that is all that it adds and is known."""
+        return self._stream.foresee
+
+    @property
     def characters(self) -> int:
         """Characters of the text that are complete: the index of the character that the next token writes to."""
         return self._stream.characters
@@ -106,6 +113,9 @@ class _ByteLevelStream:
 
     def contribution(self, index: int) -> bytes:
         return b"" if self._hidden(index) else self._bytes(index)
+
+    def foresee(self, index: int) -> str | None:
+        return None if self.unfinished else self._whole.get(index)
 
     def push(self, index: int) -> str:
         if not self.unfinished:
@@ -176,6 +186,10 @@ class _SentencePieceStream:
             left = max(self._strip - len(self._ahead), 0)
             data = _strip_start(data.decode("latin-1"), self._character, left).encode("latin-1")
         return data
+
+    def foresee(self, index: int) -> str | None:
+        piece = None if self._run or self._strip else self._pieces.get(index)
+        return piece if isinstance(piece, str) else None
 
     def push(self, index: int) -> str:
         piece = self._piece(index)
@@ -271,6 +285,9 @@ class _WindowStream:
         read = (self._given + own).decode("utf-8", "replace")
         fits = read.rstrip(_REPLACEMENT) == added.rstrip(_REPLACEMENT) and _REPLACEMENT.encode() not in own
         return own if fits or not held else b""
+
+    def foresee(self, index: int) -> None:
+        """Nothing: only the decode tells."""
 
     def push(self, index: int) -> str:
         if index < 0 or self._hidden(index):

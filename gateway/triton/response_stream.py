@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from gateway.triton.error_mapping import engine_error, no_final_response
 from gateway.triton.transport import InferCall, TransportError
 
-_FINAL = "triton_final_response"
+FINAL = "triton_final_response"
 _TRAILER_TIMEOUT_S = 1.0
 _parse = service_pb2.ModelStreamInferResponse.FromString
 
@@ -68,7 +68,7 @@ class ResponseStream:
             raise engine_error(None, message.error_message)
         response = message.infer_response
         # Asking a protobuf map for an absent key would add it.
-        if _FINAL in response.parameters and response.parameters[_FINAL].bool_param:
+        if FINAL in response.parameters and response.parameters[FINAL].bool_param:
             self.final = True
             self._call.tap = None
             await self._read_status()

@@ -12,7 +12,7 @@ from gateway.anthropic.messages.output import Event
 from gateway.generation import Usage
 from gateway.openai.errors import OpenAIError
 from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import text_events
+from gateway.relay.text_events import made_events, text_events
 from gateway.serving.generation_group import GenerationGroup, Ready
 
 
@@ -47,7 +47,9 @@ class MessagesEvents:
 
     def forward(self, write: Write) -> Forward | None:
         """See the base. Nobody needs the text again, unless it is checked."""
-        if self._answer.parsed or self._answer.expectations:
+        if self._answer.parsed:  # its reader has taken the text
+            return made_events(lambda _: _written(self._answer.feed((), complete=False)), write)
+        if self._answer.expectations:
             return None
         index = len(self._answer.content.blocks) - 1
         event = {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": ""}}

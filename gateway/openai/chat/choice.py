@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from gateway.openai.chat.chunks import Extras
 from gateway.openai.custom_tools import InputReader
 from gateway.serving.answer_reader import AnswerReader
 
+_CONTENT = ("content",)
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -28,7 +28,7 @@ class Style:
         custom: names of the custom tools.
     """
 
-    reasoning: Sequence[str] = ()
+    reasoning: tuple[str, ...] = ()
     old: bool = False
     named: bool = False
     short_ids: bool = False
@@ -126,6 +126,18 @@ class ParsedChoice:
     def take(self, *, complete: bool = False) -> list[dict[str, Any]]:
         """The deltas of what the reader has said since the last time; ``complete`` as of ``events``."""
         return [self._delta(event) for event in self.events(complete=complete)]
+
+    def texts(self) -> list[tuple[tuple[str, ...], str]]:
+        """The fields and the text of each delta, in place of ``take``, where the reader has told of texts alone."""
+        told: list[tuple[tuple[str, ...], str]] = []
+        for event in self.reader.take():
+            if isinstance(event, Content):
+                self._content.append(event.text)
+                told.append((_CONTENT, event.text))
+            elif isinstance(event, Reasoning):
+                self._reasoning.append(event.text)
+                told.append((self._style.reasoning, event.text))
+        return told
 
     def extras(self) -> Extras:
         """What was waiting."""

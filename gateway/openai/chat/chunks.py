@@ -10,7 +10,7 @@ import orjson
 
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.answering import DONE
-from gateway.openai.chat.logprobs import logprobs_object
+from gateway.openai.chat.logprobs import logprobs_json, logprobs_object
 from gateway.openai.usage import usage_object
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import text_events
@@ -36,7 +36,7 @@ class ChunkWriter:
         wants_usage: whether every chunk needs the usage so far.
     """
 
-    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage", "_names_as_ids", "wants_usage")
+    __slots__ = ("_after", "_before", "_close", "_head", "_heads", "_include_usage", "_names_as_ids", "wants_usage")
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class ChunkWriter:
         self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
         self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
         self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
+        self._heads: dict[tuple[str, ...], list[bytes]] = {}  # by the fields of a text, what stands before each
         self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
 
     def role(
@@ -90,7 +91,10 @@ class ChunkWriter:
         start = self._before[index] + orjson.dumps(piece.text)
         if not piece.logprobs and usage is None and piece.ids is None:
             return start + self._after
-        logprobs = orjson.dumps(self._logprobs(piece.logprobs))
+        if piece.logprobs and not self._names_as_ids:
+            logprobs = logprobs_json(piece.logprobs)
+        else:
+            logprobs = orjson.dumps(self._logprobs(piece.logprobs))
         ids = b""
         if piece.ids is not None:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
@@ -103,6 +107,16 @@ class ChunkWriter:
             write: takes events on one line each.
         """
         return text_events(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
+
+    def text(self, fields: tuple[str, ...], text: str) -> bytes:
+        """A chunk of the first choice with a text in each of some fields, and nothing else."""
+        heads = self._heads.get(fields)
+        if heads is None:
+            heads = [b",%s:" % orjson.dumps(name) for name in fields]
+            heads[0] = self._head + b'{"index":0,"delta":{' + heads[0][1:]
+            self._heads[fields] = heads
+        said = orjson.dumps(text)
+        return b"".join([part for head in heads for part in (head, said)]) + self._after
 
     def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
 from gateway.generation import TokenLogprob
 from gateway.generation.token_logprobs import named_by_id
+
+_MOST_NAMED = 16384  # tokens, of some 300 bytes each
 
 
 def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
@@ -19,6 +24,25 @@ def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = Fal
     if names_as_ids:
         entries = list(map(named_by_id, entries))
     return {"content": [_entry(entry) for entry in entries], "refusal": None}
+
+
+def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
+    """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
+    return b'{"content":[' + b",".join(map(_entry_json, entries)) + b'],"refusal":null}'
+
+
+def _entry_json(entry: TokenLogprob) -> bytes:
+    if entry.top:
+        return orjson.dumps(_entry(entry))
+    before, after = _named(entry.token, entry.bytes)
+    return before + orjson.dumps(entry.logprob) + after
+
+
+@functools.lru_cache(maxsize=_MOST_NAMED)
+def _named(token: str, data: bytes) -> tuple[bytes, bytes]:
+    """What an entry without alternatives has before and behind its log-prob."""
+    after = b',"bytes":' + orjson.dumps(list(data)) + b',"top_logprobs":[]}'
+    return b'{"token":' + orjson.dumps(token) + b',"logprob":', after
 
 
 def _entry(entry: TokenLogprob) -> dict[str, Any]:

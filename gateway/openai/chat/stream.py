@@ -12,6 +12,7 @@ from gateway.openai.chat.chunks import ChunkWriter
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import at_beginning
 from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import made_events
 from gateway.serving.generation_group import GenerationGroup, Ready
 
 
@@ -77,8 +78,10 @@ class ChatEvents:
     def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
-        special = self._writer.wants_usage or answer.parsed or self._texts is not None or answer.padded
-        return None if special or len(answer.generations) > 1 else self._writer.forward(write)
+        special = self._writer.wants_usage or self._texts is not None or answer.padded
+        if special or len(answer.generations) > 1:
+            return None
+        return made_events(self._parsed, write) if answer.parsed else self._writer.forward(write)
 
     def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
@@ -87,6 +90,13 @@ class ChatEvents:
     def error(self, error: OpenAIError) -> bytes:
         """The event of an error, in OpenAI's shape."""
         return error_event(error)
+
+    def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
+        """The chunks of the only choice, which is parsed; its reader has taken the texts."""
+        choice = self._answer.parsed[0]
+        if isinstance(pieces[0], str) and not choice.waiting.logprobs:
+            return b"".join([self._writer.text(fields, text) for fields, text in choice.texts()])
+        return b"".join(self._parse(0, [piece for piece in pieces if not isinstance(piece, str)], None, complete=False))
 
     def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:
         """The chunks of a choice that is parsed; log-prob entries and ids ride with the next of them."""

@@ -14,7 +14,7 @@ from gateway.openai.errors import OpenAIError
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.output import Event
 from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import numbered_text_events
+from gateway.relay.text_events import made_events, numbered_text_events
 from gateway.serving.generation_group import GenerationGroup, Ready
 
 
@@ -57,8 +57,10 @@ class ResponsesEvents:
     def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
-        if answer.parsed or answer.padded:
+        if answer.padded:
             return None
+        if answer.parsed:  # its reader has taken the texts
+            return made_events(self._parsed, write)
         delta = {"type": "response.output_text.delta", **answer.items.place, "content_index": 0}
         before = _head(delta["type"]) + orjson.dumps(delta)[:-1] + b',"delta":'
         texts = answer.items.texts.append
@@ -90,6 +92,10 @@ class ResponsesEvents:
         ]
         self._answer.told = True
         self._unsent = self._written(events)
+
+    def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
+        whole = [piece for piece in pieces if not isinstance(piece, str)]
+        return self._written(self._answer.feed(whole, complete=False))
 
     def _piece(self, piece: Piece) -> bytes:
         return self._written(self._answer.items.content(piece.text, piece.logprobs))

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.cumulative_text import CumulativeText
-from gateway.generation.engine import EngineChunk, MalformedOutputError
+from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
 from gateway.generation.request import GenerationRequest
+from gateway.relay.interface import Take
 from gateway.relay.response_template import ResponseTemplate, TemplateShelf
 from gateway.triton.abilities import Abilities
 from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
 from gateway.triton.engines.request_tensors import uses_logits
 from gateway.triton.error_mapping import no_final_response, read_finish
+from gateway.triton.response_stream import FINAL
 from gateway.triton.text_path import Counts
 
 if sys.byteorder != "little":
     raise ImportError("tensors on the wire are little-endian, and so must this machine be")
 
+_parse = service_pb2.ModelStreamInferResponse.FromString
 _DEFAULT = Abilities()
 _ONE = b"\x01\0\0\0"
 _ZERO = bytes(4)  # versions before 0.13 fill log-probs that they do not have with one zero (wire contract 9.2)
 _OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
+_OF_ANSWERS = frozenset(_OF_TOKENS[2:])  # of the tokens, what says more than they
 _OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
 _OF_PROMPT = ("prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids", "prompt_top_log_probs")
 
@@ -53,6 +57,7 @@ class TokenReader:
         "_prompt_missing",
         "_request",
         "_seen",
+        "_tells_entries",
         "_top_logprobs",
         "answered",
         "template",
@@ -69,6 +74,7 @@ class TokenReader:
         self._cached = request.cached_tokens and abilities.cached_tokens is not None
         self._prompt_missing = request.params.prompt_logprobs is not None and len(request.prompt.ids) > 1
         self._outputs = _outputs(self._wanted(), request.params.beam_width)
+        self._tells_entries = self._logprobs and not (self._logits or self._prompt_missing)
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
         kept = shelf if self._plain else None
         self.template = ResponseTemplate(read_token) if kept is None else kept.template(request.id)
@@ -98,6 +104,45 @@ class TokenReader:
                 self.template.learn(message, raw)
             return EngineChunk(_ids(raw, 1))
         return self._read(response, outputs, final=final)
+
+    def tap(self, take: Take) -> Callable[[Sequence[bytes]], int]:
+        """Make a function that gives ``take`` the tokens in responses that say no more than was asked of each.
+
+        It takes serialized responses and returns how many of them ``take`` took, from the first on.
+        """
+        if not self._tells_entries:
+            return self.template.tap(take)
+
+        def tap(messages: Sequence[bytes]) -> int:
+            taken = 0
+            for message in messages:
+                chunk = self._entry(message)
+                if chunk is None or not take(chunk):
+                    break
+                self.answered = True
+                self._seen += 1
+                taken += 1
+            return taken
+
+        return tap
+
+    def _entry(self, message: bytes) -> EngineChunk | None:
+        """The one token of a response with its log-prob; None of any other, which is to be read."""
+        try:
+            whole = _parse(message)
+            response = whole.infer_response
+            if whole.error_message or (FINAL in response.parameters and response.parameters[FINAL].bool_param):
+                return None
+            outputs = self._outputs.read(response)
+            if outputs.get("sequence_length") != _ONE or not _OF_ANSWERS.isdisjoint(outputs):
+                return None
+            chunk = EngineChunk(_ids(outputs["output_ids"], 1))
+            chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), 1)
+            if self._top_logprobs:
+                chunk.top_logprobs = self._alternatives(outputs, 1)
+        except (DecodeError, EngineError):  # whoever reads it says so
+            return None
+        return chunk
 
     def _wanted(self) -> tuple[str, ...]:
         """Names of the outputs that are read."""

@@ -39,11 +39,27 @@ class _Form(NamedTuple):
     problem: str | None
 
 
+class _Arrangement(NamedTuple):
+    """What is known of outputs that came together.
+
+    Attributes:
+        names: of all, in order.
+        forms: of the wanted ones.
+        lengths: bytes of those that have a size of their own.
+        single: whether they are one token id, and nothing beside it.
+    """
+
+    names: list[str]
+    forms: Mapping[str, _Form]
+    lengths: list[tuple[str, int]]
+    single: bool
+
+
 class Outputs:
     """Reads the outputs of responses.
 
-    Each form of an output is checked once, and so is each combination of them that follows another one: mostly only the
-    contents of responses differ, and of those the number of bytes is compared.
+    Each form of an output is checked once, and so is each combination of them: mostly only the contents of responses
+    differ, and of those the number of bytes is compared.
 
     Args:
         wanted: names of the outputs that will be read; whatever else comes is let pass, some versions send outputs
@@ -55,15 +71,12 @@ class Outputs:
         single: whether that response has one token id, and nothing beside it.
     """
 
-    __slots__ = ("_beams", "_forms", "_lengths", "_names", "_places", "_wanted", "forms", "single")
+    __slots__ = ("_arrangements", "_beams", "_wanted", "forms", "single")
 
     def __init__(self, wanted: tuple[str, ...], beams: int = 1) -> None:
         self._wanted = frozenset(wanted)
         self._beams = beams
-        self._forms: list[_Form] | None = None
-        self._names: list[str] = []
-        self._places: list[int] = []
-        self._lengths: list[tuple[str, int]] = []
+        self._arrangements: dict[tuple[bytes, ...], _Arrangement] = {}
         self.forms: Mapping[str, _Form] = {}
         self.single = False
 
@@ -74,36 +87,37 @@ class Outputs:
             MalformedOutputError: a wanted output is not what the contract says, or the contents are not those of the
                 outputs that are named.
         """
-        known, contents = _known.get, response.raw_output_contents
+        contents = response.raw_output_contents
         # Its bytes are had for the price of its name.
-        forms = [known(output.SerializeToString()) or _learn(output) for output in response.outputs]
-        if forms != self._forms:
-            self._arrange(forms)
-        if len(contents) != len(forms):
-            raise MalformedOutputError(f"{len(contents)} contents of {len(forms)} outputs")
-        outputs = dict(zip(self._names, contents, strict=True))
-        for name, length in self._lengths:
+        described = tuple([output.SerializeToString() for output in response.outputs])
+        found = self._arrangements.get(described)
+        if found is None:
+            found = self._arrange(described, [_known.get(each) or _learn(each) for each in described])
+        self.forms, self.single = found.forms, found.single
+        if len(contents) != len(described):
+            raise MalformedOutputError(f"{len(contents)} contents of {len(described)} outputs")
+        outputs = dict(zip(found.names, contents, strict=True))
+        for name, length in found.lengths:
             if len(outputs[name]) != length:
                 raise MalformedOutputError(f"{name} has {len(outputs[name])} bytes, its shape has {length}")
         return outputs
 
-    def _arrange(self, forms: list[_Form]) -> None:
-        """Check outputs that come together in another form than those before them."""
+    def _arrange(self, described: tuple[bytes, ...], forms: list[_Form]) -> _Arrangement:
+        """Check outputs that have not come together in this form before."""
         names = [form.name for form in forms]
-        if names != self._names:
-            if len(set(names)) != len(names):
-                raise MalformedOutputError(f"an output comes twice: {', '.join(names)}")
-            self._forms, self._names = None, names
-            self._places = [place for place, name in enumerate(names) if name in self._wanted]
-        wanted = [forms[place] for place in self._places]
-        for form in wanted:
+        if len(set(names)) != len(names):
+            raise MalformedOutputError(f"an output comes twice: {', '.join(names)}")
+        wanted = {form.name: form for form in forms if form.name in self._wanted}
+        for form in wanted.values():
             if form.problem is not None:
                 raise MalformedOutputError(form.problem)
-        self.forms = {form.name: form for form in wanted}
-        _check_beams(self.forms, self._beams)
-        self._lengths = [(form.name, form.length) for form in wanted if form.length is not None]
-        self.single = names == _SINGLE and forms[0].elements == 1
-        self._forms = forms
+        _check_beams(wanted, self._beams)
+        lengths = [(form.name, form.length) for form in wanted.values() if form.length is not None]
+        single = names == _SINGLE and forms[0].elements == 1
+        if len(self._arrangements) >= _MOST_KNOWN:  # cumulative outputs have another form in each response
+            self._arrangements.clear()
+        found = self._arrangements[described] = _Arrangement(names, wanted, lengths, single)
+        return found
 
     @staticmethod
     def number(contents: Mapping[str, bytes], name: str) -> int | None:
@@ -139,9 +153,11 @@ class Outputs:
 
 
 _known: dict[bytes, _Form] = {}
+_parse_output = service_pb2.ModelInferResponse.InferOutputTensor.FromString
 
 
-def _learn(output: Any) -> _Form:
+def _learn(described: bytes) -> _Form:
+    output = _parse_output(described)
     name, datatype, shape = output.name, output.datatype, tuple(output.shape)
     problem = None
     if name in _DATATYPES and datatype != _DATATYPES[name]:
@@ -153,7 +169,7 @@ def _learn(output: Any) -> _Form:
     if len(_known) >= _MOST_KNOWN:  # cumulative outputs have another form in each response
         _known.clear()
     form = _Form(name, shape, elements, math.prod(shape[:-1]), length, problem)
-    _known[output.SerializeToString()] = form
+    _known[described] = form
     return form
 
 

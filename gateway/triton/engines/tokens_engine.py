@@ -84,7 +84,7 @@ class TokensEngine:
         read = stream.read_message
         match = None if take is None else reader.template.match  # without a relay each response is parsed
         if take is not None:
-            call.tap = reader.template.tap(take)
+            call.tap = reader.tap(take)
         if began is not None:
             began(call.cancel)
         try:
