@@ -52,8 +52,9 @@ class AnswerReader:
         self._parser = parser
         self._stops = stops
         # A text that is nothing but content or reasoning needs no more than to be told so.
-        simple = isinstance(parser, FamilyParser) and not stops and not one_call
-        self._passed_by: Callable[[str], Event | None] | None = parser.passed if simple else None
+        self._passed_by: Callable[[str], Event | None] | None = None
+        if isinstance(parser, FamilyParser) and not stops and not one_call:
+            self._passed_by = parser.passed
         self._include_stop = include_stop
         self._call_scanner = JsonScanner() if one_call else None
         self._search = _ContentSearch(stops)

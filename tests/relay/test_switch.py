@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,27 @@ from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Script
 
 ENDPOINTS = ["/v1/chat/completions", "/v1/completions"]
-OWN = re.compile(rb'"id":"[^"]+"|"created":\d+|"obfuscation":"[^"]*"')
+OWN = re.compile(
+    rb'"(?:item_)?id":"[^"]+"|"created(?:_at)?":\d+|"completed_at":\d+|"(?:obfuscation|signature)":"[^"]*"'
+)
 TEXT = 'a\u2028b\u2029c\x85d "quoted" \\ é 世界 \U0001f600'
 
 
 def body_for(path: str, **fields: Any) -> dict[str, Any]:
-    asked = {"messages": USER} if path == "/v1/chat/completions" else {"prompt": "Hi"}
+    if path == "/v1/responses":
+        return {"model": MODEL, "stream": True, "max_output_tokens": 200, "input": "Hi", "store": False, **fields}
+    asked = {"prompt": "Hi"} if path == "/v1/completions" else {"messages": USER}
     return {"model": MODEL, "stream": True, "max_tokens": 200, **asked, **fields}
 
 
-async def streamed(folder: Path, script: Script, path: str, *, relay: bool, **fields: Any) -> tuple[bytes, int]:
+async def streamed(
+    folder: Path, script: Script, path: str, *, relay: bool, model: Mapping[str, Any] | None = None, **fields: Any
+) -> tuple[bytes, int]:
     """The whole answer without what is its own, and how many tokens took the short way."""
     async with (
-        gateway(folder, script, served=True, engine_type=RelayingEngine, server={"relay": relay}) as running,
+        gateway(
+            folder, script, served=True, engine_type=RelayingEngine, server={"relay": relay}, **(model or {})
+        ) as running,
         running.client.stream("POST", path, json=body_for(path, **fields)) as answer,
     ):
         assert answer.status_code == 200
@@ -84,6 +92,29 @@ async def test_of_a_stream_with_more_than_text(folder: Path, path: str, fields: 
     answers = [await streamed(folder, script, path, relay=relay, **fields) for relay in (True, False)]
     short, long = (sorted(content.split(b"\n\n")) if "n" in fields else content for content, _ in answers)
     assert short == long
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("fields", [{}, {"stop": ["never"]}], ids=["plain", "stop"])
+async def test_of_an_answer_that_is_parsed(folder: Path, path: str, fields: dict[str, Any]) -> None:
+    ids = ByteIds(folder).of(
+        "<think>\nA thought, and a thought.\n</think>\n\nAn answer < an answer and another answer."
+    )
+
+    def script(_: GenerationRequest) -> Any:
+        return of_sizes(ids, [1])
+
+    if path == "/v1/messages" and fields:
+        fields = {"stop_sequences": fields["stop"]}
+    elif path == "/v1/responses":
+        fields = {}
+    (short, relayed), (long, without) = [
+        await streamed(folder, script, path, relay=relay, model={"family": "qwen3"}, **fields)
+        for relay in (True, False)
+    ]
+    assert short == long
+    assert without == 0
+    assert bool(relayed) == (not fields)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
+from gateway.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
 from gateway.families.family_choice import named
+from gateway.families.parser_events import merge
 from gateway.serving.answer_reader import AnswerReader
+from tests.families.harness import Case, all_cases, case_ids, tokens
 
 TURN = ToolPlan(tools=(Tool("f"), Tool("g")), choice="auto")
 FAMILY = named("qwen3")
@@ -109,3 +111,39 @@ def test_it_costs_no_more_than_the_text_is_long() -> None:
     text = "<think></think>" + "word, " * 20_000
     found = Outcome([text[start : start + 4] for start in range(0, len(text), 4)], ("stop", "words"))
     assert found.content.strip() == ("word, " * 20_000).strip()
+
+
+CASES = all_cases()
+
+
+def read_tokens(case: Case, *, alone: bool) -> tuple[list[tuple[str, list[Event]]], int | None, int]:
+    """What each token of an answer lets pass and says, the tokens of reasoning, and how many were taken alone."""
+    reader = AnswerReader(case.parser(eager=False))
+    start = taken = 0
+    said: list[tuple[str, list[Event]]] = []
+    for text in filter(None, tokens(case)):
+        if alone and reader.take_token(text):
+            taken += 1
+            shown = text
+        else:
+            reader.count(start, start + len(text))
+            shown = reader.push(text)
+        start += len(text)
+        said.append((shown, merge(reader.take())))
+    shown = reader.flush()
+    reader.close(cut=case.cut)
+    return [*said, (shown, merge(reader.take()))], reader.reasoning_tokens, taken
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_ids(CASES))
+def test_tokens_that_are_taken_alone_say_the_same(case: Case) -> None:
+    short, thought, _ = read_tokens(case, alone=True)
+    long, also_thought, _ = read_tokens(case, alone=False)
+    assert short == long
+    assert thought == also_thought
+
+
+def test_many_tokens_of_content_and_reasoning_are_taken_alone() -> None:
+    taken = sum(read_tokens(case, alone=True)[2] for case in CASES)
+    texts = sum(len(said) > 0 for case in CASES for _, said in read_tokens(case, alone=False)[0])
+    assert taken > texts / 3, "else the comparison above says little"
