@@ -87,6 +87,7 @@ from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
 from gateway.web.api_page import api_page_router
+from gateway.web.application import Application
 from gateway.web.auth import OPEN_PATHS, AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
 from gateway.web.departure import Departure
@@ -198,7 +199,7 @@ def create_app(
             if telemetry is not None:
                 await telemetry.close()
 
-    app = FastAPI(
+    app = Application(
         title="Triton OpenAI gateway",
         version=__version__,
         lifespan=lifespan,

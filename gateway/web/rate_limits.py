@@ -72,10 +72,9 @@ class RateLimitMiddleware:
 
 def _add(message: Message, standing: Standing) -> None:
     """Add the headers of where a caller stands; a refusal by a limit has its own, which these replace."""
-    told = standing.headers()
     if message["status"] < 400:
-        message["headers"] = [*message["headers"], *((name.encode(), value.encode()) for name, value in told)]
+        message["headers"] = [*message["headers"], *standing.raw_headers()]
         return
     headers = MutableHeaders(scope=message)
-    for name, value in told:
+    for name, value in standing.headers():
         headers[name] = value

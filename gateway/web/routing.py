@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
@@ -18,8 +18,18 @@ _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 class DirectRoute(APIRoute):
     """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
 
-    The endpoint's only parameter is the request, and it returns a response.
+    The endpoint's only parameter is the request, and it returns a response. The application answers its exceptions.
     """
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        """Make a route; arguments as of the base."""
+        super().__init__(path, endpoint, **options)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = app
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The endpoint itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import ClassVar
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Receive, Scope, Send
@@ -14,6 +15,7 @@ from gateway.web.access_log import record_of
 from gateway.web.client_connection import ClientConnection, connection_of
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
 
+_USUAL = {"Cache-Control": "no-cache"}
 COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
 """An event stream comment: clients skip it, proxies see a living connection."""
 
@@ -31,6 +33,7 @@ class EventStream(EventSourceResponse):
     """
 
     body_iterator: AsyncGenerator[bytes, None]
+    _usual_headers: ClassVar[list[tuple[bytes, bytes]]] = []  # once they are known
 
     def __init__(
         self,
@@ -46,9 +49,16 @@ class EventStream(EventSourceResponse):
             headers: further response headers.
             output: shared with the generator of the events.
         """
-        super().__init__(events, headers={"Cache-Control": "no-cache", **(headers or {})}, ping=0, sep="\n")
-        del self.headers["connection"]  # HTTP/1.1 keeps it alive unasked, and the server says where it does not
         self._output = output or StreamOutput()
+        usual = not headers or headers == _USUAL
+        if usual and self._usual_headers:  # all that ``_send`` needs; the base takes as long as the rest of a response
+            self.body_iterator, self.status_code = events, 200
+            self.raw_headers = self._usual_headers.copy()
+            return
+        super().__init__(events, headers={**_USUAL, **(headers or {})}, ping=0, sep="\n")
+        del self.headers["connection"]  # HTTP/1.1 keeps it alive unasked, and the server says where it does not
+        if usual:
+            EventStream._usual_headers = self.raw_headers.copy()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the connection."""
