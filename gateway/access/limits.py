@@ -10,6 +10,10 @@ from gateway.access.buckets import Level
 from gateway.access.caller import Caller
 
 LimitName = Literal["requests_per_minute", "tokens_per_minute", "in_flight"]
+_OF_REQUESTS, _OF_TOKENS = (
+    tuple(f"x-ratelimit-{what}-{name}".encode() for what in ("limit", "remaining", "reset"))
+    for name in ("requests", "tokens")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +25,17 @@ class Standing:
 
     def headers(self) -> list[tuple[str, str]]:
         """OpenAI's headers ``x-ratelimit-*``."""
+        return [(name.decode(), value.decode()) for name, value in self.raw_headers()]
+
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """The same, as they are sent."""
         found = []
-        for name, level in (("requests", self.requests), ("tokens", self.tokens)):
+        for (limit, remaining, reset), level in ((_OF_REQUESTS, self.requests), (_OF_TOKENS, self.tokens)):
             if level is not None:
                 found += [
-                    (f"x-ratelimit-limit-{name}", str(level.limit)),
-                    (f"x-ratelimit-remaining-{name}", str(max(0, math.floor(level.left)))),
-                    (f"x-ratelimit-reset-{name}", duration(level.reset_s)),
+                    (limit, b"%d" % level.limit),
+                    (remaining, b"%d" % max(0, math.floor(level.left))),
+                    (reset, duration(level.reset_s).encode()),
                 ]
         return found
 

@@ -165,14 +165,7 @@ class Admission:
 
     def _standing(self, caller: int) -> tuple[Totals, int, int]:
         """What runs and waits now, what a caller was served, and the virtual time."""
-        running = waiting = served = virtual = 0
-        for entry in self._shares.entries(self._model):
-            if not entry.caller:
-                running += entry.running
-                waiting += entry.waiting
-                virtual = max(virtual, entry.served)
-            elif entry.caller == caller:
-                served += entry.served
+        running, waiting, served, virtual = self._shares.standing(self._model, caller)
         return Totals(running, waiting, self.limit), served, virtual
 
     async def enter(self, demand: Demand) -> Ticket:
@@ -331,7 +324,7 @@ class Admission:
     def _dispatch(self) -> None:
         """Let run what may, or wake the process whose request is next."""
         self._shares.look()
-        while True:
+        while self._shares.standing(self._model, 0)[1]:  # mostly nobody waits
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}
             first: dict[int, Entry] = {}

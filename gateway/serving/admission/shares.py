@@ -164,15 +164,28 @@ class Shares:
 
     def queue(self, model: int) -> tuple[int, int]:
         """How many requests of a model run and wait, in all processes; endpoint pickers ask 20 times a second."""
-        running = waiting = 0
-        for row in range(self._rows):
-            start = row * _ROW
-            cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start] * _FIELDS].tolist()
-            for at in range(0, len(cells), _FIELDS):
-                if cells[at] == model and not cells[at + CALLER]:
-                    running += cells[at + RUNNING]
-                    waiting += cells[at + WAITING]
-        return running, waiting
+        return self.standing(model, 0)[:2]
+
+    def standing(self, model: int, caller: int) -> tuple[int, int, int, int]:
+        """The sums of ``entries`` that each request asks for.
+
+        Returns:
+            How many of the model run, how many wait, what the caller was served, and the most that a process was.
+        """
+        running = waiting = served = virtual = 0
+        for start in range(0, self._rows * _ROW, _ROW):
+            if used := self._cells[start]:
+                cells = self._cells[start + _HEAD : start + _HEAD + used * _FIELDS].tolist()
+                for at in range(0, len(cells), _FIELDS):
+                    if cells[at] != model:
+                        continue
+                    if not cells[at + CALLER]:
+                        running += cells[at + RUNNING]
+                        waiting += cells[at + WAITING]
+                        virtual = max(virtual, cells[at + SERVED])
+                    elif cells[at + CALLER] == caller:
+                        served += cells[at + SERVED]
+        return running, waiting, served, virtual
 
     def look(self) -> None:
         """Note that this process looks at those that wait."""
