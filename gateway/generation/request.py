@@ -20,14 +20,14 @@ class Prompt:
             That prompt cannot travel as text.
         bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
             for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
-        recalled: how many of the ids were known from an earlier prompt.
+        recalled: how many of the ids were known from an earlier prompt; the same prompt may be known or not.
     """
 
     text: str
     ids: Sequence[int]
     escaped: bool = False
     bos_text: str = ""
-    recalled: int = 0
+    recalled: int = field(default=0, compare=False)
 
     @property
     def bare_text(self) -> str:

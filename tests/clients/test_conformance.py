@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import MODEL, TINY
 
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.bounded_http import Http
 from gateway_ops.conformance.suite import Outcome
 from gateway_ops.conformance.verdicts import Verdict
+from tests.clients.conftest import MODEL, TINY
 from tests.gateway_ops.conformance.by_curl import send_by_curl
 from tests.stack import GatewayProcess, free_port
 

@@ -53,19 +53,15 @@ def test_python(gateway: GatewayProcess, number: int) -> None:
         assert "name='get_weather'" in out
 
 
-@BY_TOKENS
-def test_the_repository_commands(gateway: GatewayProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
+def test_the_repository_commands(tiny_gateway: GatewayProcess, tmp_path: Path) -> None:
     text = README.read_text()
     found = next(
         block for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "repo build" in block
     )
-    script = found.replace("http://127.0.0.1:9000", gateway.url).replace(" repo\n", f" {tmp_path}/repo\n")
-    out = run(
-        [
-            "sh",
-            "-ec",
-            f"PATH={Path(sys.executable).parent}:$PATH\n"
-            + script.replace("--streams 2", "--streams 2 --requests 2 --warm-up 0 --max-tokens 4"),
-        ]
-    )
-    assert "error" not in out.lower()
+    script = found.replace("http://127.0.0.1:9000", tiny_gateway.url).replace(" repo\n", f" {tmp_path}/repo\n")
+    script = script.replace("--streams 2", "--streams 2 --requests 2 --warm-up 0 --max-tokens 4")
+    checked, tested = run(["sh", "-ec", f"PATH={Path(sys.executable).parent}:$PATH\n{script}"]).split("\ntrue: ")
+    assert "error:" not in checked
+    assert "untrue" not in checked
+    assert "2 of 2 requests" in tested
