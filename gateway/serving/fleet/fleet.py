@@ -298,9 +298,10 @@ class Fleet:
         one after the other may have seen one come back before this process has.
         """
         until = -math.inf
-        if failed in _GONE and not self._await_any(tried):
+        if failed in _GONE:
             until = time.monotonic() + self.options.wait_s
-            self.check()
+            if not any(each.ready for each in self._left(tried)):
+                self.check()
         while self._await_any(tried) or (time.monotonic() < until and self._left(tried)):
             if self._retry_room:
                 with contextlib.suppress(EngineError):
@@ -310,9 +311,9 @@ class Fleet:
             await asyncio.sleep(_LOOK_S)
         return None
 
-    def _left(self, tried: Sequence[Endpoint]) -> bool:
-        """Whether there are endpoints that a request was not tried on."""
-        return any(each not in tried and not each.conflict for each in self.members.values())
+    def _left(self, tried: Sequence[Endpoint]) -> list[Endpoint]:
+        """The endpoints that a request was not tried on."""
+        return [each for each in self.members.values() if each not in tried and not each.conflict]
 
     def retried(self) -> None:
         """A retry is no longer under way: it has a response, or has ended."""

@@ -196,14 +196,15 @@ async def test_where_all_fail_the_client_is_told_once_each_was_tried(folder: Pat
         assert running.asked() == {"a:1": 1, "b:1": 1, "c:1": 1}
 
 
-async def test_one_that_has_just_come_back_is_found_when_the_other_ends(folder: Path) -> None:
+@pytest.mark.parametrize("away_s", [4.8, math.inf])
+async def test_one_that_has_just_come_back_is_found_when_the_other_ends(folder: Path, away_s: float) -> None:
     """Whoever restarts them one after the other sees the first come back before the gateway does."""
     ends = asyncio.Event()
     scripts: dict[str, Script] = {"a:1": says(folder, "Hi"), "b:1": lambda _: [ends, AWAY]}
     async with stack(folder, scripts) as running:
         back, ending = running.backends["a:1"], running.backends["b:1"]
         back.leave("restarted")
-        running.fleet.members["a:1"]._last_ready = -math.inf  # for long
+        running.fleet.members["a:1"]._last_ready = time.monotonic() - away_s
         back.check = lambda: back.arrive(running.engines["a:1"])  # type: ignore[method-assign]
         asked = asyncio.create_task(running.chat())
         await until(lambda: running.asked()["b:1"] == 1)
