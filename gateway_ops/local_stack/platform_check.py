@@ -89,8 +89,10 @@ def problems(facts: Facts, need_venv: bool = True) -> "list[str]":
     if facts.implementation != "CPython" or facts.python not in SUPPORTED:
         found.append(
             f"{facts.executable} is {facts.implementation} {version}, but the embedded tritonserver "
-            "needs CPython 3.10, 3.11 or 3.12: install one of these and name it, "
-            "for example: make up PYTHON=/usr/bin/python3.12"
+            "needs CPython 3.10, 3.11 or 3.12 (later ones need NumPy 2, with which its stub misreads tensors): "
+            "install one of these and name it, for example: make up PYTHON=/usr/bin/python3.12. Where the distribution "
+            "has none, as Debian 13: uv python install 3.12 and make up PYTHON=$(uv python find 3.12), or pyenv; "
+            "or containers: docker compose --profile cpu up"
         )
         return found  # what is said below would be about the wrong interpreter
     if not _libc_is_fit(facts.libc):
