@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gateway.tokens.token_ids import ID_BYTES, TokenIds, pack
 
 _FRAMED = ("a", "", " Hello  world\n", "\u00e9\u4f60\U0001f600")
 _SURROGATE = "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."
+_PANIC = "The text cannot be tokenized: the tokenizers library fails on it with this tokenizer."
 
 
 class Tokenizer:
@@ -145,7 +147,11 @@ class Tokenizer:
     @cached_property
     def obstacle(self) -> str | None:
         """Why a text is tokenized whole at each time, as the end of a sentence; None where known parts are not."""
-        return obstacle(self._backend)
+        try:
+            with _failures_of_the_library():
+                return obstacle(self._backend)
+        except TokenizerError:
+            return "its tokenizer fails on some texts"
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -168,11 +174,9 @@ class Tokenizer:
             TokenizerError: as ``encode``.
         """
         how = how or Unbounded()
-        try:
-            if self._segments is not None:
+        if self._segments is not None:
+            with _failures_of_the_library():
                 return TokenIds(self._segments.encode(text, how, count))
-        except (TypeError, UnicodeEncodeError) as error:
-            raise TokenizerError(_SURROGATE) from error
         self._check_size(text, how, count)
         ids = self._encode(self._backend, text)
         how.check(count + len(ids))
@@ -236,10 +240,8 @@ class Tokenizer:
         Raises:
             TokenizerError: as ``encode``.
         """
-        try:
+        with _failures_of_the_library():
             return count_beyond(self._backend, text, most, stopped)
-        except TypeError as error:
-            raise TokenizerError(_SURROGATE) from error
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
         """Ids of ``text`` where the text of a special token is ordinary text: no control token comes out.
@@ -303,11 +305,9 @@ class Tokenizer:
     # Private
 
     def _encode(self, backend: tokenizers.Tokenizer, text: str, *, framed: bool = False) -> list[int]:
-        try:
+        with _failures_of_the_library():
             # A batch of one: unlike ``encode`` it releases the GIL, so a long text in a thread stalls nobody.
             ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=framed)[0].ids
-        except TypeError as error:
-            raise TokenizerError(_SURROGATE) from error
         return ids
 
     def _token_bytes(self, index: int) -> bytes:
@@ -346,3 +346,16 @@ class Tokenizer:
         if index is None:
             raise TokenizerError(f"{self._source}: `{key}` is {token!r}, which is not in the tokenizer's vocabulary.")
         return index
+
+
+@contextlib.contextmanager
+def _failures_of_the_library() -> Iterator[None]:
+    """Raise what the library raises for a text as a TokenizerError."""
+    try:
+        yield
+    except (TypeError, UnicodeEncodeError) as error:
+        raise TokenizerError(_SURROGATE) from error
+    except BaseException as error:  # a panic is no Exception, and its class cannot be imported
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(_PANIC) from error

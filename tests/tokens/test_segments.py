@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
-from gateway.tokens import Tokenizer
+from gateway.tokens import Tokenizer, TokenizerError
 from gateway.tokens.folder import FolderMetadata
 from gateway.tokens.segments import Segments, Unbounded, obstacle
 from gateway.tokens.token_ids import TokenIds
@@ -190,3 +190,13 @@ def test_a_tokenizer_without_tokens_to_cut_at_says_so() -> None:
     backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
     backend.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("<end>", rstrip=True, normalized=False)])
     assert "spaces" in str(obstacle(backend))
+
+
+def test_a_tokenizer_on_which_the_library_panics_fails_by_a_sentence() -> None:
+    backend = tokenizers.Tokenizer.from_str(word_level()._backend.to_str())
+    backend.add_tokens([AddedToken(" ", normalized=True)])  # nothing is left of it, which is found within characters
+    tokenizer = Tokenizer(backend, FolderMetadata())
+    assert tokenizer.obstacle == "its tokenizer fails on some texts"
+    with pytest.raises(TokenizerError, match="cannot be tokenized"):
+        tokenizer.encode_known("h\u00e9")
+    assert tokenizer.encode_known("a").tolist() == tokenizer.encode("a")
