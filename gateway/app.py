@@ -90,6 +90,7 @@ from gateway.web.api_page import api_page_router
 from gateway.web.application import Application
 from gateway.web.auth import OPEN_PATHS, AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
+from gateway.web.chat_page import PAGE_PATHS, chat_page_router
 from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds, http_protocol
 from gateway.web.listening import BACKLOG, listen, room_for
@@ -273,6 +274,8 @@ def _add_routes(
     document = functools.cache(lambda: openapi_document(app, keys=settings.asks_for_keys))
     if settings.server.docs_shown != "none":
         app.router.routes += api_page_router(document).routes
+    if settings.server.page_shown:
+        app.router.routes += chat_page_router().routes
     widen(app.router.routes)
     app.state.internal = _internal_app(
         settings.server,
@@ -354,10 +357,12 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
     if settings.asks_for_keys:
         app.add_middleware(RateLimitMiddleware, permit=guard.permit, refuse=lambda error: from_limit(error).response())
         half_open = frozenset({"/metrics"} if settings.server.metrics_shown == "key" else ())
+        closed = half_open | (_DOCS if settings.server.docs_shown == "key" else frozenset())
+        page = PAGE_PATHS if settings.server.page_shown else frozenset()
         app.add_middleware(
             AuthMiddleware,
             identity=guard.identity,
-            open_paths=OPEN_PATHS - half_open - (_DOCS if settings.server.docs_shown == "key" else set()),
+            open_paths=OPEN_PATHS - closed | page,
             half_open_paths=half_open,
             refuse=lambda message: OpenAIError(
                 401, message, type=INVALID, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}

@@ -124,6 +124,8 @@ class ServerSettings(Section):
             an ``internal_port``.
         docs: who sees ``/docs`` and ``/openapi.json`` on ``port``: ``open``, ``key`` or ``none``. By default ``open``,
             and ``none`` where there is an ``internal_port``.
+        page: whether ``port`` serves the chat page at ``/``. By default it does, but not where there is an
+            ``internal_port``, which never serves it: nothing there answers a chat.
         memory: bounds on the memory that requests may take.
     """
 
@@ -142,6 +144,7 @@ class ServerSettings(Section):
     relay: bool = True
     metrics: Literal["all", "slim", "key", "none"] | None = None
     docs: Literal["open", "key", "none"] | None = None
+    page: bool | None = None
     memory: MemorySettings = MemorySettings()
 
     @property
@@ -153,6 +156,11 @@ class ServerSettings(Section):
     def docs_shown(self) -> Literal["open", "key", "none"]:
         """Who sees the documentation on the port that serves."""
         return self.docs or ("open" if self.internal_port is None else "none")
+
+    @property
+    def page_shown(self) -> bool:
+        """Whether the port that serves shows the chat page."""
+        return self.internal_port is None if self.page is None else self.page
 
     @field_validator("api_keys", mode="before")
     @classmethod

@@ -103,6 +103,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "GATEWAY_RELAY": ("server", "relay"),
     "GATEWAY_METRICS": ("server", "metrics"),
     "GATEWAY_DOCS": ("server", "docs"),
+    "GATEWAY_PAGE": ("server", "page"),
     "GATEWAY_MEMORY_SOFT": ("server", "memory", "soft"),
     "GATEWAY_MEMORY_HARD": ("server", "memory", "hard"),
     "GATEWAY_MAX_BODY_BYTES": ("limits", "max_body_bytes"),

@@ -96,12 +96,12 @@ async def test_health_keeps_reasons_to_itself_where_the_api_asks_for_keys(folder
 async def test_wrong_paths_and_methods(folder: Path) -> None:
     async with gateway(folder) as running:
         assert error_of(await running.client.post("/v1/nothing"), 404)["code"] == "unknown_url"
-        assert error_of(await running.client.get("/"), 404)["type"] == "invalid_request_error"
+        assert error_of(await running.client.get("/v2"), 404)["type"] == "invalid_request_error"
         wrong = await running.client.get("/v1/chat/completions")
         assert error_of(wrong, 405)["code"] == "method_not_supported"
         assert wrong.headers["allow"] == "POST"
         error_of(await running.client.post("/v1/models"), 405)
-        error_of(await running.client.delete("/"), 404)
+        error_of(await running.client.delete("/v2"), 404)
 
 
 async def test_the_openapi_page_shows_the_request(folder: Path) -> None:
@@ -184,9 +184,10 @@ async def test_what_is_open_without_a_key(folder: Path) -> None:
             "/version",
             "/docs",
             "/openapi.json",
+            "/",
         ):
             assert (await running.client.get(path)).status_code == 200
-        for path in ("/v1/models", "/v1/models/", f"/v1/models/{MODEL}", "/v1/nothing", "/", "/health/../v1/models"):
+        for path in ("/v1/models", "/v1/models/", f"/v1/models/{MODEL}", "/v1/nothing", "/v1", "/health/../v1/models"):
             assert (await running.client.get(path)).status_code == 401
         assert (await running.chat()).status_code == 401
 

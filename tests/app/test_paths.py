@@ -86,7 +86,7 @@ async def test_a_wrong_base_url_is_explained(folder: Path, path: str, meant: str
         assert error["message"] == f"Unknown request URL: POST {path}.{hint}"
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/embeddings", "/v2/", "/nothing", "/v1/chat"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/embeddings", "/v2/", "/nothing", "/v1/chat"])
 async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> None:
     async with gateway(folder) as running:
         message = (await running.client.post(path)).json()["error"]["message"]

@@ -88,6 +88,7 @@ def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any
 
 def _open(url: str, folder: Path) -> dict[str, Any]:
     return {
+        "server": {"page": False},  # whose bytes need no record
         "state": {"path": str(folder / "state.sqlite")},
         "timeouts": {"discovery_s": 1},
         "models": [

@@ -1,0 +1,171 @@
+"""The bytes of the chat page: what browsers get at ``/``, when, and that nothing else is asked or run."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx
+import pytest
+
+import gateway.web
+from gateway.app import create_app
+from gateway.web.chat_page import PAGE_PATHS
+from tests.app.harness import gateway as gateway_over
+from tests.app.scripted import ScriptedBackend, settings_for
+
+FILES = {
+    "/": "text/html; charset=utf-8",
+    "/page/page.css": "text/css; charset=utf-8",
+    "/page/page.js": "text/javascript; charset=utf-8",
+    "/page/request.js": "text/javascript; charset=utf-8",
+    "/page/icon.svg": "image/svg+xml",
+}
+MOST_BYTES = 60_000
+KEYS = {"api_keys": ["key"]}
+
+
+class Tags(HTMLParser):
+    """The tags of a page with their attributes, and the texts of its scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] in {"script", "style"} and data.strip():
+            self.inline.append(data)
+
+
+async def test_every_file_is_served_with_its_type_and_the_policy(folder: Path) -> None:
+    assert set(FILES) == {path or "/" for path in PAGE_PATHS}
+    async with gateway_over(folder, served=True) as running:
+        for path, content_type in FILES.items():
+            answer, headed = await running.client.get(path), await running.client.head(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (200, content_type)
+            policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+            assert (policy.pop("default-src"), policy["script-src"], policy["style-src"]) == (
+                "'none'",
+                "'self'",
+                "'self'",
+            )
+            allowed = set(" ".join(policy.values()).split())
+            assert allowed == {"'self'", "'none'", "'script'"}  # no unsafe-inline, no other host
+            assert policy["frame-ancestors"] == "'none'"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert (headed.status_code, headed.content) == (200, b"")
+            assert headed.headers["content-length"] == str(len(answer.content))
+
+
+async def test_it_is_small(folder: Path) -> None:
+    async with gateway_over(folder) as running:
+        sizes = [len((await running.client.get(path)).content) for path in FILES]
+    assert min(sizes) > 100
+    assert sum(sizes) <= MOST_BYTES
+    kept = Path(gateway.web.__file__).with_name("page").iterdir()
+    assert sum(file.stat().st_size for file in kept) == sum(sizes)  # every file of the folder is one of the page
+
+
+async def test_browsers_ask_again_and_are_told_that_nothing_changed(folder: Path) -> None:
+    async with gateway_over(folder, served=True) as running:
+        for path in FILES:
+            first = await running.client.get(path)
+            assert first.headers["cache-control"] == "no-cache"
+            etag = first.headers["etag"]
+            for given in (etag, f"W/{etag}", f'"other", {etag}'):
+                again = await running.client.get(path, headers={"if-none-match": given})
+                assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+            assert (await running.client.get(path, headers={"if-none-match": '"other"'})).content == first.content
+
+
+async def test_it_asks_nobody_but_this_gateway_wherever_a_proxy_puts_it(folder: Path) -> None:
+    async with gateway_over(folder) as running:
+        texts = {path: (await running.client.get(path)).text for path in FILES}
+    page = Tags(texts["/"])
+    linked = [attrs.get("src") or attrs.get("href") for _, attrs in page.tags]
+    files = {link for link in linked if link and not link.startswith("#")}
+    assert {urljoin("/behind/a/proxy/", link) for link in files} == {
+        f"/behind/a/proxy{path}" for path in FILES if path not in {"/", "/page/request.js"}
+    }
+    assert page.inline == []
+    assert [attrs for _, attrs in page.tags if any(name == "style" or name.startswith("on") for name in attrs)] == []
+    assert re.findall(r'from "([^"]+)"', texts["/page/page.js"]) == ["./request.js"]
+    asked = re.findall(r'ask\([`"]([^`"?$]+)', texts["/page/page.js"])
+    assert set(asked) == {
+        "v1/models",
+        "v1/models/",
+        "tokenizer_info",
+        "v1/chat/completions",
+        "v1/chat/completions/render",
+    }
+    for path, text in texts.items():
+        assert re.findall(r"(?:https?:)?//[a-z0-9]|@import|url\(|innerHTML|document\.write|eval\(", text) == (
+            ["http://w"] if path.endswith(".svg") else []  # the name of SVG's elements
+        )
+
+
+@pytest.mark.parametrize(
+    ("server", "status"),
+    [
+        ({}, 200),
+        ({"page": True}, 200),
+        ({"page": False}, 404),
+        ({"internal_port": 9999}, 404),
+        ({"internal_port": 9999, "page": True}, 200),
+    ],
+)
+async def test_it_is_shown_as_set(folder: Path, server: dict[str, Any], status: int) -> None:
+    async with gateway_over(folder, server=server) as running:
+        for path in FILES:
+            assert (await running.client.get(path)).status_code == status
+
+
+async def test_the_internal_port_never_has_it(folder: Path) -> None:
+    app = create_app(
+        settings_for(folder, server={"internal_port": 9999, "page": True}), lambda _: ScriptedBackend(None)
+    )
+    transport = httpx.ASGITransport(app=app.state.internal)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/health/live")).status_code == 200
+        assert [(await client.get(path)).status_code for path in FILES] == [404] * len(FILES)
+
+
+async def test_the_page_needs_no_key_and_opens_nothing_else(folder: Path) -> None:
+    async with gateway_over(folder, server=KEYS) as running:
+        assert [(await running.client.get(path)).status_code for path in FILES] == [200] * len(FILES)
+        for path in ("/v1/models", "/page", "/page/", "/page/other.js", "/page/../v1/models", "//"):
+            assert (await running.client.get(f"http://localhost{path}")).status_code == 401
+    async with gateway_over(folder, server=KEYS | {"page": False}) as running:
+        assert [(await running.client.get(path)).status_code for path in FILES] == [401] * len(FILES)
+
+
+async def test_it_is_only_read(folder: Path) -> None:
+    async with gateway_over(folder) as running:
+        for path in FILES:
+            answer = await running.client.post(path, json={})
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_other_names_and_pages_get_it_as_little_as_anything_else(folder: Path) -> None:
+    async with gateway_over(folder) as running:
+        assert (await running.client.get("/", headers={"host": "page.example"})).status_code == 403
+        answer = await running.client.get("/", headers={"origin": "https://page.example"})
+        assert "access-control-allow-origin" not in answer.headers
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+
+async def test_it_is_counted_by_its_paths_and_no_part_of_the_document(folder: Path) -> None:
+    async with gateway_over(folder) as running:
+        for path in FILES:
+            await running.client.get(path)
+        page = (await running.client.get("/metrics")).text
+        assert set(re.findall(r'gateway_requests_total\{endpoint="([^"]+)"', page)) == set(FILES)
+        assert not set((await running.client.get("/openapi.json")).json()["paths"]) & set(FILES)
