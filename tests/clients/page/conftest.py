@@ -1,0 +1,122 @@
+"""A browser, and a gateway whose page it opens: with a scripted model, one that tells log-probs, one that is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.clients.page.browser import Browser, Page
+from tests.npm import UnavailableError
+from tests.scripted_engine.replay import ScriptedServer
+from tests.stack import GatewayProcess, free_port
+
+SPOKEN, TINY, AWAY = "spoken", "tiny", "away"
+# Hermes' form.
+TEMPLATE = """\
+{%- if tools %}<|im_start|>system
+{% for tool in tools %}<tools>{{ tool | tojson }}</tools>
+{% endfor %}<|im_end|>
+{% endif -%}
+{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{% if message.role == "tool" %}<tool_response>{{ message.content }}</tool_response>
+{%- else %}{{ message.content or "" }}{% endif -%}
+{%- for call in message.tool_calls or [] %}
+<tool_call>
+{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor -%}
+<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}
+"""
+Serve = Callable[..., GatewayProcess]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A browser; tests are skipped where there is none, and none to be had."""
+    try:
+        with Browser() as started:
+            started.open("about:blank")
+            yield started
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spoken(
+    browser: Browser, scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """The entry of the scripted model."""
+    template = tmp_path_factory.mktemp("page") / "template.jinja"
+    template.write_text(TEMPLATE, encoding="utf-8")
+    return {
+        "name": SPOKEN,
+        "triton": {"url": scripted_triton.grpc_url},
+        "tokenizer": str(scripted_triton.model_dir),
+        "template": str(template),
+        "family": "hermes",
+        "max_seq_len": 8192,
+    }
+
+
+@pytest.fixture
+def serve(spoken: dict[str, Any], tmp_path: Path) -> Iterator[Serve]:
+    """Starts a gateway of its own before the scripted model, with further settings."""
+    started: list[GatewayProcess] = []
+
+    def start(**sections: Any) -> GatewayProcess:
+        file = tmp_path / "gateway.yaml"
+        write(file, {"models": [spoken], **sections})
+        gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
+        started.append(gateway)
+        gateway.start(ready=False)
+        return gateway
+
+    yield start
+    for gateway in started:
+        gateway.stop()
+
+
+def write(file: Path, settings: dict[str, Any]) -> None:
+    """Replace a settings file at once."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(yaml.safe_dump({"server": {"reload_s": 0.05}} | settings), encoding="utf-8")
+    fresh.replace(file)
+
+
+@pytest.fixture(scope="session")
+def page_gateway(
+    spoken: dict[str, Any], triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """The gateway with all three."""
+    tiny = {"name": TINY, "triton": {"url": triton.grpc_url}, "tokenizer": str(tiny_model_dir), "max_seq_len": 2048}
+    away = tiny | {"name": AWAY, "triton": {"url": f"127.0.0.1:{free_port()}"}}
+    folder = tmp_path_factory.mktemp("page-gateway")
+    write(folder / "gateway.yaml", {"models": [spoken, tiny, away]})
+    gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml"))
+    try:
+        gateway.start(ready=False)
+        until = time.monotonic() + 60
+        while gateway.metric("gateway_model_ready") < 2:  # all but the one that is away
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield gateway
+    finally:
+        gateway.stop()
+
+
+@pytest.fixture
+def page(browser: Browser, page_gateway: GatewayProcess) -> Iterator[Page]:
+    """The page, ready to chat; at the end of a test its console has nothing that the test has not looked at."""
+    page = browser.open(page_gateway.url)
+    page.says(f"{SPOKEN} is ready.")
+    yield page
+    assert page.problems() == []
