@@ -25,6 +25,7 @@ let special = new Set();
 let history = [];
 let running = null; // what stops the answer
 let retry = 0;
+let chat = 0; // which conversation
 
 // ---- the gateway
 
@@ -86,7 +87,8 @@ const describeModel = async () => {
       if ($("alert").dataset.away) warn("");
       delete $("alert").dataset.away;
       if (!running) say(`${id} is ready.`);
-      const known = await (await ask(`tokenizer_info?model=${encodeURIComponent(id)}`)).json();
+      // Without them, tokens are only not marked.
+      const known = await ask(`tokenizer_info?model=${encodeURIComponent(id)}`).then((one) => one.json()).catch(() => ({}));
       special = new Set(known.control_tokens);
     } else {
       say("");
@@ -351,9 +353,14 @@ const turn = (who, kind) => {
   return box;
 };
 
-const follow = () => {
+// Keep the end in view while it grows, unless the user looks at something else.
+const following = () => {
   const box = $("turns");
-  if (box.scrollHeight > box.clientHeight) box.scrollTop = box.scrollHeight;
+  return box.scrollHeight - box.scrollTop - box.clientHeight < 80 && $("composer").contains(document.activeElement);
+};
+const follow = () => {
+  $("turns").scrollTop = $("turns").scrollHeight;
+  $("status").scrollIntoView({ block: "nearest" }); // where the page scrolls as a whole
 };
 
 const requestButtons = (body, raw) => make("p", { className: "buttons small", role: "group", "aria-label": "This request" },
@@ -361,80 +368,108 @@ const requestButtons = (body, raw) => make("p", { className: "buttons small", ro
   button("Exact prompt", () => showPrompt(body)),
   button("Raw answer", () => show("Raw answer", raw.join("\n"))));
 
+const BROKEN = "The reply broke off before its end: the connection was lost.";
+
+// Send a request, and hand over each part of the reply, which is kept in raw.
+const receive = async (body, signal, raw, take) => {
+  const reply = await ask("v1/chat/completions", body, signal);
+  if (!body.stream) {
+    raw.push(await reply.text());
+    return take(JSON.parse(raw[0]));
+  }
+  let whole = false;
+  for await (const data of eventsOf(reply.body)) {
+    raw.push(data);
+    if (data === "[DONE]") whole = true; // and the stream ends
+    else take(JSON.parse(data));
+  }
+  if (!whole) throw new Problem(BROKEN);
+};
+
+// The parts of a reply as they come, in an article of their own, with their times since the request was sent.
+class Reply {
+  constructor(body) {
+    this.body = body;
+    this.box = turn(body.model, "model");
+    this.box.setAttribute("aria-busy", "true");
+    this.choices = [];
+    this.raw = [];
+    this.times = {};
+    this.sent = performance.now();
+  }
+
+  now() { return (performance.now() - this.sent) / 1000; }
+
+  take(part) {
+    if (part.error) throw new Problem(`The gateway ended the reply with an error: ${part.error.message}`);
+    const end = following();
+    this.usage = part.usage ?? this.usage;
+    for (const choice of part.choices ?? []) {
+      this.choices[choice.index] ??= new Choice(this.box, choice.index);
+      if (!this.choices[choice.index].take(choice) || !this.body.stream) continue; // nothing tells when a whole answer began
+      if (this.times.first === undefined) say("Answering.");
+      this.times.first ??= this.now();
+      this.times.last = this.now();
+    }
+    if (end) follow();
+  }
+
+  end() {
+    this.times.end = this.now();
+    this.box.removeAttribute("aria-busy");
+    this.choices.forEach((choice) => choice.end());
+    const first = this.choices[0];
+    if (!first) return this.box.remove();
+    return this.box.append(make("p", { className: "figures", textContent: figures(this.usage, this.times, first.finish) }),
+      requestButtons(this.body, this.raw));
+  }
+}
+
+const busy = (stopper) => {
+  running = stopper;
+  $("send").disabled = Boolean(stopper);
+  const focused = document.activeElement === $("stop");
+  $("stop").hidden = !stopper;
+  if (focused) $("draft").focus();
+};
+
 // Send the conversation, show what comes, and keep a whole answer. Returns whether one came.
 const answer = async (messages) => {
   let body;
+  for (const field of document.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
   try { body = requestOf(messages); } catch (problem) { warn(problem.message); blame(problem.param); return false; }
   warn("");
   say("Waiting for the first token.");
-  const stopper = running = new AbortController();
-  $("send").disabled = true;
-  $("stop").hidden = false;
-  const box = turn(body.model, "model");
-  const choices = [];
-  const raw = [];
-  const times = {};
-  const sent = performance.now();
-  const now = () => (performance.now() - sent) / 1000;
-  let usage, whole = false, problem = null;
-  const take = (part) => {
-    if (part.error) throw new Problem(`The gateway ended the reply with an error: ${part.error.message}`);
-    usage = part.usage ?? usage;
-    for (const choice of part.choices ?? []) {
-      choices[choice.index] ??= new Choice(box, choice.index);
-      if (!choices[choice.index].take(choice)) continue;
-      if (times.first === undefined) say("Answering.");
-      times.first ??= now();
-      times.last = now();
-    }
-    follow();
-  };
-  box.setAttribute("aria-busy", "true");
+  $("said").textContent = "";
+  const stopper = new AbortController();
+  const mine = chat;
+  const reply = new Reply(body);
+  let problem = null;
+  busy(stopper);
   try {
-    const reply = await ask("v1/chat/completions", body, stopper.signal);
-    if (body.stream) {
-      for await (const data of eventsOf(reply.body)) {
-        raw.push(data);
-        if (data === "[DONE]") whole = true; // and the stream ends
-        else take(JSON.parse(data));
-      }
-    } else {
-      const text = await reply.text();
-      raw.push(text);
-      take(JSON.parse(text));
-      times.first = undefined; // nothing tells when it came
-      whole = true;
-    }
-    if (!whole) throw new Problem("The reply broke off before its end: the connection was lost.");
+    await receive(body, stopper.signal, reply.raw, (part) => reply.take(part));
   } catch (error) {
-    problem = stopper.signal.aborted ? null : error instanceof Problem ? error : new Problem("The reply broke off before its end: the connection was lost.");
+    problem = error instanceof Problem ? error : new Problem(BROKEN);
   }
-  times.end = now();
-  box.removeAttribute("aria-busy");
-  choices.forEach((choice) => choice.end());
-  running = null;
-  $("send").disabled = false;
-  const focused = document.activeElement === $("stop");
-  $("stop").hidden = true;
-  if (focused) $("draft").focus();
-  const first = choices[0];
-  if (first) box.append(make("p", { className: "figures", textContent: figures(usage, times, first.finish) }), requestButtons(body, raw));
-  else box.remove();
-  if (problem) {
+  const end = following();
+  busy(null);
+  reply.end();
+  if (mine !== chat) return true; // the conversation was put away
+  const first = reply.choices[0];
+  if (problem && !stopper.signal.aborted) {
     say("");
     warn(problem.message);
     blame(problem.param);
-    if (first) box.append(make("p", { className: "note", textContent: "This reply is not whole, and not part of the conversation." }));
-    follow();
+    if (first) reply.box.append(make("p", { className: "note", textContent: "This reply is not whole, and not part of the conversation." }));
     return false;
   }
-  say(whole ? "The answer is complete." : "Stopped. The gateway ends the request in the engine.");
+  say(problem ? "Stopped. The gateway ends the request in the engine." : "The answer is complete.");
   if (first) {
     $("said").textContent = `${body.model}: ${first.text}`;
-    history = [...messages, first.message(whole)];
-    if (whole && first.calls.length) box.append(resultsForm(first));
+    history = [...messages, first.message(!problem)];
+    if (!problem && first.calls.length) reply.box.append(resultsForm(first));
   }
-  follow();
+  if (end) follow();
   return Boolean(first);
 };
 
@@ -461,6 +496,7 @@ const send = async () => {
   if (running || !text.trim() || !$("model").value) return;
   const box = turn("You", "user");
   box.append(make("div", { className: "text", textContent: text }));
+  follow();
   $("draft").value = "";
   const messages = [...history, { role: "user", content: text }];
   if (await answer(messages)) return;
@@ -512,7 +548,15 @@ $("keys").onsubmit = (event) => {
   loadModels();
 };
 $("forget").onclick = () => { key = ""; store.set(""); $("forget").hidden = true; loadModels(); };
-$("fresh").onclick = () => { running?.abort(); history = []; $("turns").replaceChildren(); warn(""); say("A new chat."); $("draft").focus(); };
+$("fresh").onclick = () => {
+  running?.abort();
+  chat += 1;
+  history = [];
+  $("turns").replaceChildren();
+  warn("");
+  say("A new chat.");
+  $("draft").focus();
+};
 $("model").onchange = describeModel;
 $("composer").onsubmit = (event) => { event.preventDefault(); send(); };
 $("settings").onsubmit = (event) => event.preventDefault();

@@ -69,7 +69,7 @@ export const figures = (usage, times, finish) => {
   if (times.first !== undefined) {
     said.push(`first token after ${times.first.toFixed(2)} s`);
     const span = times.last - times.first;
-    if (usage?.completion_tokens > 1 && span > 0)
+    if (usage?.completion_tokens > 1 && span >= 0.01) // below that it tells more of the browser than of the engine
       said.push(`${((usage.completion_tokens - 1) / span).toFixed(1)} tokens/s`);
   }
   said.push(`${times.end.toFixed(2)} s in all`);

@@ -52,7 +52,7 @@ def test_a_chat_streams_and_goes_on(page: Page, scripted_triton: ScriptedServer)
     assert page.value("document.querySelectorAll('#turns img, #turns b').length") == 0
     assert page.text("#said") == f"{SPOKEN}: {hostile}"  # to screen readers once, as a whole
     figures = page.text(".figures")
-    for part in (" prompt tokens", " completion tokens", "first token after ", " tokens/s", "ended by: stop"):
+    for part in (" prompt tokens", " completion tokens", "first token after ", " s in all", "ended by: stop"):
         assert part in figures
     page.fill("#draft", "Second")
     page.press("Enter")
@@ -65,7 +65,8 @@ def test_a_chat_streams_and_goes_on(page: Page, scripted_triton: ScriptedServer)
 
 
 def test_stop(page: Page, scripted_triton: ScriptedServer, page_gateway: GatewayProcess) -> None:
-    scripted_triton.play(turn("go on", text="It begins and", hold=True), turn("Then", text="Done.<|im_end|>"))
+    asked = r"go on<\|im_end\|>\n<\|im_start\|>assistant\n$"
+    scripted_triton.play(turn("Then", text="Done.<|im_end|>"), turn(asked, text="It begins and", hold=True))
     before = page_gateway.metric("gateway_requests_cancelled_total")
     page.send("go on")
     page.says("It begins and", "#turns")
@@ -79,6 +80,13 @@ def test_stop(page: Page, scripted_triton: ScriptedServer, page_gateway: Gateway
     page.send("Then")  # what was said stays part of the conversation
     page.says(COMPLETE)
     assert "assistant\nIt begins and<|im_end|>" in scripted_triton.requests()[-1]["prompt"]
+    page.send("go on")
+    page.says("It begins and", ".turn:last-child")
+    page.click("#fresh")  # which ends it, too
+    page.until("!document.querySelector('#send').disabled")
+    page.send("Then")
+    page.says(COMPLETE)
+    assert "begins" not in scripted_triton.requests()[-1]["prompt"]
     scripted_triton.play(turn("go on", text="", hold=True))
     page.send("go on")  # before the first token
     page.says("Waiting for the first token.")
@@ -152,8 +160,10 @@ def test_special_tokens_are_marked(page: Page) -> None:
     page.call("check", "#special")
     page.open_panel("More parameters")
     page.fill("#p-logit_bias", '{"1": 100}')  # <|im_start|>, which ends nothing
-    chat_with_tiny(page)
-    assert page.all(".token.special") == ["<|im_start|>"] * 6
+    chat_with_tiny(page, max_tokens="64")
+    assert "64 completion tokens" in page.text(".figures")
+    assert " tokens/s" in page.text(".figures")
+    assert page.all(".token.special") == ["<|im_start|>"] * 64
     page.call("hover", ".token.special")
     assert "id 1, special" in page.text("#tip p")
 
