@@ -1,0 +1,31 @@
+"""Take the README's picture of the chat page: ``python -m tests.clients.page.picture URL``, of a running gateway."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.clients.page.browser import Browser
+
+PICTURE = Path(__file__).parents[3] / "docs" / "page.png"
+_SETTINGS = {"temperature": "0.7", "max_tokens": "30", "seed": "4"}
+
+
+def main() -> None:
+    """Ask one question, point at a token that could have been another, and keep what is seen."""
+    with Browser() as browser:
+        page = browser.open(sys.argv[1], viewport={"width": 960, "height": 600}, colorScheme="light")
+        page.says("is ready.")
+        page.call("check", "#logprobs")
+        for name, value in _SETTINGS.items():
+            page.fill(f"#p-{name}", value)
+        page.send("Why is the sky blue?")
+        page.says("The answer is complete.")
+        doubted = "[...document.querySelectorAll('.token')].map((one) => Number(one.style.getPropertyValue('--p')))"
+        shares = page.value(doubted)[:12]
+        page.call("hover", f".token:nth-child({shares.index(min(shares)) + 1})")
+        page.call("screenshot", {"path": str(PICTURE)})
+
+
+if __name__ == "__main__":
+    main()
