@@ -578,7 +578,12 @@ $("render").onclick = () => {
   } catch (problem) { warn(problem.message); blame(problem.param); }
 };
 for (const id of ["tools", "response_format"]) {
-  $(`${id}-example`).onclick = () => { $(id).value = JSON.stringify(EXAMPLES[id], null, 2); $(id).focus(); };
+  $(`${id}-example`).onclick = () => {
+    $(id).value = JSON.stringify(EXAMPLES[id], null, 2);
+    $(id).focus();
+    $(id).setSelectionRange(0, 0);
+    $(id).scrollTop = 0;
+  };
   $(id).oninput = () => $(id).removeAttribute("aria-invalid");
 }
 $("copy").onclick = copy;
