@@ -331,8 +331,8 @@ def test_it_is_accessible(browser: Browser, page_gateway: GatewayProcess, scheme
     chat_with_tiny(page)
     for title in ("System", "Tools", "JSON schema", "More", "Not served"):
         page.open_panel(title)
-    assert page.serious() == []
     page.call("focus", ".token")
+    page.says("log-prob", "#tip")
     assert page.serious() == []
     page.press("Escape")
     page.click('button:has-text("Exact prompt")')
