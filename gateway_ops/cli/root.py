@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from gateway_ops.cli.bench import bench
+from gateway_ops.cli.chat import chat
 from gateway_ops.cli.check import check
 from gateway_ops.cli.compare import compare
 from gateway_ops.cli.engine import app as engine
 from gateway_ops.cli.examples import examples
 from gateway_ops.cli.key import app as key
 from gateway_ops.cli.launch import launch
+from gateway_ops.cli.models import models
 from gateway_ops.cli.plan_fleet import plan_fleet
 from gateway_ops.cli.repo import app as repo
 from gateway_ops.cli.serve import serve
@@ -31,6 +33,8 @@ app.command()(down)
 app.command()(launch)
 app.command()(serve)
 app.command()(check)
+app.command()(chat)
+app.command()(models)
 app.command()(bench)
 app.command()(compare)
 app.add_typer(engine, name="engine")
