@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import Annotated
 
 import typer
@@ -20,12 +19,12 @@ from gateway_ops.cli.plan_fleet import plan_fleet
 from gateway_ops.cli.repo import app as repo
 from gateway_ops.cli.serve import serve
 from gateway_ops.cli.up import down, up
+from gateway_ops.cli.version import gateway_version, version
 
 app = typer.Typer(
     name="gateway",
     help="OpenAI's API in front of Triton Inference Server and TensorRT-LLM.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(up)
@@ -42,11 +41,12 @@ app.command()(examples)
 app.command()(plan_fleet)
 app.add_typer(repo, name="repo")
 app.add_typer(key, name="key")
+app.command()(version)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"gateway {importlib.metadata.version('triton-openai-gateway')}")
+        typer.echo(f"gateway {gateway_version()}")
         raise typer.Exit
 
 
