@@ -18,6 +18,7 @@ from gateway_ops.cli.models import models
 from gateway_ops.cli.plan_fleet import plan_fleet
 from gateway_ops.cli.repo import app as repo
 from gateway_ops.cli.serve import serve
+from gateway_ops.cli.top import top
 from gateway_ops.cli.up import down, up
 from gateway_ops.cli.version import gateway_version, version
 
@@ -34,6 +35,7 @@ app.command()(serve)
 app.command()(check)
 app.command()(chat)
 app.command()(models)
+app.command()(top)
 app.command()(bench)
 app.command()(compare)
 app.add_typer(engine, name="engine")
