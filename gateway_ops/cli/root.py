@@ -17,6 +17,7 @@ from gateway_ops.cli.launch import launch
 from gateway_ops.cli.models import models
 from gateway_ops.cli.plan_fleet import plan_fleet
 from gateway_ops.cli.repo import app as repo
+from gateway_ops.cli.report import report
 from gateway_ops.cli.serve import serve
 from gateway_ops.cli.top import top
 from gateway_ops.cli.up import down, up
@@ -44,6 +45,7 @@ app.command()(plan_fleet)
 app.add_typer(repo, name="repo")
 app.add_typer(key, name="key")
 app.command()(version)
+app.command()(report)
 
 
 def _print_version(wanted: bool) -> None:
