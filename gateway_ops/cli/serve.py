@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging.config
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 
 def serve(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Settings file; GATEWAY_CONFIG, else gateway.yaml if it is there.", show_default=False),
+    ] = None,
     workers: Annotated[
         int,
         typer.Option(
@@ -23,8 +29,10 @@ def serve(
         ),
     ] = 1,
 ) -> None:
-    """Serve the models of gateway.yaml, or of the environment alone, until SIGTERM or Ctrl-C; SIGHUP reloads."""
+    """Serve the models of a settings file, or of the environment alone, until SIGTERM or Ctrl-C; SIGHUP reloads."""
     end_with_supervisor()
+    if file is not None:
+        os.environ["GATEWAY_CONFIG"] = str(file.absolute())  # where workers look, too
     # Imported here: the other commands need none of it, and it is the larger part of their start.
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.workers.supervisor import WorkersError  # noqa: PLC0415

@@ -227,10 +227,20 @@ class OpenAnswer:
             pass
         return self.answer()
 
-    def events(self, most: int) -> Iterator[int]:
-        """Read on; each time more has come, the number of events so far. Ends after ``most`` of them."""
-        count = 0
-        while self._response is not None and count <= most and len(self._body) <= _MOST_BYTES:
+    @property
+    def status(self) -> int:
+        """The status of HTTP; 0 where there is no answer."""
+        return self._response.status if self._response is not None else 0
+
+    @property
+    def content_type(self) -> str:
+        """Its type, with small letters and without parameters; empty where it has none."""
+        named = self._response.getheader("Content-Type") if self._response is not None else None
+        return (named or "").partition(";")[0].strip().lower()
+
+    def parts(self) -> Iterator[bytes]:
+        """Read on without a bound but time, and keep nothing: what comes, as it comes."""
+        while self._response is not None:
             try:
                 part = self._response.read1(65536)
             except (OSError, http.client.HTTPException):
@@ -239,11 +249,19 @@ class OpenAnswer:
             if not part:
                 self._ended = True
                 return
+            yield part
+
+    def events(self, most: int) -> Iterator[int]:
+        """Read on; each time more has come, the number of events so far. Ends after ``most`` of them."""
+        count = 0
+        for part in self.parts():
             before = len(self._body)
             self._body += part
             # A mark that two parts share is seen with the later one.
             count += self._body.count(b"data:", max(0, before - 4))
             yield count
+            if count > most or len(self._body) > _MOST_BYTES:
+                return
 
     def answer(self) -> Answer:
         """What has been read."""

@@ -65,3 +65,4 @@ def test_the_repository_commands(tiny_gateway: GatewayProcess, tmp_path: Path) -
     assert "error:" not in checked
     assert "untrue" not in checked
     assert "2 of 2 requests" in tested
+    assert "none refused" in tested

@@ -22,6 +22,7 @@ from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+RUNBOOK = DEPLOY.parent / "docs" / "runbook.md"
 RULES = DEPLOY / "prometheus" / "rules.yml"
 OF_PROMETHEUS = {"instance", "job"}
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
@@ -125,6 +126,28 @@ def test_each_panel_has_a_place_and_a_number_of_its_own() -> None:
     panels = json.loads((DEPLOY / "grafana" / "dashboards" / "gateway.json").read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
+    text = RUNBOOK.read_text()
+    sections = dict(re.findall(r"(?ms)^## (\w+)\n(.*?)(?=^## |\Z)", text))
+    assert list(sections) == list(alerts())
+    for name, section in sections.items():
+        assert re.findall(r"(?m)^- \*\*(\w+)\*\*: ", section) == ["Means", "See", "Do"], name
+        assert alerts()[name]["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+        assert alerts()[name]["annotations"]["summary"]
+
+
+def test_the_runbook_names_metrics_that_there_are() -> None:
+    named = set(re.findall(r"\bgateway_[a-z_]+", RUNBOOK.read_text()))
+    known = {re.sub("_(bucket|count|sum)$", "", name) for name in LABELS} | {"gateway_kv_cache_usage"}  # of the engines
+    assert len(named) > 5
+    assert named - known == set()
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of Prometheus, is not installed")

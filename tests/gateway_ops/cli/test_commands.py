@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import socket
 import subprocess
@@ -133,3 +134,38 @@ def test_a_new_key_is_printed_once_with_the_line_that_lets_it_in(tmp_path: Path)
     assert key not in line
     assert run(tmp_path, "key", "new", "alice@example").stdout != done.stdout
     assert run(tmp_path, "key", "new", "a b").returncode == 1
+
+
+def test_versions_of_all_that_runs(tmp_path: Path) -> None:
+    found = json.loads(run(tmp_path, "version", "--json").stdout)
+    assert found["gateway"] == importlib.metadata.version("triton-openai-gateway")
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["packages"]["tritonclient"] == importlib.metadata.version("tritonclient")
+    assert found["packages"]["tensorrt_llm"] is None
+    assert "pytest" not in found["packages"]
+    lines = run(tmp_path, "version").stdout.splitlines()
+    assert lines[0] == f"gateway {found['gateway']}"
+    assert "tensorrt_llm -" in lines
+    assert f"tokenizers {found['packages']['tokenizers']}" in lines
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_a_settings_file_that_is_named_is_the_one_that_is_read(tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "mine.yaml").write_text("serverr: {}\n")
+    done = run(tmp_path, "serve", str(tmp_path / "mine.yaml"), *more, GATEWAY_CONFIG=str(tmp_path / "other.yaml"))
+    assert done.returncode == 1
+    assert str(tmp_path / "mine.yaml") in done.stderr
+    assert "serverr" in done.stderr
+    assert "other.yaml" not in done.stderr
+
+
+def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
+    def completed(words: str, number: int) -> list[str]:
+        told = {"_GATEWAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+        return run(tmp_path, **told).stdout.split()
+
+    assert completed("gateway ch", 1) == ["check", "chat"]
+    assert completed("gateway chat --log", 2) == ["--logprobs"]
+    assert completed("gateway engine pl", 2) == ["plan"]
+    script = run(tmp_path, "--show-completion", "bash").stdout
+    assert script.rstrip().endswith("complete -o default -F _gateway_completion gateway")

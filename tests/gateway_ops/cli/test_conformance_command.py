@@ -10,9 +10,7 @@ import pty
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import pytest
 from gateway_ops.conformance import suite
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
 from tests.gateway_ops.conformance.lies import LIES, of_stream
+from tests.raw_server import raw_server
 from tests.stack import free_port
 
 GATEWAY = Path(sys.executable).with_name("gateway")
@@ -31,35 +30,6 @@ def check(url: str, *arguments: str, key: str = KEY) -> subprocess.CompletedProc
     command = [GATEWAY, "check", url, "--conformance", *arguments]
     environ["GATEWAY_API_KEY"] = key
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
-
-
-@contextlib.contextmanager
-def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does with each connection what it is told, in a thread of its own."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    threads = []
-
-    def connection(peer: socket.socket) -> None:
-        with peer, contextlib.suppress(OSError):
-            serve(peer)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                peer, _ = listener.accept()
-                threads.append(threading.Thread(target=connection, args=(peer,)))
-                threads[-1].start()
-
-    accepting = threading.Thread(target=accept)
-    accepting.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        accepting.join()
-        for thread in threads:
-            thread.join()
 
 
 def test_an_honest_server_is_green_with_its_url_alone() -> None:

@@ -1,0 +1,224 @@
+"""The conversation of ``gateway chat``: lines in, answers out, and what the user can do beside asking."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gateway_ops.chatting.chat_server import AskedAnswer, ChatServer
+from gateway_ops.chatting.dialogue import Dialogue
+from gateway_ops.chatting.harmless import harmless, one_line
+from gateway_ops.chatting.streamed_answer import ChatError
+from gateway_ops.cli.chat_display import Display
+
+_INTERRUPTED = 130
+_QUOTES = '"""'
+_LONGEST_NAME = 64
+_HELP = """\
+/system TEXT   set the system prompt; /system alone shows it, /system - takes it away
+/model NAME    talk to another model; /model alone lists those of the server
+/clear         forget the conversation; the system prompt stays
+/save FILE     write the conversation to a new file, as the body of a request
+/help          show this
+/quit          leave; so do Ctrl-D, and Ctrl-C twice
+Ctrl-C stops an answer. Lines between \"\"\" and \"\"\" are one message; //text sends /text.\
+"""
+
+
+class _EndOfInputError(Exception):
+    """Nothing more is typed."""
+
+
+class Session:
+    """A conversation with a user.
+
+    Args:
+        server: who answers.
+        dialogue: what is said, changed by the commands.
+    """
+
+    def __init__(self, server: ChatServer, dialogue: Dialogue) -> None:
+        self._server = server
+        self._dialogue = dialogue
+        self._console = Console(highlight=False)
+        self._display = Display(self._console, tint=dialogue.logprobs)
+        self._interrupted = False  # since the last message: a second Ctrl-C ends the program
+        self._commands = {
+            "/system": self._system,
+            "/model": self._model,
+            "/clear": self._clear,
+            "/reset": self._clear,
+            "/save": self._save,
+            "/help": self._help,
+        }
+
+    def run(self, listed: int) -> int:
+        """Talk until the user leaves; the exit status.
+
+        Args:
+            listed: how many models there were to choose the first of; 0 where the user has named one.
+        """
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401, PLC0415 - gives lines that can be edited, and those before
+        first = f", the first of {listed} models" if listed > 1 else ""
+        self._say(f"{self._dialogue.model}{first}, at {self._server.http.base}. /help shows what else there is.")
+        if self._dialogue.logprobs:
+            self._display.legend()
+        while (status := self._step()) is None:
+            pass
+        return status
+
+    def _step(self) -> int | None:
+        """Read a line and do what it says; the exit status where the user leaves."""
+        try:
+            line = self._read("> ")
+            self._interrupted = False
+            if line in {"/quit", "/exit"}:
+                return 0
+            self._take(line)
+        except _EndOfInputError:
+            self._console.out("")
+            return 0
+        except KeyboardInterrupt:
+            self._console.out("")
+            if self._interrupted:
+                return _INTERRUPTED
+            self._interrupted = True
+            self._say("Ctrl-C again, or /quit, leaves.")
+        return None
+
+    def _take(self, line: str) -> None:
+        """Do what a line says."""
+        if not line.strip():
+            return
+        if not line.startswith("/") or line.startswith("//"):
+            self._talk(line.removeprefix("/") if line.startswith("//") else line)
+            return
+        name, _, rest = line.partition(" ")
+        command = self._commands.get(name)
+        if command is None:
+            self._say(f"There is no {name}; /help shows what there is.")
+        else:
+            command(rest.strip())
+
+    def _talk(self, text: str) -> None:
+        """Have a message answered, and the results of the calls that the answer makes."""
+        messages = self._dialogue.messages
+        before = len(messages)
+        self._dialogue.say(text)
+        try:
+            while self._answered(before):
+                for call in messages[-1]["tool_calls"]:
+                    self._dialogue.give(call, self._result(call))
+        except ChatError as error:
+            del messages[before:]
+            self._display.error(str(error))
+        except (KeyboardInterrupt, _EndOfInputError):  # at a result
+            del messages[before:]
+            self._console.out("")
+            self._say("This message is taken back.")
+            raise
+
+    def _answered(self, before: int) -> bool:
+        """Show an answer; whether it asks for results of calls.
+
+        Args:
+            before: how many messages to go back to, where it is stopped before it says anything.
+        """
+        asked = self._server.ask(self._dialogue.body())
+        try:
+            self._show(asked)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            self._display.end()
+            self._say("stopped")
+            asked.answer.calls.clear()
+            if asked.answer.text:
+                self._dialogue.hear(asked.answer)
+            else:
+                del self._dialogue.messages[before:]
+            return False
+        self._dialogue.hear(asked.answer)
+        self._display.summary(asked.answer)
+        return bool(asked.answer.calls)
+
+    def _show(self, asked: AskedAnswer) -> None:
+        with self._display.waiting(), contextlib.closing(asked.pieces()) as pieces:
+            try:
+                for piece in pieces:
+                    self._display.piece(piece)
+            finally:
+                self._display.end()
+
+    def _result(self, call: dict[str, dict[str, str]]) -> str:
+        """Let the user play the tool."""
+        name = one_line(call["function"]["name"])[:_LONGEST_NAME]
+        self._display.call(name, call["function"]["arguments"])
+        return self._read(f"result of {name}> ")
+
+    def _read(self, prompt: str) -> str:
+        """A message: a line, or the lines between two marks.
+
+        Raises:
+            _EndOfInputError: there is none.
+            KeyboardInterrupt: the user would rather not.
+        """
+        line = self._line(prompt)
+        if not line.startswith(_QUOTES):
+            return line.strip()
+        lines = [line.removeprefix(_QUOTES)]
+        while not lines[-1].rstrip().endswith(_QUOTES):
+            lines.append(self._line("... "))
+        return "\n".join(lines).rstrip().removesuffix(_QUOTES).strip("\n")
+
+    @staticmethod
+    def _line(prompt: str) -> str:
+        try:
+            return input(prompt).encode(errors="replace").decode()
+        except UnicodeDecodeError:
+            return ""
+        except EOFError:
+            raise _EndOfInputError from None
+
+    def _system(self, text: str) -> None:
+        if text:
+            self._dialogue.system = "" if text == "-" else text
+        self._say(self._dialogue.system or "There is no system prompt.")
+
+    def _model(self, name: str) -> None:
+        try:
+            listed = [each["id"] for each in self._server.models()]
+        except ChatError as error:
+            listed = []
+            self._display.error(str(error))
+        if not name:
+            for each in listed:
+                self._say(f"{'*' if each == self._dialogue.model else ' '} {each}")
+            return
+        self._dialogue.model = name
+        known = "" if name in listed else ", which the server does not list"
+        self._say(f"Talking to {name}{known}.")
+
+    def _clear(self, _: str) -> None:
+        self._dialogue.messages.clear()
+        self._say("Forgotten.")
+
+    def _save(self, name: str) -> None:
+        if not name:
+            self._say("/save FILE: name a file.")
+            return
+        try:
+            self._dialogue.save(Path(name).expanduser())
+        except OSError as error:
+            self._display.error(f"{name} cannot be written: {error.strerror}.")
+        else:
+            self._say(f"Saved to {name}.")
+
+    def _help(self, _: str) -> None:
+        self._say(_HELP)
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(harmless(text), "dim"), soft_wrap=True)

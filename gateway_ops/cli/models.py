@@ -1,0 +1,89 @@
+"""``gateway models``: what a server serves, and what each model can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway_ops.cli.console import fail
+
+_LIST_TIMEOUT_S = 10.0
+_LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
+_OWN = ("ready", "reason", "path", "triton_model", "family", "max_top_logprobs", "guide_types", "streams", "endpoints")
+_COLUMNS = ("model", "state", "context", "path", "family", "log-probs", "guides", "streams", "endpoints")
+
+
+def models(
+    url: Annotated[
+        str, typer.Argument(help="Base URL of a server of OpenAI's API, with or without /v1.")
+    ] = "http://127.0.0.1:9000",
+    api_key: Annotated[
+        str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List the models of a server and what it says of each; `gateway check URL` has every parameter."""
+    from gateway_ops.chatting.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
+    from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
+
+    try:
+        rows = [_row(each) for each in ChatServer(url, api_key, _LIST_TIMEOUT_S).models()]
+    except ChatError as error:
+        raise fail(one_line(str(error))) from None
+    if as_json:
+        typer.echo(json.dumps({"models": rows}, indent=2))
+        return
+    cells = [{name: one_line(text) for name, text in zip(_COLUMNS, _cells(row), strict=True)} for row in rows]
+    known = [name for name in _COLUMNS if name == "model" or any(cell[name] for cell in cells)]
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        for line in (known, *([cell[name] for name in known] for cell in cells)):
+            typer.echo("\t".join(line))
+        return
+    table = Table(*known, show_edge=False)
+    for cell in cells:
+        table.add_row(*(Text(cell[name] or "-") for name in known))
+    console.print(table)
+
+
+def _row(model: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a model; null what its server does not say."""
+    own = model.get("gateway")
+    own = own if isinstance(own, dict) else {}
+    return {
+        "id": model["id"],
+        "alias_of": own.get("model") if own.get("model") != model["id"] else None,
+        "owned_by": model.get("owned_by"),
+        "context": next((model[name] for name in _LENGTHS if isinstance(model.get(name), int)), None),
+        **{name: own.get(name) for name in _OWN},
+    }
+
+
+def _cells(row: dict[str, Any]) -> Iterator[str]:
+    """The row of the table, empty where nothing is known."""
+    yield row["id"]
+    state = "" if row["ready"] is None else "ready"
+    if row["ready"] is False:
+        state = f"not ready: {row['reason'] or 'it does not say why'}"
+    yield f"{state} (another name of {row['alias_of']})" if row["alias_of"] else state
+    yield "" if row["context"] is None else f"{row['context']:,}"
+    yield row["path"] or ""
+    yield row["family"] or ""
+    alternatives = row["max_top_logprobs"]
+    yield "" if alternatives is None else (f"{alternatives} alternatives" if alternatives else "none")
+    yield _listed(row["guide_types"])
+    yield row["streams"] or ""
+    yield _listed(row["endpoints"])
+
+
+def _listed(value: Any) -> str:
+    if not isinstance(value, list):
+        return ""
+    return ", ".join(str(each.get("state") if isinstance(each, dict) else each) for each in value) or "none"

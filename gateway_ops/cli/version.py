@@ -1,0 +1,50 @@
+"""``gateway version``: what runs here, in which versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import re
+from typing import Annotated, Any
+
+import typer
+
+_DISTRIBUTION = "triton-openai-gateway"
+_REQUIREMENT = re.compile(r"""([\w.-]+).*?(?:extra == ["'](\w+)["'])?$""")
+_NOT_RUN = ("dev",)  # extras that no gateway imports
+
+
+def version(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Show the versions of the gateway, of Python, and of the packages that it uses; - where one is not installed."""
+    found = versions()
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    packages = found.pop("packages")
+    for name, value in {**found, **packages}.items():
+        typer.echo(f"{name} {value or '-'}")
+
+
+def gateway_version() -> str:
+    """The version of the gateway."""
+    return importlib.metadata.version(_DISTRIBUTION)
+
+
+def versions() -> dict[str, Any]:
+    """Versions of the gateway, of Python, of the system, and by name of what the gateway may use; None: not there."""
+    named = filter(None, map(_REQUIREMENT.match, importlib.metadata.requires(_DISTRIBUTION) or ()))
+    packages = sorted({each[1] for each in named if each[2] not in _NOT_RUN}, key=str.lower)
+    return {
+        "gateway": gateway_version(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "packages": {name: _installed(name) for name in packages},
+    }
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

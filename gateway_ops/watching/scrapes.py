@@ -1,0 +1,108 @@
+"""Pages of metrics, and what grew between two of them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """A page of metrics.
+
+    Attributes:
+        at: when it was read, in seconds.
+        families: the names of all metrics, also of those without samples.
+        samples: by name, each with its labels.
+    """
+
+    at: float
+    families: frozenset[str]
+    samples: Mapping[str, list[tuple[Labels, float]]]
+
+    @staticmethod
+    def parse(text: str, at: float) -> Scrape:
+        """Read Prometheus' text format; samples that are no number are left out.
+
+        Raises:
+            ValueError: it is none.
+        """
+        families: set[str] = set()
+        samples: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
+        for family in text_string_to_metric_families(text):
+            families.add(family.name)
+            for sample in family.samples:
+                if not math.isnan(sample.value):
+                    samples[sample.name].append((sample.labels, sample.value))
+        return Scrape(at, frozenset(families), dict(samples))
+
+    def matching(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
+        """The samples that have all these labels."""
+        for found, value in self.samples.get(name, ()):
+            if labels.items() <= found.items():
+                yield found, value
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The sum of samples; None where there are none."""
+        values = [value for _, value in self.matching(name, **labels)]
+        return sum(values) if values else None
+
+    def names(self, name: str, label: str, **labels: str) -> list[str]:
+        """The values of a label, in the page's order."""
+        return list(dict.fromkeys(found[label] for found, _ in self.matching(name, **labels) if label in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The time between two scrapes.
+
+    Attributes:
+        before: the earlier one.
+        now: the later one.
+    """
+
+    before: Scrape
+    now: Scrape
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return max(self.now.at - self.before.at, 1e-9)
+
+    def grown(self, name: str, label: str, **labels: str) -> dict[str, float]:
+        """By how much counters grew, summed by the values of a label; one that fell has begun anew at 0."""
+        before = {frozenset(found.items()): value for found, value in self.before.matching(name, **labels)}
+        sums: dict[str, float] = defaultdict(float)
+        for found, value in self.now.matching(name, **labels):
+            earlier = before.get(frozenset(found.items()), 0.0)
+            sums[found.get(label, "")] += value - earlier if value >= earlier else value
+        return dict(sums)
+
+    def rate(self, name: str, **labels: str) -> float | None:
+        """By how much counters grew in a second; None where the page has none of them."""
+        if self.now.value(name, **labels) is None:
+            return None
+        return sum(self.grown(name, "", **labels).values()) / self.seconds
+
+    def quantile(self, share: float, name: str, **labels: str) -> float | None:
+        """An estimate of a quantile of what a histogram was given meanwhile, as PromQL's ``histogram_quantile``.
+
+        Between the bounds of a bucket it is interpolated; above the last bound it is that bound.
+        """
+        grown = self.grown(f"{name}_bucket", "le", **labels)
+        buckets = sorted((float(bound), count) for bound, count in grown.items())
+        wanted = share * buckets[-1][1] if buckets else 0.0
+        if not wanted:
+            return None
+        low, below = 0.0, 0.0
+        for bound, count in buckets:
+            if count >= wanted:
+                return low if math.isinf(bound) else low + (bound - low) * (wanted - below) / (count - below)
+            low, below = bound, count
+        return low

@@ -1,0 +1,60 @@
+"""A gateway that is scraped again and again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gateway_ops.chatting.chat_server import ChatServer
+from gateway_ops.chatting.harmless import harmless
+from gateway_ops.chatting.streamed_answer import ChatError
+from gateway_ops.watching.activity import Listed, activity, listed_by_name
+from gateway_ops.watching.scrapes import Interval, Scrape
+
+_TIMEOUT_S = 10.0
+
+
+class WatchedGateway:
+    """Scrapes a gateway; the first time when it is made.
+
+    Attributes:
+        base: its base URL.
+
+    Args:
+        url: the base URL, with or without ``/v1``.
+        api_key: a bearer key; None for none.
+
+    Raises:
+        ChatError: it cannot be scraped, or is no gateway.
+    """
+
+    def __init__(self, url: str, api_key: str | None) -> None:
+        self._server = ChatServer(url, api_key, _TIMEOUT_S)
+        self.base = self._server.http.base
+        self._last = self._scrape()
+
+    def look(self) -> dict[str, Any]:
+        """What it did since the last look; see ``activity``.
+
+        Raises:
+            ChatError: it cannot be scraped.
+        """
+        interval = Interval(self._last, self._scrape())
+        self._last = interval.now
+        return activity(interval, self._listed())
+
+    def _scrape(self) -> Scrape:
+        page = harmless(self._server.fetch("/metrics").text)  # labels are shown
+        try:
+            scrape = Scrape.parse(page, time.monotonic())
+        except (ValueError, KeyError, IndexError):  # what the parser raises for some of what is no metric
+            scrape = None
+        if scrape is None or "gateway_model_ready" not in scrape.families:
+            raise ChatError(f"{self.base}/metrics has no metrics of this gateway.")
+        return scrape
+
+    def _listed(self) -> Listed | None:
+        try:
+            return listed_by_name(self._server.models())
+        except ChatError:
+            return None

@@ -1,0 +1,56 @@
+"""``gateway models`` as its users run it: of this gateway, and of servers that say less."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
+from tests.stack import GATEWAY, GatewayProcess, free_port
+from tests.terminal import Terminal
+
+
+def models(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    return subprocess.run(
+        [GATEWAY, "models", *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
+def test_this_gateway_says_what_its_models_can(tiny_gateway: GatewayProcess) -> None:
+    done = models(f"{tiny_gateway.url}/v1")
+    head, row = (line.split("\t") for line in done.stdout.splitlines())
+    found = dict(zip(head, row, strict=True))
+    assert (found["model"], found["state"], found["context"], found["path"]) == ("tiny", "ready", "2,048", "tokens")
+    assert found["log-probs"].endswith(" alternatives")
+    assert "json_schema" in found["guides"]
+    (told,) = json.loads(models(tiny_gateway.url, "--json").stdout)["models"]
+    assert (told["id"], told["ready"], told["context"], told["streams"]) == ("tiny", True, 2048, "pieces")
+    with Terminal([GATEWAY, "models", tiny_gateway.url], os.environ) as terminal:
+        terminal.expect("tiny")
+        assert terminal.end() == 0
+
+
+def _hostile(body: dict[str, Any], reply: Reply) -> None:
+    if reply.status == 200:
+        reply.json["data"] += [{"id": "other\x1b[2J\n", "max_model_len": 4096}, "no object"]
+
+
+def test_other_servers_say_less() -> None:
+    with HonestServer(Lie(after=_hostile, path="/v1/models")) as server:
+        done = models(server.url, "--api-key", KEY)
+        assert done.returncode == 0
+        head, _, second = done.stdout.splitlines()
+        assert head == "model\tcontext"
+        assert second == "other\\x1b[2J\t4,096"
+        first, _ = json.loads(models(server.url, "--api-key", KEY, "--json").stdout)["models"]
+        assert (first["id"], first["ready"]) == (MODEL, None)
+        refused = models(server.url, "--api-key", "wrong")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "Give a key of the server with --api-key" in refused.stderr
+    assert "cannot be reached" in models(f"http://127.0.0.1:{free_port()}").stderr

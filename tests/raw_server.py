@@ -1,0 +1,37 @@
+"""A server of bytes, for answers that no framework gives."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that does with each connection what it is told, in a thread of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads = []
+
+    def connection(peer: socket.socket) -> None:
+        with peer, contextlib.suppress(OSError):
+            serve(peer)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                threads.append(threading.Thread(target=connection, args=(peer,)))
+                threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join()
+        for thread in threads:
+            thread.join()

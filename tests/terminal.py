@@ -1,0 +1,90 @@
+"""A command on a terminal of its own, typed at and read as a user would."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r")
+_SECONDS = 60.0
+
+
+class Terminal:
+    """The command and its terminal; a context manager.
+
+    Attributes:
+        raw: all that the command has written.
+    """
+
+    def __init__(self, command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
+        self.raw = b""
+        self._seen = 0  # letters of `plain` that were expected
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        try:
+            self._process = subprocess.Popen(command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
+        finally:
+            os.close(theirs)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(20)
+        os.close(self._ours)
+
+    @property
+    def plain(self) -> str:
+        """The same without colours."""
+        return _CONTROL.sub("", self.raw.decode(errors="replace"))
+
+    def expect(self, words: str) -> str:
+        """Wait for words behind those that were expected before; what came up to their end."""
+        ends = time.monotonic() + _SECONDS
+        while (found := self.plain.find(words, self._seen)) < 0:
+            assert self._read(ends - time.monotonic()), (
+                f"{words!r} does not come; there is {self.plain[self._seen :]!r}"
+            )
+        before, self._seen = self._seen, found + len(words)
+        return self.plain[before : self._seen]
+
+    def type(self, *lines: str) -> None:
+        """Type lines."""
+        os.write(self._ours, "".join(f"{line}\n" for line in lines).encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait until the command has ended; its exit status."""
+        ends = time.monotonic() + _SECONDS
+        while self._read(ends - time.monotonic()):
+            pass
+        return self._process.wait(max(0.1, ends - time.monotonic()))
+
+    def _read(self, seconds: float) -> bool:
+        """Wait for more; False when no more comes."""
+        if seconds <= 0 or not select.select([self._ours], [], [], seconds)[0]:
+            return False
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            data = os.read(self._ours, 65536)
+            self.raw += data
+            return bool(data)
+        return False
