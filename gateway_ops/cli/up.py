@@ -6,12 +6,14 @@ import json
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -20,7 +22,7 @@ from gateway.families.family_choice import UnknownFamilyError, named
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
-from gateway_ops.local_stack.gateway_process import check_port_free
+from gateway_ops.local_stack.gateway_process import answers, check_port_free
 from gateway_ops.local_stack.smollm2 import MODEL_NAME, SAMPLING, ensure_model_folder
 from gateway_ops.local_stack.stack import HuggingFaceFolder, Stack, StackOptions, find_repository, models_of
 from gateway_ops.local_stack.state import Process, RunFolder, RunState
@@ -192,6 +194,8 @@ def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
         "",
+        *_to_try(state.url),
+        "",
         curl_line(state.url, state.model, os.environ),
         "",
         python_snippet(state.url, state.model, os.environ),
@@ -200,6 +204,17 @@ def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
         how_to_stop,
     ]
     typer.echo("\n".join(lines))
+
+
+def _to_try(url: str) -> list[str]:
+    """Name what talks to the gateway without another line of code."""
+    parts = urlsplit(url)
+    page = answers(parts.hostname or "", parts.port or 80, "/")
+    started_as = sys.argv[0]
+    command = shlex.quote(os.path.relpath(started_as)) if Path(started_as).name == "gateway" else "gateway"
+    lines = [("In a browser:", f"{url}/")] if page else []
+    lines += [("In a terminal:", f"{command} chat {url}"), ("What it can do:", f"{command} check {url}")]
+    return [f"{what:<16}{how}" for what, how in lines]
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -132,12 +132,17 @@ class GatewayProcess:
         return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:])
 
     def _is_ready(self) -> bool:
-        # No urllib: it would go through a proxy that the environment names.
-        connection = http.client.HTTPConnection(self._connect_host, self._port, timeout=_HTTP_TIMEOUT_S)
-        try:
-            connection.request("GET", "/health/ready")
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        return answers(self._connect_host, self._port, "/health/ready")
+
+
+def answers(host: str, port: int, path: str) -> bool:
+    """Tell whether a gateway answers a path with 200."""
+    # No urllib: it would go through a proxy that the environment names.
+    connection = http.client.HTTPConnection(host, port, timeout=_HTTP_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -17,6 +17,8 @@ from tests.clients.page.conftest import AWAY, SPOKEN, TINY, Serve, write
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 
+pytestmark = pytest.mark.long
+
 COMPLETE = "The answer is complete."
 KEY = "a-key-for-the-page"
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call><|im_end|>'

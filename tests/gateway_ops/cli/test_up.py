@@ -110,6 +110,11 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
         assert f"Ready: tiny at http://127.0.0.1:{port}/v1" in up.stdout
         assert "loading tiny" in up.stderr
 
+        to_try = dict(re.findall(r"^(In a browser|In a terminal|What it can do): +(.+)$", up.stdout, re.MULTILINE))
+        assert "<title>" in httpx.get(to_try["In a browser"]).text
+        for more, what in ((" -m Hi", "In a terminal"), ("", "What it can do")):
+            subprocess.run(["sh", "-c", to_try[what] + more], capture_output=True, timeout=60, check=True)
+
         line = next(line for line in up.stdout.splitlines() if line.startswith("curl "))
         said = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=True).stdout
         assert said.endswith("data: [DONE]\n\n")
