@@ -1,7 +1,8 @@
 """The wire contract of TensorRT-LLM's models on Triton: the tensors of each model that the gateway calls, as pure data.
 
 The one source for the dialects, for rendered configurations and for the tests that compare it with ``triton_repo/``.
-The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (8).
+The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (8), that of
+Triton's vLLM backend of 24.06 to 26.01 (10), and that of plain text models is this project's own (11).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Datatype = Literal["BOOL", "UINT8", "UINT64", "INT32", "INT64", "FP16", "FP32", "STRING", "LOGITS"]
+Datatype = Literal["BOOL", "UINT8", "UINT32", "UINT64", "INT32", "INT64", "FP16", "FP32", "STRING", "LOGITS"]
 
 _ON_THE_WIRE = {"STRING": "BYTES", "LOGITS": "FP32"}
 ANY = -1
@@ -296,3 +297,58 @@ LLMAPI = ModelSpec(
     ),
 )
 """The LLM API's own model: text in, text out, and no batch dimension. What it says of performance is not read."""
+
+VLLM = ModelSpec(
+    name="vllm_model",
+    inputs=(
+        TensorSpec("text_input", "STRING", optional=False),
+        TensorSpec("image", "STRING", (ANY,)),
+        TensorSpec("stream", "BOOL"),
+        TensorSpec("sampling_parameters", "STRING"),
+        TensorSpec("exclude_input_in_output", "BOOL"),
+        TensorSpec("return_finish_reason", "BOOL"),
+        TensorSpec("return_cumulative_logprob", "BOOL"),
+        TensorSpec("return_logprobs", "BOOL"),
+        TensorSpec("return_num_input_tokens", "BOOL"),
+        TensorSpec("return_num_output_tokens", "BOOL"),
+        TensorSpec("embedding_request", "STRING"),
+    ),
+    outputs=(
+        TensorSpec("text_output", "STRING", (ANY,)),
+        TensorSpec("finish_reason", "STRING", (ANY,)),
+        TensorSpec("cumulative_logprob", "FP32", (ANY,)),
+        TensorSpec("logprobs", "STRING", (ANY,)),
+        TensorSpec("num_input_tokens", "UINT32"),
+        TensorSpec("num_output_tokens", "UINT32", (ANY,)),
+    ),
+)
+"""The model of Triton's vLLM backend, without a batch dimension. Parameters of sampling are JSON in one input."""
+
+PLAIN_TEXT = ModelSpec(
+    name="text_model",
+    inputs=(
+        TensorSpec("text_input", "STRING", optional=False),
+        TensorSpec("max_tokens", "INT32"),
+        TensorSpec("stream", "BOOL", older="streaming"),
+        TensorSpec("temperature", "FP32"),
+        TensorSpec("top_p", "FP32"),
+        TensorSpec("top_k", "INT32"),
+        TensorSpec("min_p", "FP32"),
+        TensorSpec("seed", "UINT64", older="random_seed"),
+        TensorSpec("presence_penalty", "FP32"),
+        TensorSpec("frequency_penalty", "FP32"),
+        TensorSpec("repetition_penalty", "FP32"),
+        TensorSpec("min_tokens", "INT32"),
+        TensorSpec("exclude_input_in_output", "BOOL"),
+        TensorSpec("return_finish_reason", "BOOL"),
+        TensorSpec("return_num_input_tokens", "BOOL"),
+        TensorSpec("return_num_output_tokens", "BOOL"),
+    ),
+    outputs=(
+        TensorSpec("text_output", "STRING", (ANY,)),
+        TensorSpec("finish_reason", "STRING"),
+        TensorSpec("num_input_tokens", "INT32"),
+        TensorSpec("num_output_tokens", "INT32"),
+    ),
+)
+"""Any other model that takes and answers text: what it may declare beside the two, under the stock models' names."""

@@ -19,6 +19,7 @@ from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
+from tests.doubles.text.text_server import TextServer, one_of_each
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
 
@@ -216,6 +217,16 @@ def misconfigured_llmapi_triton(
 ) -> Iterator[LlmapiServer]:
     """The same with settings that harm; see `misconfigured`."""
     with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
+        _plays.append(server.play)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def text_triton(
+    llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TextServer]:
+    """A running Triton with models of the vLLM backend and plain text models; see `TextServer`."""
+    with TextServer(tmp_path_factory.mktemp("text-doubles"), llmapi_model_dir, **one_of_each()) as server:
         _plays.append(server.play)
         yield server
 

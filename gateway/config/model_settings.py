@@ -181,7 +181,8 @@ class AdapterSettings(Section):
         task_id: the engine keeps the adapter by it; two adapters for one engine need two.
         folder: the adapter, in Hugging Face PEFT's format or as the two .npy files of TensorRT-LLM's tools, relative to
             the settings file; None where the engine has it by itself (``lora_prefetch_dir``).
-        name: of the adapter, for the stock model of the LLM API, which needs name and path.
+        name: of the adapter, for the stock model of the LLM API, which needs name and path, and for the vLLM backend,
+            whose ``multi_lora.json`` has it.
         path: folder of the adapter as Triton's machine names it, from which the LLM API loads it.
         source: the format of that folder: of Hugging Face PEFT or of NeMo.
     """
@@ -194,8 +195,8 @@ class AdapterSettings(Section):
 
     @model_validator(mode="after")
     def _together(self) -> AdapterSettings:
-        if (self.name is None) != (self.path is None):
-            raise ValueError("name and path go together: the LLM API needs both, other engines neither")
+        if self.path is not None and self.name is None:
+            raise ValueError("path needs a name: the LLM API takes both, the vLLM backend the name alone")
         return self
 
 
@@ -255,7 +256,8 @@ class ModelSettings(Section):
         aliases: further ids under which clients reach it.
         triton: the Triton model behind it.
         path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble or a BLS model,
-            ``llmapi`` text with the stock model of the LLM API, ``auto`` decides.
+            ``llmapi`` text with the stock model of the LLM API, ``vllm`` text with a model of Triton's vLLM backend,
+            ``text`` text with any other model that takes and answers it, ``auto`` decides.
         engine_version: the version of TensorRT-LLM behind the stock model of the LLM API, such as 1.2.1, which Triton
             does not tell. What an older version ignores in silence is refused; without it, what any version ignores.
         llmapi: what that model does not say of itself.
@@ -296,7 +298,7 @@ class ModelSettings(Section):
     name: str = Field(min_length=1, max_length=256)
     aliases: tuple[str, ...] = ()
     triton: TritonSettings
-    path: Literal["auto", "tokens", "ensemble", "llmapi"] = "auto"
+    path: Literal["auto", "tokens", "ensemble", "llmapi", "vllm", "text"] = "auto"
     engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}(\.\d{1,4}){1,3}$")
     llmapi: LlmApiSettings = LlmApiSettings()
     tokenizer: Path | None = None

@@ -14,8 +14,9 @@ EngineFinish = Literal["stop", "length"]
 """Reasons for which an engine may call an answer whole; any other is a failure."""
 
 
-EngineForm = Literal["tokens", "ensemble", "llmapi"]
-"""Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API."""
+EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]
+"""Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API,
+text to the vLLM backend, text to any other model that takes it."""
 
 StreamForm = Literal["pieces", "whole", "damaged", "refused"]
 """Forms in which an engine's answer can be streamed: exactly as it grows; as one piece at its end; with characters or
@@ -92,10 +93,11 @@ class EngineFeatures:
 
     Attributes:
         path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble or
-            a BLS model, "llmapi" when text goes to the stock model of the LLM API.
+            a BLS model, "llmapi" when text goes to the stock model of the LLM API, "vllm" to Triton's vLLM backend,
+            "text" to any other model that takes and answers text.
         reason: one sentence on why this path, for the log and ``/v1/models/{id}``.
         model: the Triton model that is called.
-        token_ids: whether answers carry token ids (exact usage, UTF-8 and log-probs depend on it).
+        token_ids: whether answers carry token ids wherever something depends on them (usage, UTF-8, log-probs).
         prompt_ids: whether prompts travel as token ids.
         logprobs: whether the chosen token's log-prob is available.
         max_top_logprobs: alternatives per token available, 0 when there are none.

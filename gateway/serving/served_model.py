@@ -507,4 +507,9 @@ def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: s
         return f"{key}: the LLM API loads an adapter itself; give its name and path on Triton's machine, and no folder"
     if features.path != "llmapi" and adapter.path is not None:
         return f"{key}.path: only the LLM API loads an adapter by a path; give its folder"
+    by_name = features.path == "vllm"
+    if by_name and (adapter.name is None or adapter.folder is not None):
+        return f"{key}: the vLLM backend has adapters by the names in its multi_lora.json; give the name, and no folder"
+    if adapter.name is not None and adapter.path is None and not by_name:
+        return f"{key}.name: only the vLLM backend has adapters by their names; the LLM API needs name and path"
     return None

@@ -26,7 +26,7 @@ def text_losses(parts: ModelParts, features: EngineFeatures) -> dict[str, str]:
 
 def hidden_markers(parts: ModelParts, features: EngineFeatures, plan: ToolPlan) -> list[str]:
     """Markers that the family must see in an answer, and that the engine leaves out of its text."""
-    if not features.hides_special_tokens:
+    if not features.hides_special_tokens or features.token_ids:
         return []
     tokenizer = parts.tokenizer
     ids = ((text, tokenizer.token_id(text)) for text in sorted(parts.family.prepare(plan).special))

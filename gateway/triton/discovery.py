@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,13 @@ from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, SamplingParams
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import ensemble_engine, llmapi_engine, tokens_engine
+from gateway.triton.engine_factory import (
+    ensemble_engine,
+    llmapi_engine,
+    plain_engine,
+    tokens_engine,
+    vllm_engine,
+)
 from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.missing_models import refuse_missing
@@ -24,6 +31,7 @@ from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapte
 from gateway.triton.stall_guard import Probe
 from gateway.triton.transport import InferCall, TransportError
 from gateway.triton.triton_client import TritonClient
+from gateway.triton.vllm_dialect import guide_fields
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -64,7 +72,11 @@ async def discover(
     asked = make(own, models, "probe", options)
     if models.llmapi:
         await refuse_broken(asked)
-    if asked.features.guide_types and not await has_guided_decoder(asked):
+    if models.vllm:
+        models = replace(
+            models, guide_field=await find_guide_field(lambda found: make(own, found, "probe", options), models)
+        )
+    elif asked.features.guide_types and not await has_guided_decoder(asked):
         models = replace(models, guided=False)
     if (models.draft or asked.features.max_draft_tokens != 0) and not await takes_drafts(asked, models):
         models = replace(models, drafted=False)
@@ -84,6 +96,8 @@ def describe(models: Models, path: EnginePath, options: EngineOptions = _NO_OPTI
     """
     check(models, path)
     make, reason = _expect(models, path)
+    if models.vllm:
+        models = replace(models, guide_field=next(iter(guide_fields(models.entry)), None))
     connection = Connection(_Nowhere())
     if _is_probed(models, path, make):
         engine = tokens_engine(connection, models, reason, options)
@@ -148,6 +162,10 @@ def _single(models: Models) -> tuple[_Make, str]:
     """As above, for what is no ensemble."""
     if models.llmapi:
         return llmapi_engine, f"{models.entry.name!r} is a model of the LLM API"
+    if models.vllm:
+        return vllm_engine, f"{models.entry.name!r} is a model of the vLLM backend"
+    if models.plain:
+        return plain_engine, f"{models.entry.name!r} takes and answers text"
     if not models.bls:
         return tokens_engine, f"{models.entry.name!r} is an engine model"
     drafting = f", for which {models.draft.name!r} drafts" if models.draft else ""
@@ -204,6 +222,24 @@ async def has_guided_decoder(engine: Engine) -> bool:
     return error is None or error.message != NO_GUIDED_DECODING
 
 
+async def find_guide_field(make: Callable[[Models], Engine], models: Models) -> str | None:
+    """Generate a token by a guide of each form that a vLLM backend may take: which one goes by its version.
+
+    Returns:
+        The sampling parameter that guides are sent as; None where it takes none. A failure that says nothing of that
+        leaves it at the likeliest.
+
+    Raises:
+        EngineError: Triton is not available.
+    """
+    for field in guide_fields(models.entry):
+        engine = make(replace(models, guide_field=field))
+        error = await _ask(engine, guide=smallest_guide(engine.features.guide_types))
+        if error is None or error.kind not in (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL):
+            return field
+    return None
+
+
 async def takes_drafts(engine: Engine, models: Models) -> bool:
     """Generate two tokens with a draft of one: what an engine declares, it does not always take.
 
@@ -217,21 +253,27 @@ async def takes_drafts(engine: Engine, models: Models) -> bool:
     return error is None or error.kind not in (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 
 
-def _probe_request(guide: Guide | None = None, **more: Any) -> GenerationRequest:
+def _probe_request(guide: Guide | None = None, *, temperature: float = 0.0, **more: Any) -> GenerationRequest:
     return GenerationRequest(
         id=f"probe-{uuid.uuid4()}",
         prompt=Prompt(text="a", ids=(0,)),
-        params=SamplingParams(temperature=0.0, guide=guide),
+        params=SamplingParams(temperature=temperature, guide=guide),
         **{"max_tokens": 1, **more},
     )
 
 
 async def _ask(engine: Engine, guide: Guide | None = None, **more: Any) -> EngineError | None:
-    request = _probe_request(guide, **more)
+    features = engine.features
+    temperature = features.capabilities.get("temperature")
+    greedy = temperature is None or temperature.how != "impossible"
+    request = _probe_request(guide, **more, temperature=0.0 if greedy else 1.0)
     try:
-        async for chunk in engine.generate(request):
-            if chunk.failure is not None:
-                return chunk.failure
+        async with contextlib.aclosing(engine.generate(request)) as chunks:
+            async for chunk in chunks:
+                if chunk.failure is not None:
+                    return chunk.failure
+                if features.path == "text":  # which need not heed the limit of one token
+                    return None
     except EngineError as error:
         if error.kind is ErrorKind.UNAVAILABLE:
             raise

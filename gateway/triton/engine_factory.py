@@ -5,31 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from gateway.contract import BLS, LLMAPI, TENSORRT_LLM
-from gateway.generation.engine import EngineFeatures
+from gateway.contract import BLS, LLMAPI, PLAIN_TEXT, TENSORRT_LLM, VLLM
+from gateway.generation.engine import EngineFeatures, Estimate
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities, EngineOptions, read_abilities
 from gateway.triton.connection import Connection
 from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.engines.ensemble_engine import EnsembleEngine
 from gateway.triton.engines.llmapi_engine import LlmApiEngine
+from gateway.triton.engines.plain_engine import PlainEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
+from gateway.triton.engines.vllm_engine import VllmEngine
 from gateway.triton.llmapi_capabilities import llmapi_capabilities
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, ignored_inputs
+from gateway.triton.plain_capabilities import plain_capabilities
 from gateway.triton.servable import (
     ALWAYS_ENSEMBLE,
     ALWAYS_LLMAPI,
+    ALWAYS_PLAIN,
     ALWAYS_TOKENS,
+    ALWAYS_VLLM,
     check_required,
     check_text,
     losses,
     takes_stops,
 )
 from gateway.triton.text_path import is_decoupled, read_text_path
+from gateway.triton.vllm_capabilities import vllm_capabilities
+from gateway.triton.vllm_dialect import GUIDE_KEYS, read_vllm
 
 _NO_OPTIONS = EngineOptions()
+_SAYING_ENDS = ("finish_reason", "num_output_tokens")  # a number that is the limit says that the answer was cut
 
 
 def tokens_engine(
@@ -109,6 +117,72 @@ def llmapi_engine(
         losses=losses(models, options),
     )
     return LlmApiEngine(connection, entry, features, dialect)
+
+
+def vllm_engine(
+    connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
+) -> VllmEngine:
+    """Make the engine that calls a model of Triton's vLLM backend."""
+    entry = models.entry
+    check_required(entry, VLLM, ALWAYS_VLLM)
+    dialect = read_vllm(entry, models.guide_field)
+    features = EngineFeatures(
+        path="vllm",
+        reason=reason,
+        model=entry.name,
+        token_ids=dialect.token_ids,
+        prompt_ids=False,
+        logprobs=dialect.token_ids,
+        max_top_logprobs=MAX_TOP_LOGPROBS if dialect.token_ids else 0,
+        max_seq_len=hints.number(entry, "max_seq_len"),
+        tokenizer_dir=hints.parameter(entry, "tokenizer_dir"),
+        vocab_size=options.vocab_size,
+        capabilities=vllm_capabilities(dialect),
+        guide_types=frozenset(GUIDE_KEYS) if dialect.guide_field else frozenset(),
+        adds_special_tokens=True,
+        hides_special_tokens=True,
+        estimates=_estimates(counts=dialect.counts, finishes=dialect.finishes),
+        losses=losses(models, options),
+    )
+    return VllmEngine(connection, entry, features, dialect)
+
+
+def _estimates(*, counts: bool, finishes: bool) -> frozenset[Estimate]:
+    """What may be inexact where not all is told."""
+    found: list[Estimate] = []
+    if not counts:
+        found.append("completion_tokens")
+    if not finishes:
+        found.append("finish_reason")
+    return frozenset(found)
+
+
+def plain_engine(
+    connection: Connection, models: Models, reason: str, options: EngineOptions = _NO_OPTIONS
+) -> PlainEngine:
+    """Make the engine that calls any other model that takes and answers text."""
+    entry = models.entry
+    check_required(entry, PLAIN_TEXT, ALWAYS_PLAIN)
+    features = EngineFeatures(
+        path="text",
+        reason=reason,
+        model=entry.name,
+        token_ids=False,
+        prompt_ids=False,
+        logprobs=False,
+        max_seq_len=hints.number(entry, "max_seq_len"),
+        tokenizer_dir=hints.parameter(entry, "tokenizer_dir"),
+        vocab_size=options.vocab_size,
+        capabilities=plain_capabilities(entry),
+        adds_special_tokens=hints.adds_special_tokens(entry),
+        streams="pieces" if entry.decoupled else "whole",
+        whole=not entry.decoupled,
+        estimates=_estimates(
+            counts="num_output_tokens" in entry.outputs, finishes=bool({*_SAYING_ENDS} & entry.outputs)
+        ),
+        losses=losses(models, options),
+    )
+    return PlainEngine(connection, entry, features)
 
 
 def _as_read(model: ModelView) -> ModelView:

@@ -24,11 +24,14 @@ _CONTEXT = re.compile(
     r"(?:prompt|input) length.{0,40}exceeds|exceeds.{0,20}max(?:imum)?[ _](?:input|sequence|seq)[ _]len"
     # The LLM API: by the longest sequence, and by the longest prompt of one step.
     r"|default_max_tokens`?.{0,40}(?:must|should) be greater than 0|is greater than `?max_seq_len"
-    r"|prompt length.{0,120}(?:should|must)(?: not|n't) exceed",
+    r"|prompt length.{0,120}(?:should|must)(?: not|n't) exceed"
+    # vLLM.
+    r"|is longer than the maximum model length of",
     re.IGNORECASE,
 )
 # The prompt's and the most tokens, where they stand in another order than those of the others.
 _OF_DEFAULT = re.compile(r"max_seq_len \((?P<most>\d+)\).{0,20}prompt_len`? \((?P<prompt>\d+)\)")
+_OF_VLLM = re.compile(r"prompt \(length (?P<prompt>\d+)\).{0,60}maximum model length of (?P<most>\d+)")
 _OF_STEP = re.compile(r"prompt length \((?P<prompt>\d+)(?:\.0)?\).*max_num_tokens \((?P<most>\d+)\)")
 # The LLM API's model where it loads an adapter by itself; its text may name folders.
 _NOT_LOADABLE = re.compile(r"^error generating request: .*lora", re.IGNORECASE | re.DOTALL)
@@ -41,7 +44,14 @@ _BAD_ADAPTER = re.compile(
     r"|invalid low_rank|(?:not|without).{0,40}lora plugin",
     re.IGNORECASE,
 )
-_GUIDE = re.compile(r"guided decoding error|xgrammar|ebnf (?:lexer|parser) error", re.IGNORECASE)
+_GUIDE = re.compile(
+    r"guided decoding error|xgrammar|ebnf (?:lexer|parser) error"
+    # vLLM.
+    r"|invalid grammar|grammar error|failed to (?:convert|transform) .{0,40}grammar|structured[ _]output",
+    re.IGNORECASE,
+)
+# The vLLM backend's words for sampling parameters that its vLLM does not take: it has lost what was wrong with them.
+_NOT_TAKEN = re.compile(r"'NoneType' object has no attribute 'lora_name'")
 _NUMBER = re.compile(r"\((\d+)\)")
 # What our engines say of an input that they have no use for; the name is that of a tensor, never of anything secret.
 _NO_USE = re.compile(r"(?:^|: )(\w+)(?::[^:]*)? is not supported by the engine(?:'s (?:sampler|beam search))?\.?$")
@@ -67,12 +77,16 @@ LLMAPI_WITH_ADAPTERS = (
 )
 """That where each request fails: the flag ``streaming`` stands in the place of an adapter."""
 
+TOO_LONG = "The prompt is longer than this model accepts."
+"""That of a prompt whose length the engine does not tell."""
+
 _QUEUE_FULL = "The engine's queue is full; try again later."
 _BAD_GUIDE = "The engine cannot hold an answer to this guide (schema, regular expression, grammar or structural tag)."
 _NOT_LOADED = "The model is not loaded in Triton at the moment."
 _NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
 _NO_ADAPTER = "This deployment's engine does not have that adapter."
 _BAD_FIT = "The engine cannot use the adapter that the gateway sent with the request."
+_REFUSED_PARAMETERS = "The vLLM of this deployment did not take the sampling parameters of the request."
 _IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
 
@@ -82,6 +96,7 @@ _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str |
     (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
     (_NOT_LOADABLE, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
     (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, LLMAPI_WITH_ADAPTERS, None, None),
+    (_NOT_TAKEN, EngineError, ErrorKind.INTERNAL, _REFUSED_PARAMETERS, None, None),
     (_GUIDE, EngineError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE, "guide", "invalid_value"),
 )
 
@@ -103,6 +118,17 @@ _BY_TEXT = (
         r"shutting down|unloading|is (?:being )?stopp(?:ing|ed)\b|exiting",
         ErrorKind.UNAVAILABLE,
         "Triton is shutting down.",
+    ),
+    _rule(
+        r"unhealthy vllm engine|enginecore encountered an issue|enginedeaderror|background loop (?:has errored|is not)",
+        ErrorKind.UNAVAILABLE,
+        "The model's engine has failed.",
+    ),
+    _rule(
+        r"requested sample logprobs of \d+, which is greater than max allowed",
+        ErrorKind.INVALID_REQUEST,
+        "This deployment's engine gives fewer alternatives per token than were asked for.",
+        "top_logprobs",
     ),
     _rule(
         r"guided decod.{0,60}(?:not set up|not configured|not enabled|disabled)|no guided decoding",
@@ -180,12 +206,15 @@ def engine_error(status: str | None, text: str) -> EngineError:
     return EngineError(kind, message, detail)
 
 
-# Why an engine says that it has ended, by TensorRT-LLM's LLM API and by its executor's own names (contract 2.9).
+# Why an engine says that it has ended, by TensorRT-LLM's LLM API, by its executor's own names (contract 2.9), and by
+# vLLM (10.3).
 _WHOLE: dict[str, EngineFinish] = {"stop": "stop", "end_id": "stop", "stop_words": "stop", "length": "length"}
 _GIVEN_UP = {
     "timeout": (ErrorKind.TIMEOUT, "The engine gave the answer up: it took too long."),
     "timed_out": (ErrorKind.TIMEOUT, "The engine gave the answer up: it took too long."),
     "cancelled": (ErrorKind.CANCELLED, "The request was cancelled in the engine."),
+    "abort": (ErrorKind.CANCELLED, "The request was cancelled in the engine."),
+    "error": (ErrorKind.INTERNAL, "The engine failed within its answer."),
 }
 _NOT_YET = {"none", "not_finished"}
 
@@ -236,8 +265,8 @@ def unsupported(parameter: str, model: str, what: str | None = None) -> EngineEr
 
 
 def _context_message(words: str) -> str:
-    told = _OF_DEFAULT.search(words) or _OF_STEP.search(words)
+    told = _OF_DEFAULT.search(words) or _OF_STEP.search(words) or _OF_VLLM.search(words)
     numbers = (told["prompt"], told["most"]) if told else _NUMBER.findall(words)
     if len(numbers) >= 2:
         return f"The prompt has {numbers[0]} tokens; this model accepts at most {numbers[1]}."
-    return "The prompt is longer than this model accepts."
+    return TOO_LONG

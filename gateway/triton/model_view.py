@@ -38,6 +38,8 @@ class ModelView:
         steps: the steps of an ensemble; empty for other models.
         backend: the backend's name, empty for an ensemble.
         datatypes: types of declared inputs by name, as the wire calls them (``BYTES``, not ``STRING``).
+        answered: those of declared outputs.
+        single: names of inputs and outputs that may hold just one element.
     """
 
     name: str
@@ -50,6 +52,8 @@ class ModelView:
     steps: tuple[Step, ...] = ()
     backend: str = ""
     datatypes: Mapping[str, str] = field(default_factory=dict)
+    answered: Mapping[str, str] = field(default_factory=dict)
+    single: frozenset[str] = frozenset()
 
     @staticmethod
     def of(config: model_config_pb2.ModelConfig) -> ModelView:
@@ -68,6 +72,13 @@ class ModelView:
             ),
             backend=config.backend,
             datatypes={tensor.name: _wire_type(tensor.data_type) for tensor in config.input if tensor.data_type},
+            answered={tensor.name: _wire_type(tensor.data_type) for tensor in config.output if tensor.data_type},
+            single=frozenset(
+                tensor.name
+                for tensors in (config.input, config.output)
+                for tensor in tensors
+                if all(dim in (1, -1) for dim in tensor.dims)
+            ),
         )
 
 

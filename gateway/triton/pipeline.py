@@ -31,6 +31,19 @@ def is_bls(model: ModelView) -> bool:
     return takes_text and "accumulate_tokens" in model.parameters and not is_llmapi(model)
 
 
+def is_vllm(model: ModelView) -> bool:
+    """Whether a model is of Triton's vLLM backend, which takes text and parameters as JSON (wire contract 10)."""
+    return not model.steps and {"text_input", "sampling_parameters"} <= model.inputs and "text_output" in model.outputs
+
+
+def is_plain_text(model: ModelView) -> bool:
+    """Whether a model of no kind known otherwise takes and answers text (wire contract 11)."""
+    if model.steps or is_llmapi(model) or is_bls(model) or is_engine(model) or is_vllm(model):
+        return False
+    is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
+    return is_text and {"text_input", "text_output"} <= model.single
+
+
 def is_own_bls(model: ModelView) -> bool:
     """Whether it is this project's, which streams drafted answers and ends a request whose call was cancelled."""
     return is_bls(model) and "max_concurrent_requests" in model.parameters
@@ -44,6 +57,10 @@ def kind_of(model: ModelView) -> str | None:
         return "BLS"
     if is_engine(model):
         return "engine"
+    if is_vllm(model):
+        return "vLLM"
+    if is_plain_text(model):
+        return "text"
     return "ensemble" if model.steps and {"text_input", "max_tokens"} <= model.inputs else None
 
 
@@ -154,6 +171,9 @@ class Models:
         draft: the draft model of a BLS model.
         bls: whether the entry is a BLS model.
         llmapi: whether the entry is the stock model of the LLM API.
+        vllm: whether the entry is a model of Triton's vLLM backend.
+        plain: whether the entry is any other model that takes and answers text.
+        guide_field: the sampling parameter of the vLLM backend that takes guides; None where none does.
         drafted: False once the engine has refused a draft.
     """
 
@@ -166,6 +186,9 @@ class Models:
     draft: ModelView | None = None
     bls: bool = False
     llmapi: bool = False
+    vllm: bool = False
+    plain: bool = False
+    guide_field: str | None = None
     drafted: bool = True
 
 
@@ -193,7 +216,16 @@ def assemble(entry: ModelView, called: Mapping[str, ModelView]) -> Models:
             entry, engine if is_engine(engine) else None, called[steps.text], None, names, draft=draft, bls=True
         )
     if not entry.steps:
-        return Models(entry, entry if is_engine(entry) else None, None, None, names, llmapi=is_llmapi(entry))
+        return Models(
+            entry,
+            entry if is_engine(entry) else None,
+            None,
+            None,
+            names,
+            llmapi=is_llmapi(entry),
+            vllm=is_vllm(entry),
+            plain=is_plain_text(entry),
+        )
     pipeline = read_pipeline(entry)
     return Models(
         entry,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gateway.contract import ModelSpec
+from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS
@@ -17,8 +18,9 @@ from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, is_own_bls
 from gateway.triton.text_path import TextPath, is_decoupled, read_text_path
+from gateway.triton.vllm_dialect import read_vllm
 
-EnginePath = Literal["auto", "tokens", "ensemble", "llmapi"]
+EnginePath = Literal["auto", "tokens", "ensemble", "llmapi", "vllm", "text"]
 
 _ALWAYS = {"end_id", "pad_id", "exclude_input_in_output", "seed"}
 ALWAYS_TOKENS = frozenset(_ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"})
@@ -33,11 +35,19 @@ ALWAYS_LLMAPI = frozenset(
     }
 )
 """Without any of these the LLM API's model gives another answer than was asked for, or does not say why it ended."""
-
+ALWAYS_VLLM = frozenset({"text_input", "stream", "sampling_parameters"})
+ALWAYS_PLAIN = frozenset(
+    {
+        *("text_input", "stream", "max_tokens", "temperature", "top_p", "exclude_input_in_output"),
+        *("return_finish_reason", "return_num_input_tokens", "return_num_output_tokens"),
+    }
+)
+"""Sent to a plain text model where it declares them."""
 
 SERVED_KINDS = (
     "an ensemble or a BLS model of TensorRT-LLM (text_input and max_tokens), its engine model (input_ids, "
-    "input_lengths and request_output_len), or the model of its LLM API (text_input and sampling_param_*)"
+    "input_lengths and request_output_len), the model of its LLM API (text_input and sampling_param_*), one of "
+    "Triton's vLLM backend (text_input and sampling_parameters), or another with text_input and text_output"
 )
 """Kinds of models that a gateway can be pointed at, for sentences on what was expected."""
 _MOST_TENSORS = 6
@@ -57,6 +67,12 @@ def check(models: Models, path: EnginePath) -> None:
     name = entry.name
     if models.llmapi:
         _check_llmapi(entry, path)
+    elif models.vllm or models.plain:
+        _check_text_model(models, path)
+    elif path in ("vllm", "text"):
+        raise DiscoveryError(
+            f"path: {path} is configured, but {name!r} is {_ANOTHER[path]}; path: auto takes what fits"
+        )
     elif path == "llmapi":
         raise DiscoveryError(f"path: llmapi is configured, but model {name!r} has no inputs sampling_param_*")
     elif models.bls:
@@ -122,6 +138,27 @@ def _check_llmapi(model: ModelView, path: EnginePath) -> None:
         )
 
 
+_ANOTHER = {
+    "vllm": "no model of the vLLM backend (text_input and sampling_parameters)",
+    "text": "no plain text model (text_input and text_output), or one that is known better",
+}
+
+
+def _check_text_model(models: Models, path: EnginePath) -> None:
+    model = models.entry
+    own, kind = ("vllm", "a model of the vLLM backend") if models.vllm else ("text", "a plain text model")
+    if path not in ("auto", own):
+        raise DiscoveryError(f"path: {path} is configured, but {model.name!r} is {kind} (path: {own})")
+    if models.vllm and not (model.decoupled and "stream" in model.inputs):
+        raise DiscoveryError(
+            f"model {model.name!r} of the vLLM backend is not decoupled or has no input stream, which its code needs;"
+            " write model_transaction_policy { decoupled: true } into its config.pbtxt, or remove what its config.pbtxt"
+            " says of tensors"
+        )
+    if model.batched and models.vllm:
+        raise DiscoveryError(f"model {model.name!r} of the vLLM backend has a max_batch_size above 0; set 0")
+
+
 def broken_by_adapters(model: str) -> str:
     """Word the refusal of an LLM API model before 1.3 that loads adapters; its yaml or a request tells."""
     return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove it, or move to 1.3"
@@ -175,6 +212,8 @@ def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble"
         where no change of the configuration does.
     """
     said = _lost(models, options, path)
+    if models.plain:
+        return dict.fromkeys(said, "")  # no configuration makes its code do more
     left = {fix: _lost(_changed(models, change), options, path) for fix, change in _CHANGES.items()} if said else {}
     # Of an ensemble only the text path has more of them: it is not on it unless something is wrong.
     otherwise = _ENGINE_STEP if models.pipeline is not None and path != "tokens" else ""
@@ -188,6 +227,10 @@ def _changed(models: Models, change: Callable[[ModelView], ModelView]) -> Models
 def _lost(models: Models, options: EngineOptions, path: EnginePath) -> tuple[str, ...]:
     if models.llmapi:
         return read_dialect(models.entry, options).losses()
+    if models.vllm:
+        return read_vllm(models.entry, models.guide_field).losses()
+    if models.plain:
+        return tuple(_plain_losses(models.entry))
     if path == "tokens" or (models.pipeline is None and not models.bls):
         return () if is_decoupled(models) else (_one_response(models),)
     return tuple(_losses(models, read_text_path(models, options)))
@@ -224,6 +267,24 @@ def _losses(models: Models, path: TextPath) -> Iterator[str]:
     elif path.estimates:
         yield "usage.completion_tokens of an answer that a stop string cuts is estimated"
     yield "log-probs are refused: text does not tell which part of it is of which token"
+
+
+def _plain_losses(model: ModelView) -> Iterator[str]:
+    name = model.name
+    if not model.decoupled:
+        yield f"a streamed answer comes as one event at its end: {name!r} is not decoupled"
+    if "max_tokens" not in model.inputs:
+        yield f"{name!r} takes no max_tokens: requests with a limit are refused, and the model ends its answers"
+    if "num_output_tokens" not in model.outputs:
+        yield f"{name!r} tells no number of tokens: usage.completion_tokens is counted by tokenizing the text again"
+        if "finish_reason" not in model.outputs:
+            yield f"{name!r} does not say why an answer ended: its finish_reason is estimated"
+    if "num_input_tokens" not in model.outputs:
+        yield f"{name!r} tells no number of tokens of a prompt: usage.prompt_tokens is that of the gateway's tokenizer"
+    yield "log-probs are refused: text does not tell which part of it is of which token"
+    yield "it is not known whether the model ends a request that was cancelled"
+    if hints.parameter(model, "add_special_tokens") is None:
+        yield f"{name!r} is taken to put BOS before prompts; if not, set its parameter add_special_tokens to false"
 
 
 def _not_passed_on(models: Models) -> Iterator[str]:

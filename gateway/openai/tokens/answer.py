@@ -168,7 +168,8 @@ def _rendered(
 ) -> bytes:
     del left
     first, prompt = requests[0], requests[0].prompt
-    own = features.path == "llmapi"  # that engine draws its own seeds, which nobody knows, unless a request has one
+    # Those engines draw their own seeds, which nobody knows, unless a request has one.
+    own = features.path in ("llmapi", "vllm", "text")
     return orjson.dumps(
         {
             "object": "chat.completion.render",

@@ -10,6 +10,7 @@ from gateway.generation import EngineFeatures
 from gateway.generation.engine import Capability
 
 _STREAMS = ("pieces", "whole", "damaged", "refused")
+_PATHS = ("tokens", "ensemble", "llmapi", "vllm", "text")
 _HOW = ("native", "emulated", "impossible")
 
 
@@ -35,7 +36,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
     same = one.path == other.path
     return dataclasses.replace(
         one,
-        path=one.path if same else max(one.path, other.path, key=("tokens", "ensemble", "llmapi").index),
+        path=one.path if same else max(one.path, other.path, key=_PATHS.index),
         reason=one.reason if one.reason == other.reason else f"{one.reason} Elsewhere: {other.reason}",
         token_ids=one.token_ids and other.token_ids,
         prompt_ids=one.prompt_ids and other.prompt_ids,

@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import BLS, TENSORRT_LLM
+from gateway.contract import BLS, TENSORRT_LLM, VLLM
 from gateway.generation.engine import MalformedOutputError
 
 _MOST_KNOWN = 4096
 _SINGLE = ["output_ids", "sequence_length"]
-_SIZES = {"INT32": 4, "FP32": 4}
-_DATATYPES = {spec.name: spec.wire_datatype for model in (TENSORRT_LLM, BLS) for spec in model.outputs}
+_SIZES = {"INT32": 4, "UINT32": 4, "FP32": 4}
+_MODELS = (TENSORRT_LLM, BLS, VLLM)
+_DATATYPES: dict[str, set[str]] = {}
+for _name, _datatype in ((spec.name, spec.wire_datatype) for model in _MODELS for spec in model.outputs):
+    _DATATYPES.setdefault(_name, set()).add(_datatype)
+_SCALARS = frozenset({"num_input_tokens"})  # the vLLM backend gives it no dimension
 
 
 class _Form(NamedTuple):
@@ -160,9 +164,9 @@ def _learn(described: bytes) -> _Form:
     output = _parse_output(described)
     name, datatype, shape = output.name, output.datatype, tuple(output.shape)
     problem = None
-    if name in _DATATYPES and datatype != _DATATYPES[name]:
+    if name in _DATATYPES and datatype not in _DATATYPES[name]:
         problem = f"{name} has the datatype {datatype}"
-    elif not shape or min(shape) < 0:
+    elif min(shape, default=0 if name in _SCALARS else -1) < 0:
         problem = f"{name} has the shape {list(shape)}"
     elements = math.prod(shape)
     length = _SIZES[datatype] * elements if datatype in _SIZES else None

@@ -16,10 +16,13 @@ FALSE_WORDS = ("false", "0", "no", "f", "n", "off")
 LLMAPI = "llmapi"
 """The name by which `stock_model` tells upstream's LLM API model from the other ``tensorrt_llm``."""
 
+VLLM_BACKEND = "vllm"
+"""That of models that a gateway calls as they are: it completes their configuration as they are loaded."""
+
 # Triton's other backends, each a repository of github.com/triton-inference-server; none of these models run on them.
 OTHER_BACKENDS = (
     *("dali", "fil", "identity", "onnxruntime", "openvino", "pytorch", "repeat", "square", "tensorflow", "tensorrt"),
-    "vllm",
+    VLLM_BACKEND,
 )
 _NATIVE = "tensorrtllm"
 _PYTHON_MODELS = ("tensorrt_llm", "tensorrt_llm_bls", "preprocessing", "postprocessing")

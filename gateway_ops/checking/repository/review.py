@@ -12,7 +12,7 @@ from gateway_ops.checking.repository.built import check_built
 from gateway_ops.checking.repository.chat import check_chat
 from gateway_ops.checking.repository.engines import check_engines, check_gpus
 from gateway_ops.checking.repository.llmapi import check_llmapi
-from gateway_ops.checking.repository.models import OTHER_BACKENDS, stock_model
+from gateway_ops.checking.repository.models import OTHER_BACKENDS, VLLM_BACKEND, stock_model
 from gateway_ops.checking.repository.parameters import check_parameters, check_tokenizers, check_values
 from gateway_ops.checking.repository.serving import check_serving
 from gateway_ops.checking.repository.tensors import check_tables
@@ -95,7 +95,7 @@ def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
 def _check_backend(model: ModelFolder) -> Iterator[Finding]:
     config, backend = model.config, model.config.backend
     fix = 'Set backend: "tensorrtllm" for the engine, "python" for the other models'
-    if config.platform or backend in _KNOWN_BACKENDS or _is_unfilled(backend):
+    if config.platform or backend in (*_KNOWN_BACKENDS, VLLM_BACKEND) or _is_unfilled(backend):
         return
     if not backend:
         what = "It names neither a backend nor a platform."

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from gateway.contract import VLLM
 from gateway.generation.engine import EngineFeatures
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
@@ -13,7 +14,8 @@ from gateway.triton.pipeline import assemble, called_models, kind_of
 from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway_ops.checking.findings import Finding, Severity, loss_findings, sentence
 from gateway_ops.checking.repository.llmapi import completed
-from gateway_ops.checking.repository.models import LLMAPI, Models, stock_model
+from gateway_ops.checking.repository.models import LLMAPI, VLLM_BACKEND, Models, stock_model
+from gateway_ops.repository.model_folders import ModelFolder
 
 _ENTRIES = ("ensemble", "tensorrt_llm", "tensorrt_llm_bls", LLMAPI)
 _NAME = re.compile(r"'([^']+)'")
@@ -44,7 +46,18 @@ def check_serving(models: Models) -> Iterator[Finding]:
 
 def gateway_views(models: Models) -> dict[str, ModelView]:
     """The models as a gateway sees them in a Triton that has loaded them."""
-    return {name: completed(model, replace(ModelView.of(model.config), name=name)) for name, model in models.items()}
+    return {
+        name: _completed_vllm(model, completed(model, replace(ModelView.of(model.config), name=name)))
+        for name, model in models.items()
+    }
+
+
+def _completed_vllm(model: ModelFolder, view: ModelView) -> ModelView:
+    """A model of the vLLM backend with what that completes as it is loaded, as the newest that was read does."""
+    if model.config.backend != VLLM_BACKEND:
+        return view
+    inputs, outputs = ({tensor.name for tensor in tensors} for tensors in (VLLM.inputs, VLLM.outputs))
+    return replace(view, inputs=view.inputs | inputs, outputs=view.outputs | outputs, decoupled=True, batched=False)
 
 
 def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:

@@ -30,7 +30,7 @@ def write_llmapi_model(folder: Path) -> None:
     tokenizer.save(str(path))
 
 
-class _AskingServer(TritonServer):
+class AskingServer(TritonServer):
     """A server that asks models to complete their configuration, which stock launchers do not let it."""
 
     def _arguments(self, backends: Path) -> list[str]:
@@ -71,7 +71,7 @@ class LlmapiServer:
         self._script, self._journal = folder / "script.json", folder / "journal"
         for config in configs:
             write_model(folder / "repository", config, model_dir)
-        self.triton = (_AskingServer if auto_complete else TritonServer)(
+        self.triton = (AskingServer if auto_complete else TritonServer)(
             folder / "repository",
             model_dir=model_dir,
             engine=None,

@@ -1,0 +1,226 @@
+"""Models of Triton's vLLM backend and plain text models: recognised or refused by name, by what they declare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_triton import ScriptedTriton, ask, inputs_of, play, response, stock_config, string, text
+from tritonclient.grpc import model_config_pb2, service_pb2
+
+from gateway.contract import VLLM
+from gateway.generation import SamplingParams
+from gateway.generation.engine import Capability, EngineError, EngineFeatures
+from gateway.generation.request import Prompt
+from gateway.generation.sampling_params import Guide
+from gateway.triton import discovery
+from gateway.triton.connection import Connection
+from gateway.triton.engine_factory import vllm_engine
+from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import assemble
+from gateway.triton.servable import DiscoveryError, check
+from gateway.triton.triton_client import TritonClient
+from gateway_ops.checking.findings import Severity
+from gateway_ops.checking.repository import check_repository
+from tests.doubles.text.vllm_sampling import VERSIONS
+
+Tensor = tuple[str, str]
+TEXT: tuple[Tensor, Tensor] = (("text_input", "STRING"), ("text_output", "STRING"))
+
+
+def config_of(inputs: Iterable[Tensor], outputs: Iterable[Tensor], *, decoupled: bool = True, dims: int = 1) -> Any:
+    config = model_config_pb2.ModelConfig(name="m", backend="python")
+    config.model_transaction_policy.decoupled = decoupled
+    for kind, tensors in (("input", inputs), ("output", outputs)):
+        for name, datatype in tensors:
+            number = model_config_pb2.DataType.Value(f"TYPE_{datatype}")
+            tensor = getattr(config, kind).add(name=name, data_type=number, dims=[dims])
+            if kind == "input":
+                tensor.optional = name != "text_input"
+    return config
+
+
+def vllm_config(version: str, **more: Any) -> Any:
+    known = VERSIONS[version]
+    return config_of(
+        [(name, kind) for name, kind, _ in known.inputs()], [(name, kind) for name, kind, _ in known.outputs()], **more
+    )
+
+
+def plain_config(*inputs: Tensor, outputs: tuple[Tensor, ...] = (), **more: Any) -> Any:
+    return config_of((TEXT[0], *inputs), (TEXT[1], *outputs), **more)
+
+
+async def discover(config: Any, script: Any = None, path: Any = "auto") -> tuple[EngineFeatures, ScriptedTriton]:
+    script = script or (lambda *_: play(vllm_text(b"a")))
+    async with ScriptedTriton(script, {"m": config}) as server, open_channel(server.url) as channel:
+        connection = Connection(GrpcioTransport(channel))
+        found = await discovery.discover(TritonClient(channel), connection, "m", path)
+        await connection.background.drain(5)
+        return found.engine.features, server
+
+
+def vllm_text(words: bytes) -> Any:
+    return text(words, final=True, finish_reason=string(b"stop"))
+
+
+def parameters_of(request: Any) -> dict[str, Any]:
+    """The sampling parameters of a request to the vLLM backend."""
+    found: dict[str, Any] = json.loads(inputs_of(request)["sampling_parameters"][2][4:])
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_contract_has_the_tensors_of_each_version(version: str) -> None:
+    inputs = {tensor.name: (tensor.datatype, tensor.dims) for tensor in VLLM.inputs}
+    outputs = {tensor.name: (tensor.datatype, tensor.dims) for tensor in VLLM.outputs}
+    assert all(inputs[name] == (kind, (dim,)) for name, kind, dim in VERSIONS[version].inputs())
+    assert all(outputs[name] == (kind, (dim,)) for name, kind, dim in VERSIONS[version].outputs())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_vllm_backend_is_known_by_its_tensors(version: str) -> None:
+    features, _ = await discover(vllm_config(version))
+    told = version != "24.11"
+    assert (features.path, features.streams, features.adds_special_tokens) == ("vllm", "pieces", True)
+    assert (features.token_ids, features.logprobs, features.max_top_logprobs) == (told, told, 20 if told else 0)
+    assert features.estimates == (set() if told else {"completion_tokens", "finish_reason"})
+    assert features.capabilities["logit_bias"].how == "impossible"
+
+
+def takes_guides_as(field: str | None) -> Any:
+    async def script(request: Any, _context: Any) -> AsyncIterator[Any]:
+        asked = {"structured_outputs", "guided_decoding"} & parameters_of(request).keys()
+        if asked - {field}:
+            words = "Error generating stream: 'NoneType' object has no attribute 'lora_name'"
+            yield service_pb2.ModelStreamInferResponse(error_message=words)
+        else:
+            yield vllm_text(b"a")
+
+    return script
+
+
+@pytest.mark.parametrize("version", ["24.12", "26.01"])
+@pytest.mark.parametrize("field", ["structured_outputs", "guided_decoding", None])
+async def test_the_form_of_guides_is_found_by_asking(version: str, field: str | None) -> None:
+    features, _ = await discover(vllm_config(version), takes_guides_as(field))
+    assert bool(features.guide_types) == (field is not None)
+    how = features.capabilities["guided_regex"]
+    assert how.how == ("native" if field else "impossible")
+    assert field is None or field in how.note
+
+
+async def test_a_backend_that_is_older_than_guides_is_not_asked_for_any() -> None:
+    features, server = await discover(vllm_config("24.11"))
+    assert features.guide_types == set()
+    assert server.requests == []
+
+
+def plain(**more: Any) -> Any:
+    return plain_config(("max_tokens", "INT32"), ("temperature", "FP32"), **more)
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+async def test_a_plain_text_model_is_known_by_its_two_tensors(decoupled: bool) -> None:
+    features, server = await discover(plain(decoupled=decoupled))
+    assert (features.path, features.whole) == ("text", not decoupled)
+    assert features.estimates == {"completion_tokens", "finish_reason"}
+    assert features.capabilities["max_tokens"] == Capability(
+        "native", "By the model's input max_tokens, which means what the model takes it for."
+    )
+    assert features.capabilities["seed"].note == "The Triton model 'm' has no input seed."
+    assert server.requests == []  # an answer without a limit may be long: nothing is asked for nothing
+
+
+async def test_an_older_name_of_a_tensor_is_taken() -> None:
+    features, _ = await discover(plain_config(("random_seed", "UINT64")))
+    assert features.capabilities["seed"].how == "native"
+
+
+def stock(name: str) -> Any:
+    config = stock_config(name)
+    config.name = "m"
+    return config
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "words"),
+    [
+        (vllm_config("26.01"), "text", "is a model of the vLLM backend"),
+        (vllm_config("26.01"), "tokens", "is a model of the vLLM backend"),
+        (vllm_config("26.01", decoupled=False), "auto", "not decoupled"),
+        (plain(), "vllm", "is a plain text model"),
+        (plain(), "llmapi", "is a plain text model"),
+        (stock("tensorrt_llm"), "vllm", "no model of the vLLM backend"),
+        (stock("tensorrt_llm"), "text", "no plain text model"),
+        (plain_config(dims=2), "auto", "neither the tensors"),
+        (config_of((("text_input", "UINT8"),), (TEXT[1],)), "auto", "neither the tensors"),
+        (config_of((TEXT[0],), (("text_output", "UINT8"),)), "auto", "neither the tensors"),
+        (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "neither the tensors"),
+        (plain_config(("temperature", "INT64")), "auto", "its input temperature is declared as INT64"),
+    ],
+)
+async def test_what_cannot_be_served_is_refused_by_name(config: Any, path: str, words: str) -> None:
+    with pytest.raises(DiscoveryError, match=words):
+        await discover(config, path=path)
+
+
+async def test_an_input_that_nobody_can_fill_is_named() -> None:
+    config = plain()
+    config.input.add(name="persona", data_type=model_config_pb2.DataType.TYPE_STRING, dims=[1])
+    with pytest.raises(DiscoveryError, match="does not send: persona"):
+        await discover(config)
+
+
+def vllm(version: str = "26.01") -> Any:
+    models = assemble(ModelView.of(vllm_config(version)), {})
+    check(models, "auto")
+    return vllm_engine(Connection(None), models, "test")  # type: ignore[arg-type]
+
+
+def test_bos_is_left_to_the_backend() -> None:
+    [sent] = [
+        tensor["data"]
+        for tensor in vllm().describe(ask(prompt=Prompt(text="<s>a<s>b", ids=(1, 5, 1, 6), bos_text="<s>")))
+        if tensor["name"] == "text_input"
+    ]
+    assert sent == ["a<s>b"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": Prompt(text="a", ids=(1,), escaped=True)},
+        {"params": SamplingParams(guide=Guide("regex", "a"))},
+        {"params": SamplingParams(logit_bias={1: 2.0})},
+        {"params": SamplingParams(beam_width=2)},
+        {"num_draft_tokens": 2},
+    ],
+)
+def test_what_no_check_of_the_request_sees_is_refused_as_well(changes: dict[str, Any]) -> None:
+    with pytest.raises(EngineError) as caught:
+        vllm().encode(ask(**changes))
+    assert caught.value.code == "unsupported_parameter"
+
+
+async def test_an_answer_without_a_token_is_that_of_a_prompt_without_room() -> None:
+    number = ("UINT32", [1], bytes(4))
+    nothing = response(final=True, text_output=string(b""), finish_reason=string(b"length"), num_output_tokens=number)
+    async with ScriptedTriton(lambda *_: play(nothing), {}) as server, open_channel(server.url) as channel:
+        models = assemble(ModelView.of(vllm_config("24.12")), {})
+        engine = vllm_engine(Connection(GrpcioTransport(channel)), models, "test")
+        with pytest.raises(EngineError) as caught:
+            [chunk async for chunk in engine.generate(ask())]
+    assert caught.value.kind.value == "context_length_exceeded"
+
+
+def test_a_repository_of_the_vllm_backend_is_reviewed_as_it_will_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "chat" / "1").mkdir(parents=True)
+    (tmp_path / "chat" / "1" / "model.json").write_text("{}")
+    (tmp_path / "chat" / "config.pbtxt").write_text('backend: "vllm"\n')
+    found = check_repository(tmp_path)
+    assert {finding.severity for finding in found} == {Severity.INFO}
