@@ -14,6 +14,7 @@ from openai import OpenAI
 from tests.dialects.dialects import Dialect, model_settings
 from tests.doubles.llmapi.server import LlmapiServer
 from tests.doubles.stock.server import StockServer
+from tests.doubles.text.text_server import TextServer, vllm_model
 from tests.stack import GatewayProcess
 
 TEMPLATES = Path(__file__).parents[2] / "chat_templates"
@@ -45,11 +46,14 @@ class Bench:
         folder: for settings and logs.
         stock: the doubles of the engine family.
         llmapi: those of the LLM API's model.
+        text: those of the vLLM backend.
         dialects: that it serves.
     """
 
-    def __init__(self, folder: Path, stock: StockServer, llmapi: LlmapiServer, dialects: Sequence[Dialect]) -> None:
-        self._stock, self._llmapi = stock, llmapi
+    def __init__(
+        self, folder: Path, stock: StockServer, llmapi: LlmapiServer, text: TextServer, dialects: Sequence[Dialect]
+    ) -> None:
+        self._stock, self._llmapi, self._text = stock, llmapi, text
         self._template = folder / "template.jinja"
         shipped = TEMPLATES.joinpath("hermes.jinja").read_text(encoding="utf-8")
         self._template.write_text(shipped.replace("{%- if documents %}", "{%- if false %}") + _MORE_OF_TEMPLATE)
@@ -73,10 +77,12 @@ class Bench:
         """Replace the scripts of all engines, and begin new journals."""
         self._stock.play(*turns, chunk=chunk)
         self._llmapi.play(*turns, chunk=chunk)
+        self._text.play(*turns, chunk=chunk)
 
     def requests(self, dialect: Dialect, prompt: str = "") -> list[dict[str, Any]]:
         """The journal's entries of requests whose prompt has a text, but for probes of discovery."""
-        server = self._llmapi if dialect.kind == "llmapi" else self._stock
+        servers = {"llmapi": self._llmapi, "vllm": self._text}
+        server = servers.get(dialect.kind, self._stock)
         return [entry for entry in server.requests() if prompt in entry.get("prompt", "")]
 
     def truths(self, dialect: Dialect, prompts: Sequence[str]) -> list[Truth]:
@@ -92,6 +98,14 @@ class Bench:
                 url=self._llmapi.grpc_url,
                 model=model,
                 tokenizer=str(self._llmapi.model_dir),
+                template=str(self._template),
+            )
+        if dialect.kind == "vllm":
+            return model_settings(
+                dialect,
+                url=self._text.grpc_url,
+                model=vllm_model(dialect.version),
+                tokenizer=str(self._text.model_dir),
                 template=str(self._template),
             )
         stock = self._stock

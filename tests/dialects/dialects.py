@@ -10,9 +10,12 @@ import pytest
 
 from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
 from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
+from tests.doubles.text.vllm_sampling import VERSIONS as VLLM_VERSIONS
 
-Kind = Literal["tokens", "ensemble", "bls", "bls-accumulate", "llmapi"]
+Kind = Literal["tokens", "ensemble", "bls", "bls-accumulate", "llmapi", "vllm"]
 
+# 24.12 declares what 25.10 does and lacks guides, which a probe tells: tests/integration/test_vllm_dialect.py.
+VLLM_SERVED = tuple(version for version in VLLM_VERSIONS if version != "24.12")
 NEWEST = STOCK_VERSIONS[-1]
 _STRICT = {"impossible": "strict", "hints": "strict", "unknown": "strict"}
 
@@ -22,8 +25,9 @@ class Dialect:
     """One way to reach an engine.
 
     Attributes:
-        kind: the model that is called: the engine step by token ids, the ensemble or BLS by text, or the LLM API's.
-        version: of TensorRT-LLM.
+        kind: the model that is called: the engine step by token ids, the ensemble or BLS by text, the LLM API's, or
+            that of the vLLM backend.
+        version: of TensorRT-LLM; of Triton, where its vLLM backend is called.
         variant: sets it apart from others of the kind and version.
         options: of the stock repository; see `tests.doubles.stock.repository.Stock`.
         settings: of the served model beside those that all have.
@@ -85,6 +89,7 @@ DIALECTS: tuple[Dialect, ...] = (
     *(dialect for version in STOCK_VERSIONS for dialect in _stock(version)),
     *_variants(),
     *_llmapi(),
+    *(Dialect("vllm", version, settings={"path": "vllm"}) for version in VLLM_SERVED),
 )
 """All of them."""
 
@@ -98,7 +103,8 @@ def parameters(dialects: Iterable[Dialect]) -> list[Any]:
 
 
 def _is_between(dialect: Dialect) -> bool:
-    oldest, *_, newest = LLMAPI_VERSIONS if dialect.kind == "llmapi" else STOCK_VERSIONS
+    known = {"llmapi": tuple(LLMAPI_VERSIONS), "vllm": VLLM_SERVED}.get(dialect.kind, STOCK_VERSIONS)
+    oldest, *_, newest = known
     return not dialect.variant and dialect.version not in (oldest, newest)
 
 

@@ -49,7 +49,16 @@ class Deviation:
 
 
 EVERY = Group("every dialect", lambda _: True)
-TEXT = Group("answers that come as text", lambda dialect: dialect.kind != "tokens")
+VLLM = Group("the vLLM backend", lambda dialect: dialect.kind == "vllm")
+VLLM_BEFORE_24_12 = Group(
+    "the vLLM backend before 24.12", lambda dialect: dialect.kind == "vllm" and dialect.version == "24.11"
+)
+TENSORRT_LLM = Group("models of TensorRT-LLM", lambda dialect: dialect.kind != "vllm")
+TEXT = Group("prompts that travel as text", lambda dialect: dialect.kind != "tokens")
+TEXT_ALONE = Group(
+    "answers that come as text alone",
+    lambda dialect: TEXT.holds(dialect) and (dialect.kind != "vllm" or VLLM_BEFORE_24_12.holds(dialect)),
+)
 LLMAPI = Group("the LLM API's model", lambda dialect: dialect.kind == "llmapi")
 LLMAPI_WITH_BOS = Group(
     "the LLM API's model from 0.20 on", lambda dialect: dialect.kind == "llmapi" and dialect.version != "0.19"
@@ -58,7 +67,10 @@ LLMAPI_BEFORE_1_3 = Group(
     "the LLM API's model before 1.3", lambda dialect: dialect.kind == "llmapi" and dialect.version != "1.3"
 )
 BLS_OF_0_12 = Group("BLS of 0.12", lambda dialect: dialect.kind.startswith("bls") and dialect.version == "0.12")
-UNGUIDED = Group("engines without a guided decoder", lambda dialect: not dialect.options.get("guided"))
+UNGUIDED = Group(
+    "engines without a guided decoder, and the vLLM backend before 25.01",
+    lambda dialect: dialect.version == "24.11" if dialect.kind == "vllm" else not dialect.options.get("guided"),
+)
 DAMAGED = Group(
     "an ensemble, or BLS without accumulate_tokens, that decodes each response by itself",
     lambda dialect: (
@@ -102,14 +114,23 @@ _OF_IDS = ("stop_token_ids", "skip_special_tokens", "return_token_ids", "complet
 _OF_LOGPROBS = ("logprobs", "completions:logprobs", "return_tokens_as_token_ids", "best_of", "completions:best_of")
 
 DEVIATIONS: tuple[Deviation, ...] = (
-    Deviation(("min_p", "cache_salt"), EVERY, "refused", "No model of TensorRT-LLM in Triton has an input for it."),
+    Deviation(("min_p",), TENSORRT_LLM, "refused", "No model of TensorRT-LLM in Triton has an input for it."),
+    Deviation(("cache_salt",), EVERY, "refused", "No model in Triton has an input for it."),
+    Deviation(("top_logprobs",), TENSORRT_LLM, "refused", "Alternatives need logits, which no engine here gathers."),
+    Deviation(("top_logprobs",), VLLM_BEFORE_24_12, "refused", "The backend returns no log-probs."),
     Deviation(
-        ("top_logprobs", "prompt_logprobs"),
+        ("prompt_logprobs",),
         EVERY,
         "refused",
-        "Alternatives need logits, which no engine here gathers.",
+        "They need logits, which no engine here gathers; vLLM's are not returned.",
     ),
-    Deviation(("use_beam_search", "length_penalty"), EVERY, "refused", "The engines are built with max_beam_width 1."),
+    Deviation(
+        ("use_beam_search", "length_penalty"),
+        EVERY,
+        "refused",
+        "The engines are built with max_beam_width 1; vLLM has no beams among its sampling parameters.",
+    ),
+    Deviation(("logit_bias",), VLLM, "refused", "The backend reads its ids as texts, which vLLM refuses."),
     Deviation(("priority",), EVERY, "refused", "No request waits for its turn here: `admission` sets no bound."),
     Deviation(
         ("num_draft_tokens", "prediction"), EVERY, "refused", "There is no draft model here, nor an engine for drafts."
@@ -120,8 +141,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
     ),
     Deviation(("thinking_token_budget",), EVERY, "refused", "The served models do not reason."),
     Deviation(_GUIDES, UNGUIDED, "refused", "The engine, or its dialect, has no guided decoding."),
-    Deviation(_OF_IDS, TEXT, "refused", "Text does not tell the tokens that it is made of."),
-    Deviation(_OF_LOGPROBS, TEXT, "refused", "Text does not tell which part of it is of which token."),
+    Deviation(_OF_IDS, TEXT_ALONE, "refused", "Text does not tell the tokens that it is made of."),
+    Deviation(_OF_LOGPROBS, TEXT_ALONE, "refused", "Text does not tell which part of it is of which token."),
     Deviation(_STREAM, DAMAGED, "refused", "The bytes of characters and spaces that are lost in pieces are gone."),
     Deviation(("stream",), WHOLE, "one event", "The model answers a request once."),
     Deviation(("temperature",), BLS_OF_0_12, "refused", "The model declares the input, and does not pass it on."),
@@ -143,7 +164,14 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "refused",
         "The model puts BOS before every text.",
     ),
+    Deviation(
+        ("truncate_prompt_tokens", "completions:add_special_tokens"),
+        VLLM,
+        "refused",
+        "vLLM puts BOS before every text.",
+    ),
     Deviation(("usage",), LLMAPI, "estimated", "The model does not count tokens."),
+    Deviation(("usage",), VLLM_BEFORE_24_12, "estimated", "The model does not count tokens."),
     Deviation(("usage after stop",), TEXT, "estimated", "The stop string cuts a text that was counted as a whole."),
 )
 """All of them; of several that match, the first one counts."""

@@ -19,14 +19,16 @@ from gateway.openai.parameters.table import PARAMETERS, served
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.discovery import describe
 from gateway.triton.inspection import read_model_file
+from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble, called_models
-from tests.dialects.dialects import DIALECTS, Dialect
+from tests.dialects.dialects import DIALECTS, VLLM_SERVED, Dialect
 from tests.dialects.expectations import DEVIATIONS, expected
 from tests.dialects.samples import SAMPLES
 from tests.doubles.llmapi.repository import LlmapiConfig, write_model
 from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
 from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
 from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
+from tests.doubles.text.text_server import vllm_config
 
 _HEAD = """\
 # Versions
@@ -48,7 +50,8 @@ SentencePiece's spaces are there as well.
 
 The letters are [groups of parameters](#groups). Counts are of tokens in `usage`: those that are not exact are marked
 `estimated` in the answer. Of the engine family there are doubles of {engines}; of the LLM API of
-{llmapi}. The numbers in brackets are Triton's images.
+{llmapi}; of Triton's vLLM backend of {vllm}, by its source: vLLM itself was not run here. The numbers in brackets are
+Triton's images. What a plain text model serves is what it declares: [dialects.md](dialects.md#plain-text-models).
 
 | dialect | TensorRT-LLM (Triton) | a stream comes | estimated counts | exact | emulated | refused |
 |---|---|---|---|---|---|---|
@@ -82,6 +85,7 @@ _KINDS = {
     "bls": "BLS",
     "bls-accumulate": "BLS, `accumulate_tokens`",
     "llmapi": "LLM API",
+    "vllm": "vLLM backend",
 }
 _VARIANTS = {"guided": "guided decoder", "unary": "not decoupled"}
 _COUNTS = {"usage": "most", "usage after stop": "cut by `stop`"}
@@ -112,6 +116,8 @@ def features(dialect: Dialect, folder: Path) -> EngineFeatures:
         dialect: whose double is written.
         folder: an empty one.
     """
+    if dialect.kind == "vllm":
+        return describe(assemble(ModelView.of(vllm_config(dialect.version)), {}), "auto")
     if dialect.kind == "llmapi":
         entry = "tensorrt_llm"
         write_model(folder, LlmapiConfig(dialect.version, entry), folder)
@@ -179,7 +185,9 @@ def render() -> str:
     groups = _groups(list(found))
     lines = [_line(row, versions, groups) for row, versions in found.items()]
     listed = [_item(f"**{letter}**: {_names(names)}") for letter, names in groups.items()]
-    head = _HEAD.format(id="{id}", engines=", ".join(STOCK_VERSIONS), llmapi=", ".join(LLMAPI_VERSIONS))
+    head = _HEAD.format(
+        id="{id}", engines=", ".join(STOCK_VERSIONS), llmapi=", ".join(LLMAPI_VERSIONS), vllm=", ".join(VLLM_SERVED)
+    )
     return "\n".join([head + "\n".join(lines), _GROUPS + "\n".join(listed), _REASONS + "\n".join(_reasons()), ""])
 
 
@@ -202,6 +210,8 @@ def _line(row: Row, versions: list[str], groups: dict[str, tuple[str, ...]]) -> 
 
 def _range(versions: list[str]) -> str:
     images = [image for version in versions for image in _IMAGES.get(version, ())]
+    if versions[0] in VLLM_SERVED:
+        return f"({_ends(versions)})"
     return f"{_ends(versions)} ({_ends(images) if images else 'no image known'})"
 
 

@@ -26,6 +26,7 @@ from gateway.triton.servable import DiscoveryError, check
 from gateway.triton.triton_client import TritonClient
 from gateway_ops.checking.findings import Severity
 from gateway_ops.checking.repository import check_repository
+from tests.doubles.text.text_server import vllm_config
 from tests.doubles.text.vllm_sampling import VERSIONS
 
 Tensor = tuple[str, str]
@@ -44,11 +45,11 @@ def config_of(inputs: Iterable[Tensor], outputs: Iterable[Tensor], *, decoupled:
     return config
 
 
-def vllm_config(version: str, **more: Any) -> Any:
-    known = VERSIONS[version]
-    return config_of(
-        [(name, kind) for name, kind, _ in known.inputs()], [(name, kind) for name, kind, _ in known.outputs()], **more
-    )
+def vllm(version: str, *, decoupled: bool = True) -> Any:
+    config = vllm_config(version)
+    config.name = "m"
+    config.model_transaction_policy.decoupled = decoupled
+    return config
 
 
 def plain_config(*inputs: Tensor, outputs: tuple[Tensor, ...] = (), **more: Any) -> Any:
@@ -84,7 +85,7 @@ def test_the_contract_has_the_tensors_of_each_version(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_vllm_backend_is_known_by_its_tensors(version: str) -> None:
-    features, _ = await discover(vllm_config(version))
+    features, _ = await discover(vllm(version))
     told = version != "24.11"
     assert (features.path, features.streams, features.adds_special_tokens) == ("vllm", "pieces", True)
     assert (features.token_ids, features.logprobs, features.max_top_logprobs) == (told, told, 20 if told else 0)
@@ -107,7 +108,7 @@ def takes_guides_as(field: str | None) -> Any:
 @pytest.mark.parametrize("version", ["24.12", "26.01"])
 @pytest.mark.parametrize("field", ["structured_outputs", "guided_decoding", None])
 async def test_the_form_of_guides_is_found_by_asking(version: str, field: str | None) -> None:
-    features, _ = await discover(vllm_config(version), takes_guides_as(field))
+    features, _ = await discover(vllm(version), takes_guides_as(field))
     assert bool(features.guide_types) == (field is not None)
     how = features.capabilities["guided_regex"]
     assert how.how == ("native" if field else "impossible")
@@ -115,7 +116,7 @@ async def test_the_form_of_guides_is_found_by_asking(version: str, field: str | 
 
 
 async def test_a_backend_that_is_older_than_guides_is_not_asked_for_any() -> None:
-    features, server = await discover(vllm_config("24.11"))
+    features, server = await discover(vllm("24.11"))
     assert features.guide_types == set()
     assert server.requests == []
 
@@ -150,9 +151,9 @@ def stock(name: str) -> Any:
 @pytest.mark.parametrize(
     ("config", "path", "words"),
     [
-        (vllm_config("26.01"), "text", "is a model of the vLLM backend"),
-        (vllm_config("26.01"), "tokens", "is a model of the vLLM backend"),
-        (vllm_config("26.01", decoupled=False), "auto", "not decoupled"),
+        (vllm("26.01"), "text", "is a model of the vLLM backend"),
+        (vllm("26.01"), "tokens", "is a model of the vLLM backend"),
+        (vllm("26.01", decoupled=False), "auto", "not decoupled"),
         (plain(), "vllm", "is a plain text model"),
         (plain(), "llmapi", "is a plain text model"),
         (stock("tensorrt_llm"), "vllm", "no model of the vLLM backend"),
@@ -176,8 +177,8 @@ async def test_an_input_that_nobody_can_fill_is_named() -> None:
         await discover(config)
 
 
-def vllm(version: str = "26.01") -> Any:
-    models = assemble(ModelView.of(vllm_config(version)), {})
+def engine() -> Any:
+    models = assemble(ModelView.of(vllm("26.01")), {})
     check(models, "auto")
     return vllm_engine(Connection(None), models, "test")  # type: ignore[arg-type]
 
@@ -185,7 +186,7 @@ def vllm(version: str = "26.01") -> Any:
 def test_bos_is_left_to_the_backend() -> None:
     [sent] = [
         tensor["data"]
-        for tensor in vllm().describe(ask(prompt=Prompt(text="<s>a<s>b", ids=(1, 5, 1, 6), bos_text="<s>")))
+        for tensor in engine().describe(ask(prompt=Prompt(text="<s>a<s>b", ids=(1, 5, 1, 6), bos_text="<s>")))
         if tensor["name"] == "text_input"
     ]
     assert sent == ["a<s>b"]
@@ -203,7 +204,7 @@ def test_bos_is_left_to_the_backend() -> None:
 )
 def test_what_no_check_of_the_request_sees_is_refused_as_well(changes: dict[str, Any]) -> None:
     with pytest.raises(EngineError) as caught:
-        vllm().encode(ask(**changes))
+        engine().encode(ask(**changes))
     assert caught.value.code == "unsupported_parameter"
 
 
@@ -211,10 +212,10 @@ async def test_an_answer_without_a_token_is_that_of_a_prompt_without_room() -> N
     number = ("UINT32", [1], bytes(4))
     nothing = response(final=True, text_output=string(b""), finish_reason=string(b"length"), num_output_tokens=number)
     async with ScriptedTriton(lambda *_: play(nothing), {}) as server, open_channel(server.url) as channel:
-        models = assemble(ModelView.of(vllm_config("24.12")), {})
-        engine = vllm_engine(Connection(GrpcioTransport(channel)), models, "test")
+        models = assemble(ModelView.of(vllm("24.12")), {})
+        asked = vllm_engine(Connection(GrpcioTransport(channel)), models, "test")
         with pytest.raises(EngineError) as caught:
-            [chunk async for chunk in engine.generate(ask())]
+            [chunk async for chunk in asked.generate(ask())]
     assert caught.value.kind.value == "context_length_exceeded"
 
 

@@ -27,7 +27,18 @@ class VllmReader:
         dialect: the way in which it was asked.
     """
 
-    __slots__ = ("_answered", "_dialect", "_ended", "_ids", "_outputs", "_sum", "_tokens", "_top", "_vocab")
+    __slots__ = (
+        "_answered",
+        "_dialect",
+        "_ended",
+        "_ids",
+        "_outputs",
+        "_sum",
+        "_tokens",
+        "_top",
+        "_unending",
+        "_vocab",
+    )
 
     def __init__(self, request: GenerationRequest, dialect: VllmDialect) -> None:
         self._dialect = dialect
@@ -35,6 +46,8 @@ class VllmReader:
         self._top = request.params.top_logprobs
         self._vocab = request.vocab_size
         self._outputs = Outputs(_OF_IDS if self._ids else _OF_TEXT)
+        # Then the limit alone ends it.
+        self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not dialect.finishes
         self._answered = self._ended = False
         self._tokens = 0
         self._sum = 0.0
@@ -58,6 +71,8 @@ class VllmReader:
             chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
             self._take(chunk, outputs, raw)
         if final:
+            if self._unending:
+                chunk.finish_reason = "length"
             self._check_end(chunk)
         return chunk
 

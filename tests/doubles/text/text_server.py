@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
+from tritonclient.grpc import model_config_pb2
 
 from tests.doubles.llmapi.server import ROOT, AskingServer
 from tests.doubles.text.vllm_sampling import VERSIONS
@@ -49,6 +50,21 @@ def write_vllm(repository: Path, version: str, model_dir: Path, name: str | None
     code = "from tests.doubles.text.vllm_model import VllmModel\n\n\n"
     code += f'class TritonPythonModel(VllmModel):\n    VERSION = "{version}"\n'
     (folder / "model.py").write_text(code, encoding="utf-8")
+
+
+def vllm_config(version: str) -> Any:
+    """The configuration of the double of a version as Triton tells it once the model has completed it."""
+    config = model_config_pb2.ModelConfig(name=vllm_model(version), backend="vllm")
+    config.model_transaction_policy.decoupled = True
+    for add, tensors in (
+        (config.input.add, VERSIONS[version].inputs()),
+        (config.output.add, VERSIONS[version].outputs()),
+    ):
+        for name, kind, dim in tensors:
+            tensor = add(name=name, data_type=model_config_pb2.DataType.Value(f"TYPE_{kind}"), dims=[dim])
+            if add == config.input.add:
+                tensor.optional = name != "text_input"
+    return config
 
 
 def write_plain(repository: Path, name: str) -> None:
