@@ -54,9 +54,9 @@ VLLM_BEFORE_24_12 = Group(
     "the vLLM backend before 24.12", lambda dialect: dialect.kind == "vllm" and dialect.version == "24.11"
 )
 TENSORRT_LLM = Group("models of TensorRT-LLM", lambda dialect: dialect.kind != "vllm")
-TEXT = Group("prompts that travel as text", lambda dialect: dialect.kind != "tokens")
+TEXT = Group("models whose prompts travel as text", lambda dialect: dialect.kind != "tokens")
 TEXT_ALONE = Group(
-    "answers that come as text alone",
+    "models that answer with text alone",
     lambda dialect: TEXT.holds(dialect) and (dialect.kind != "vllm" or VLLM_BEFORE_24_12.holds(dialect)),
 )
 LLMAPI = Group("the LLM API's model", lambda dialect: dialect.kind == "llmapi")

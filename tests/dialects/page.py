@@ -50,8 +50,10 @@ SentencePiece's spaces are there as well.
 
 The letters are [groups of parameters](#groups). Counts are of tokens in `usage`: those that are not exact are marked
 `estimated` in the answer. Of the engine family there are doubles of {engines}; of the LLM API of
-{llmapi}; of Triton's vLLM backend of {vllm}, by its source: vLLM itself was not run here. The numbers in brackets are
-Triton's images. What a plain text model serves is what it declares: [dialects.md](dialects.md#plain-text-models).
+{llmapi}. The numbers in brackets are Triton's images.
+
+Of Triton's vLLM backend there are doubles of {vllm}, made by its source: vLLM itself was not
+run here. What a plain text model serves is what it declares: [dialects.md](dialects.md#plain-text-models).
 
 | dialect | TensorRT-LLM (Triton) | a stream comes | estimated counts | exact | emulated | refused |
 |---|---|---|---|---|---|---|
