@@ -81,7 +81,7 @@ class Bench:
 
     def requests(self, dialect: Dialect, prompt: str = "") -> list[dict[str, Any]]:
         """The journal's entries of requests whose prompt has a text, but for probes of discovery."""
-        servers = {"llmapi": self._llmapi, "vllm": self._text}
+        servers: dict[str, LlmapiServer | TextServer] = {"llmapi": self._llmapi, "vllm": self._text}
         server = servers.get(dialect.kind, self._stock)
         return [entry for entry in server.requests() if prompt in entry.get("prompt", "")]
 
