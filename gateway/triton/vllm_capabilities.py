@@ -12,7 +12,7 @@ from gateway.triton.vllm_dialect import GUIDE_KEYS, SAMPLING_KEYS, VllmDialect
 
 _NOT_THERE = "The vLLM backend has no parameter for it."
 _TEXT_ONLY = "This vLLM backend answers text without token ids, which come with 24.12."
-_NO_BEAMS = "vLLM has no beam search among its sampling parameters; sample with `n` instead."
+_NO_BEAMS = "There is no beam search among the sampling parameters of vLLM; sample with `n` instead."
 _NO_DRAFTS = "The vLLM backend takes no draft tokens; what guesses for the engine stands in its model.json."
 
 # In place of the sentence on the missing parameter.

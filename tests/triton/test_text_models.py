@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gateway.generation import SamplingParams
 from gateway.generation.engine import Capability, EngineError, EngineFeatures
 from gateway.generation.request import Prompt
 from gateway.generation.sampling_params import Guide
+from gateway.openai.parameters.table import PARAMETERS
 from gateway.triton import discovery
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import vllm_engine
@@ -175,6 +177,29 @@ async def test_an_input_that_nobody_can_fill_is_named() -> None:
     config.input.add(name="persona", data_type=model_config_pb2.DataType.TYPE_STRING, dims=[1])
     with pytest.raises(DiscoveryError, match="does not send: persona"):
         await discover(config)
+
+
+@pytest.mark.parametrize("config", [vllm("24.11"), vllm("26.01"), plain_config(), plain()])
+async def test_every_parameter_of_the_engine_is_decided_on(config: Any) -> None:
+    found = (await discover(config))[0].capabilities
+    undecided = {row.name for row in PARAMETERS if row.kind == "engine" and row.asks_engine} - found.keys()
+    # What the template, the family and the operator's settings decide; see serving.capabilities.
+    assert undecided <= {"tools", "functions", "documents", "reasoning_effort", "chat_template", "best_of"}
+    for name, capability in found.items():
+        assert capability.note.endswith("."), name
+        assert capability.note[0].isupper(), name
+
+
+@pytest.mark.parametrize(
+    ("title", "config"), [("Triton's vLLM backend", vllm("26.01")), ("Plain text models", plain_config())]
+)
+async def test_the_page_names_what_is_refused(title: str, config: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
+    section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", section.partition("**Refused by name**")[2].split("\n\n")[0]))
+    found = (await discover(config))[0].capabilities
+    assert "logit_bias" in named
+    assert {found[name].how for name in named & found.keys()} == {"impossible"}
 
 
 def engine() -> Any:
