@@ -75,10 +75,10 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - aiohttp is no dependency of the gateway
     except ImportError:
         raise fail("this command needs aiohttp: pip install 'triton-openai-gateway[bench]'", _UNCOMPARED) from None
+    from gateway.judging.verdict import Rules  # noqa: PLC0415
     from gateway_ops.comparing.preparation import Made  # noqa: PLC0415
     from gateway_ops.comparing.request_lines import Lines, LinesError  # noqa: PLC0415
     from gateway_ops.comparing.targets import Address, TargetError  # noqa: PLC0415
-    from gateway_ops.comparing.verdict import Rules  # noqa: PLC0415
 
     if requests is not None and sample is not None:
         raise fail("give either --requests or --sample", _UNCOMPARED)
@@ -91,7 +91,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     except (TargetError, LinesError) as error:
         raise fail(error, _UNCOMPARED) from None
     _tell(found, as_json=as_json, output=output)
-    raise typer.Exit(_INTERRUPTED if interrupted else comparison.exit_status)
+    raise typer.Exit(_INTERRUPTED if interrupted else comparison.report.exit_status)
 
 
 async def _run(
@@ -120,7 +120,11 @@ async def _run(
                 await comparison.run(prepared.requests, lambda: progress.advance(task))
             except asyncio.CancelledError:  # Ctrl-C, from asyncio.run
                 interrupted = True
-        return comparison, {"version": _REPORT_VERSION, **prepared.as_json(), **comparison.as_json()}, interrupted
+        return (
+            comparison,
+            {"version": _REPORT_VERSION, **prepared.as_json(), **comparison.report.as_json()},
+            interrupted,
+        )
 
 
 def _introduce(prepared: Prepared) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway_ops.comparing.answer_forms import Answer, Choice, Token, plain
-from gateway_ops.comparing.asking import Failure, Outcome, Refusal
+from gateway.judging.answer_forms import Answer, Choice, Token, plain
+from gateway.judging.outcomes import Failure, Outcome, Refusal
 
 ASPECTS: Final = ("text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices")
 _AROUND = 40  # characters shown before and behind the first that differs
