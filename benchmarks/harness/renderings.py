@@ -122,6 +122,25 @@ def front_door(values: dict[str, Any]) -> str:
     )
 
 
+def mirror(values: dict[str, Any]) -> str:
+    """Cost of a mirror."""
+    rows = [
+        [
+            name,
+            row["off_us"],
+            row["on_us"],
+            row["factor"],
+            f"{row['least']}-{row['most']}",
+            row["copies_us"],
+            f"{row['off_first_ms']:.0f} / {row['on_first_ms']:.0f}",
+        ]
+        for name, row in values["rows"].items()
+    ]
+    heads = ["load", "without, CPU us/token", "with", "factor", "least-most", "its own process", "first event p99, ms"]
+    copies = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in values["copies"].items())
+    return f"Medians of {values['rounds']} turns; copies: {copies}.\n\n{table(heads, rows)}"
+
+
 def lag(values: dict[str, Any]) -> str:
     """Lag of the event loop."""
     rows = [
