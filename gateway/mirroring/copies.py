@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
@@ -72,13 +72,13 @@ class Copy:
     """
 
     __slots__ = (
+        "_answer",
         "_began",
         "_body",
         "_copies",
         "_first",
         "_held",
         "_model",
-        "_parts",
         "_path",
         "_request_id",
         "_room",
@@ -89,7 +89,7 @@ class Copy:
         self, copies: Copies, model: str, path: str, body: bytes | list[bytes], size: int, request_id: str
     ) -> None:
         self._copies, self._model, self._path, self._body, self._request_id = copies, model, path, body, request_id
-        self._parts: list[bytes] | deque[bytes] = []
+        self._answer = bytearray()
         self._room = 0  # until more is asked for
         self._held = size
         copies.held += size
@@ -99,10 +99,10 @@ class Copy:
 
     def take(self, data: bytes) -> None:
         """Keep a piece of the answer: called for each token, so it does no more than it must."""
-        self._parts.append(data)
-        self._room -= len(data)
-        if self._room < 0:
-            self._grow()
+        answer = self._answer  # one piece of memory: to keep the pieces would cost a new page for every few tokens
+        answer += data
+        if len(answer) > self._room:
+            self._grow(len(answer))
 
     async def streamed(
         self, events: AsyncGenerator[bytes, None], output: StreamOutput, comment: bytes
@@ -137,13 +137,14 @@ class Copy:
         """Give it up where nobody holds it any more: there is no answer."""
         self._end("not_answered")
 
-    def _grow(self) -> None:
-        more = max(_STEP, _STEP - self._room)
+    def _grow(self, size: int) -> None:
         copies = self._copies
+        if not self._held:  # given up: nothing of the rest is kept
+            self._answer.clear()
+            return
+        more = size - self._room + _STEP
         if self._held + more > LONGEST_REQUEST + LONGEST_ANSWER or copies.held + more > _MOST_HELD:
-            self._parts = deque(maxlen=0)  # the rest is not kept either
-            self._room = 2**62
-            self._body = b""
+            self._answer, self._body, self._room = bytearray(), b"", 0
             self._end("no_memory" if copies.held + more > _MOST_HELD else "too_large")
             return
         self._room += more
@@ -167,5 +168,5 @@ class Copy:
             "first_s": None if first is None else first - self._began,
             "whole_s": time.perf_counter() - self._began,
         }
-        body = self._body if isinstance(self._body, bytes) else b"".join(self._body)
-        copies.link.send(self._model, said, body, b"".join(self._parts))
+        request = (self._body,) if isinstance(self._body, bytes) else self._body
+        copies.link.send(self._model, said, request, self._answer)

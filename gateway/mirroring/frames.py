@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -27,10 +27,17 @@ class Frame(NamedTuple):
     answer: bytes = b""
 
 
-def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes = b"") -> bytes:
-    """The bytes of a message."""
+def pack(said: Mapping[str, Any], request: Sequence[bytes] = (), answer: bytes | bytearray = b"") -> bytes:
+    """The bytes of a message, copied once.
+
+    Args:
+        said: what it says.
+        request: the pieces of the body of a request.
+        answer: that of its answer.
+    """
     head = orjson.dumps(said)
-    return b"".join((_SIZES.pack(len(head), len(request), len(answer)), head, request, answer))
+    sizes = _SIZES.pack(len(head), sum(map(len, request)), len(answer))
+    return b"".join((sizes, head, *request, answer))
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -22,6 +22,9 @@ _ANSWER_S: Final = 3.0
 class Link:
     """Sends copies while its context is open; what cannot be sent at once is dropped.
 
+    Attributes:
+        unsaid: copies that were dropped, by model and reason, of which the other side has not been told.
+
     Args:
         path: of the other side's socket.
     """
@@ -29,7 +32,7 @@ class Link:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writer: asyncio.StreamWriter | None = None
-        self._dropped: Counter[tuple[str, str]] = Counter()
+        self.unsaid: Counter[tuple[str, str]] = Counter()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Link:
@@ -43,17 +46,22 @@ class Link:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    def send(self, model: str, said: Mapping[str, Any], request: bytes, answer: bytes) -> None:
+    @property
+    def connected(self) -> bool:
+        """Whether the other side is there."""
+        return self._writer is not None and not self._writer.is_closing()
+
+    def send(self, model: str, said: Mapping[str, Any], request: Sequence[bytes], answer: bytearray) -> None:
         """Hand over a copy, or drop it.
 
         Args:
             model: whose request it is.
             said: what is known of it.
-            request: its body.
+            request: the pieces of its body.
             answer: the body of its answer.
         """
         writer = self._writer
-        if writer is None or writer.is_closing():
+        if writer is None or not self.connected:
             self.drop(model, "away")
         elif writer.transport.get_write_buffer_size() > _MOST_UNSENT:
             self.drop(model, "not_taken")
@@ -62,7 +70,7 @@ class Link:
 
     def drop(self, model: str, reason: str) -> None:
         """Count a copy that is not made; the other side is told of the sum."""
-        self._dropped[model, reason] += 1
+        self.unsaid[model, reason] += 1
 
     async def ask(self, question: Mapping[str, Any]) -> Any:
         """The other side's answer to a question; None where it does not come in time."""
@@ -77,8 +85,8 @@ class Link:
         return None
 
     def _take_dropped(self) -> list[tuple[str, str, int]]:
-        dropped = [(*key, count) for key, count in self._dropped.items()]
-        self._dropped.clear()
+        dropped = [(*key, count) for key, count in self.unsaid.items()]
+        self.unsaid.clear()
         return dropped
 
     async def _stay_connected(self) -> None:
@@ -98,7 +106,7 @@ class Link:
         left = asyncio.create_task(reader.read(1))
         try:
             while not left.done():
-                if self._dropped and writer.transport.get_write_buffer_size() <= _MOST_UNSENT:
+                if self.unsaid and writer.transport.get_write_buffer_size() <= _MOST_UNSENT:
                     writer.write(pack({"dropped": self._take_dropped()}))
                 await asyncio.wait((left,), timeout=_AGAIN_S)
         finally:

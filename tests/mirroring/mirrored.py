@@ -108,7 +108,7 @@ def mirrored(
         env = {"GATEWAY_CONFIG": str(file), "GATEWAY_WORKERS": str(workers), "GATEWAY_INTERNAL_PORT": str(internal)}
         gateway = held.enter_context(GatewayProcess(folder / "gateway.log", **env))
         client = held.enter_context(httpx.Client(base_url=gateway.url, verify=False, timeout=60))
-        found = Mirrored(gateway, f"http://127.0.0.1:{internal}", *tritons, client)
+        found = Mirrored(gateway, f"http://127.0.0.1:{internal}", tritons[0], tritons[1], client)
         found.until(lambda said: said["mirror"]["processes"] == workers)
         yield found
 
