@@ -16,6 +16,7 @@ from gateway.judging.outcomes import Failure, Outcome, Refusal
 from gateway.judging.verdict import Difference, Kind, Rules, judge
 
 _SHOWN_PERCENTILES = (50, 99)
+_LONGEST_KEPT = 10_000  # characters of a text in a report whose rows are bounded
 
 
 @dataclass(slots=True)
@@ -98,6 +99,7 @@ class Report:
         self._rules = rules
         self._show_text = show_text
         self._only_told = most_rows is not None
+        self._longest = _LONGEST_KEPT if self._only_told else None
         self._rows: deque[tuple[int, dict[str, Any]]] = deque(maxlen=most_rows)
         self._salt = secrets.token_bytes(16)
 
@@ -195,7 +197,7 @@ class Report:
                 {
                     "characters": len(choice.text),
                     "digest": self._digest(choice.text),
-                    **({"text": choice.text} if show else {}),
+                    **({"text": choice.text[: self._longest]} if show else {}),
                 }
                 for choice in outcome.choices
             ],

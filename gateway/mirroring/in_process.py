@@ -49,10 +49,11 @@ class InProcess:
         if not done:
             await asyncio.wait((task,))
             return Failure("timeout")
+        if not task.cancelled():
+            task.exception()  # a defect, which has been logged and answered
         if call.size > LONGEST_ANSWER:
             return Failure("an answer of more than 16 MiB")
         if not call.ended:
-            task.exception()  # it has been logged
             return Failure("connection lost")
         outcome = outcome_of(path, call.status, b"".join(call.parts), streamed=call.streamed)
         if isinstance(outcome, Answer):

@@ -24,6 +24,7 @@ from gateway.mirroring.frames import Frame, pack, read_frame
 
 _log = logging.getLogger(__name__)
 _MOST_ROWS: Final = 1000
+_MOST_ROWS_WITH_TEXT: Final = 100
 _MOST_BYTES: Final = 64 * 2**20  # of all copies that wait
 _LOG_S: Final = 60.0
 
@@ -39,6 +40,7 @@ class Mirror:
         report: on what came of them.
         dropped: those that were not made or not sent, by reason.
         drawn: those of whose answers only what does not depend on chance was compared.
+        waiting_bytes: of those that wait.
     """
 
     def __init__(self, settings: ModelSettings, mirror: MirrorSettings) -> None:
@@ -49,9 +51,11 @@ class Mirror:
             mirror: its section of them.
         """
         self.settings = settings
-        self.report = Report(Rules(mirror.ignore, mirror.tolerance), show_text=mirror.show_text, most_rows=_MOST_ROWS)
+        most = _MOST_ROWS_WITH_TEXT if mirror.show_text else _MOST_ROWS
+        self.report = Report(Rules(mirror.ignore, mirror.tolerance), show_text=mirror.show_text, most_rows=most)
         self.dropped: Counter[str] = Counter()
         self.drawn = 0
+        self.waiting_bytes = 0
         self._mirror = mirror
         self._since = int(time.time())
         self._number = 0
@@ -63,11 +67,6 @@ class Mirror:
     def to(self) -> str:
         """The second model."""
         return self._mirror.to
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Of copies that wait."""
-        return sum(len(frame.request) + len(frame.answer) for frame in self._waiting)
 
     def take(self, frame: Frame, ask: Ask, *, room: bool) -> None:
         """Send a copy, now or in its turn; drop it where too many wait.
@@ -81,6 +80,7 @@ class Mirror:
             self._start(frame, ask)
         elif room and len(self._waiting) < self._mirror.waiting:
             self._waiting.append(frame)
+            self.waiting_bytes += _size(frame)
         else:
             self.dropped["too_many_wait"] += 1
 
@@ -92,7 +92,9 @@ class Mirror:
     def _ended(self, task: asyncio.Task[None], ask: Ask) -> None:
         self._running.discard(task)
         if self._waiting and not task.cancelled():
-            self._start(self._waiting.popleft(), ask)
+            frame = self._waiting.popleft()
+            self.waiting_bytes -= _size(frame)
+            self._start(frame, ask)
 
     async def _compare(self, frame: Frame, ask: Ask) -> None:
         said = frame.said["copy"]
@@ -230,6 +232,10 @@ class Receiver:
         if known is None or known.settings.mirror != settings.mirror:
             known = self._mirrors[name] = Mirror(settings, settings.mirror)
         return known
+
+
+def _size(frame: Frame) -> int:
+    return len(frame.request) + len(frame.answer)
 
 
 def is_drawn(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
