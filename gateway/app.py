@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
@@ -43,6 +44,9 @@ from gateway.generation import EngineError, ErrorKind
 from gateway.hangups import outlive_hangups
 from gateway.helper import helper_pids
 from gateway.ids import new_id
+from gateway.mirroring.copies import Copies
+from gateway.mirroring.keeper import MirrorKeeper, wants_mirror
+from gateway.mirroring.link import Link
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.conversations.routes import conversations_router
@@ -58,6 +62,7 @@ from gateway.openai.errors import (
     handle_http,
     handle_openai,
 )
+from gateway.openai.mirror_report import mirror_router
 from gateway.openai.models.routes import models_router
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.retrieval import retrieval_router
@@ -125,6 +130,7 @@ class Share(Protocol):
         counts: what all of them know of endpoints.
         buckets: of the limits of keys, which all of them share.
         token_cache: of all of them; None: nothing is kept.
+        mirror_socket: where copies of requests are taken; None: nowhere.
     """
 
     sockets: Sequence[socket.socket]
@@ -133,6 +139,7 @@ class Share(Protocol):
     counts: SharedCounts
     buckets: SharedBuckets
     token_cache: TokenCache | None
+    mirror_socket: Path | None
 
     def readiness(self, own: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """For each model why not all workers serve it, None when they do; ``own`` is what this one says."""
@@ -178,6 +185,10 @@ def create_app(
     state = State(stores, sealer_of(settings.state))
     telemetry = open_telemetry(settings.telemetry, __version__)
     runs = Runs(settings.limits.max_background_responses, registry, settings.timeouts)
+    keeper = MirrorKeeper(source.path) if share is None and source and wants_mirror(settings) else None
+    mirror_socket = keeper.socket if keeper else share.mirror_socket if share else None
+    link = Link(mirror_socket) if mirror_socket else None
+    registry.copies = Copies(link) if link else None
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -189,7 +200,8 @@ def create_app(
             await registry.start()
             reloader = Reloader(settings, source, registry, metrics, guard, certificates) if source else None
             watched = OVERLOAD.watch(settings.server.memory, memory, metrics)
-            async with watched, certificates, reloader or contextlib.nullcontext():
+            nothing = contextlib.nullcontext()
+            async with watched, certificates, reloader or nothing, keeper or nothing, link or nothing:
                 yield
         finally:
             await relayed.close()
@@ -234,6 +246,7 @@ def _add_routes(
     relayed: TritonMetrics,
 ) -> None:
     show_reasons = not settings.asks_for_keys
+    link = registry.copies.link if registry.copies else None
 
     def readiness() -> Mapping[str, str | None]:
         own = app.state.departure.readiness(registry.readiness())
@@ -244,6 +257,9 @@ def _add_routes(
 
     async def all_metrics() -> Page:
         others = await relayed.render()
+        mirrors = await link.ask({"metrics": True}) if link else None
+        if mirrors:
+            others += mirrors["page"].encode()
         models = {model.name: model.now() for model in registry}
         if registry.token_cache is not None:
             metrics.token_cache.set(registry.token_cache.used)
@@ -281,6 +297,7 @@ def _add_routes(
         settings.server,
         operations(),
         api_page_router(document),
+        *([mirror_router(registry, link)] if link else []),
     )
 
 

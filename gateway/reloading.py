@@ -18,6 +18,7 @@ from gateway.access.guard import Guard
 from gateway.certificates import CertificateWatch
 from gateway.config import ConfigError, Settings, SettingsSource
 from gateway.hangups import EarlyHangup
+from gateway.mirroring.keeper import wants_mirror
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -105,6 +106,8 @@ class Reloader:
     def _warn_of_restart(self, settings: Settings) -> None:
         if settings.asks_for_keys and not self._running.asks_for_keys:
             _log.warning("auth.keys has changed in the settings: a gateway that began without keys needs a restart")
+        if wants_mirror(settings) and not wants_mirror(self._running):
+            _log.warning("models[].mirror: the first one needs a restart, until when nothing is mirrored")
         for section in _FIXED:
             before, after = getattr(self._running, section), getattr(settings, section)
             for key in type(before).model_fields:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import features, front_door, hostile, lag, memory, peers, relay, request_cost, triton, turns, workers
+from . import features, front_door, hostile, lag, memory, mirror, peers, relay, request_cost, triton, turns, workers
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -15,6 +15,7 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "requests": request_cost.measure,
     "frontdoor": front_door.measure,
     "lag": lag.measure,
+    "mirror": mirror.measure,
     "hostile": hostile.measure,
     "workers": workers.measure,
     "triton": triton.measure,

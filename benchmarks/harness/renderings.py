@@ -122,6 +122,31 @@ def front_door(values: dict[str, Any]) -> str:
     )
 
 
+def mirror(values: dict[str, Any]) -> str:
+    """Cost of a mirror."""
+    rows = [
+        [
+            name,
+            row["off_us"],
+            row["handed_us"],
+            f"{row['handed_factor']} ({row['handed_range']})",
+            row["on_us"],
+            f"{row['on_factor']} ({row['on_range']})",
+            row["on_copies_us"],
+            f"{row['off_first_ms']:.0f} / {row['on_first_ms']:.0f}",
+        ]
+        for name, row in values["rows"].items()
+    ]
+    heads = [
+        "CPU us/token", "off", "handed over", "factor", "and asked", "factor", "process of copies",
+        "first event p99 ms, off / asked",
+    ]  # fmt: skip
+    copies = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in values["copies"].items())
+    own = ", ".join(f"{us} us of an answer of {tokens} tokens" for tokens, us in values["own"].items())
+    said = f"Medians of {values['rounds']} turns; copies: {copies}. What the clients' process does for them: {own}."
+    return f"{said}\n\n{table(heads, rows)}"
+
+
 def lag(values: dict[str, Any]) -> str:
     """Lag of the event loop."""
     rows = [

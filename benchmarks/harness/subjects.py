@@ -124,6 +124,7 @@ def settings_file(
     families: Sequence[str] = (),
     model: Mapping[str, Any] | None = None,
     sections: Mapping[str, Any] | None = None,
+    more_models: Sequence[Mapping[str, Any]] = (),
     **server: Any,
 ) -> Path:
     """Write the settings of a gateway: API key, metrics and access log on.
@@ -135,6 +136,7 @@ def settings_file(
         label: for a second gateway of this subject, as each looks after its own file.
         model: more settings of the model.
         sections: further sections.
+        more_models: further models.
         families: of further models ``bench-FAMILY``, on the same Triton model and with a template that takes tools.
         server: more settings of the section ``server``.
     """
@@ -150,7 +152,7 @@ def settings_file(
     served["triton"]["transport"] = subject.transport
     settings: dict[str, Any] = {
         "server": {"port": port, "api_keys": [KEY], "lame_duck_s": 0, **server},
-        "models": [served],
+        "models": [served, *more_models],
     }
     settings |= sections or {}
     for family in families:

@@ -20,6 +20,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "requests": renderings.requests,
     "frontdoor": renderings.front_door,
     "lag": renderings.lag,
+    "mirror": renderings.mirror,
     "hostile": renderings.hostile,
     "workers": renderings.workers,
     "triton": renderings.triton,

@@ -325,6 +325,25 @@ class Settings(Section):
                 raise PydanticCustomError("split", "splits.{name}: {problem}", {"name": name, "problem": problem})
         return self
 
+    @model_validator(mode="after")
+    def _mirrors_lead_to_other_models(self) -> Settings:
+        models = {model.name for model in self.models}
+        for index, model in enumerate(self.models):
+            mirror = model.mirror
+            if mirror is None:
+                continue
+            key, problem = "to", None
+            if mirror.to == model.name:
+                problem = "a model cannot be its own mirror"
+            elif mirror.to not in models:
+                problem = f"{mirror.to!r} is not the name of a model"
+            elif mirror.show_text and self.server.internal_port is None:
+                key, problem = "show_text", "needs server.internal_port: texts are shown nowhere else"
+            if problem:
+                values = {"index": index, "key": key, "problem": problem}
+                raise PydanticCustomError("mirror", "models[{index}].mirror.{key}: {problem}", values)
+        return self
+
 
 class Deployments(Section):
     """The section ``deployments`` alone, for a file without served models."""

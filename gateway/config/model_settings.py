@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.config.mirror_settings import MirrorSettings
 from gateway.config.section import Seconds, Section, split_commas
 from gateway.config.tls_settings import Metadata, TritonTlsSettings
 
@@ -291,6 +292,7 @@ class ModelSettings(Section):
             by the name under which requests put them before their prompts (``prompt_table``).
         speculative: the use of drafts, where the engine takes them.
         admission: bounds on the generations that run and wait.
+        mirror: a second model that gets copies of its requests; None: there is none.
         policies: the treatment of parameters without effect.
         defaults: values for what requests leave out.
     """
@@ -323,6 +325,7 @@ class ModelSettings(Section):
     prompt_tables: dict[str, Path] = Field(default_factory=dict)
     speculative: DraftSettings = DraftSettings()
     admission: AdmissionSettings = AdmissionSettings()
+    mirror: MirrorSettings | None = None
     policies: PolicySettings = PolicySettings()
     defaults: SamplingDefaults = SamplingDefaults()
 

@@ -174,8 +174,8 @@ async def stream(
                     begun = True
                     yield finished(waiting + more) or COMMENT
                     waiting, quiet_since = b"", time.monotonic()
-                    if forward is None and output.write is not None:
-                        forward = events.forward(output.write)
+                    if forward is None and (write := output.writer()) is not None:
+                        forward = events.forward(write)
             usage, last = notes.take(ended=True), waiting + more
             if answer.kept and last:  # what has been generated does not wait for what only the end waits for
                 yield finished(last)

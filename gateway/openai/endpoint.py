@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -12,6 +14,7 @@ from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
+from gateway.mirroring.copies import Copies, Copy
 from gateway.openai.answering import Answer, Events, stream, whole
 from gateway.openai.errors import CLIENT_GONE, from_engine
 from gateway.openai.models.lookup import find_model
@@ -23,7 +26,7 @@ from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.web.access_log import RequestRecord, note_session, record_of
 from gateway.web.disconnect import ClientDisconnectedError, while_connected
-from gateway.web.sse import EventStream
+from gateway.web.sse import COMMENT, EventStream
 
 _MOST_NAMES = 32
 _LONGEST = 100
@@ -96,6 +99,7 @@ class Begun(Generic[Fields, Planned]):
         plan: of its answer.
         headers: of the response.
         record: of the access log.
+        copy: begins a copy of it for the model's mirror; None where it has none.
     """
 
     request: Fields
@@ -103,6 +107,15 @@ class Begun(Generic[Fields, Planned]):
     plan: Planned
     headers: Mapping[str, str]
     record: RequestRecord
+    copy: Callable[[], Copy | None] | None = None
+
+    def with_copy(self, copies: Copies | None, request: Request, body: Body) -> Begun[Fields, Planned]:
+        """The same, to be copied where the model has a mirror."""
+        settings = self.model.settings
+        if copies is None or settings.mirror is None:
+            return self
+        begin_copy = functools.partial(copies.begin, settings, request.scope["path"], body, self.record.request_id)
+        return replace(self, copy=begin_copy)
 
 
 async def begin(
@@ -117,7 +130,12 @@ async def begin(
     """
     record = record_of(request.scope)
     note_session(request.scope)
-    return await read_request(request, lambda body: checked(endpoint, endpoint.parse(body), record, registry, metrics))
+
+    def take(body: Body) -> Begun[Fields, Planned]:
+        begun = checked(endpoint, endpoint.parse(body), record, registry, metrics)
+        return begun.with_copy(registry.copies, request, body)
+
+    return await read_request(request, take)
 
 
 def checked(
@@ -185,11 +203,17 @@ async def answered(
     """Run a prepared answer, as ``serve`` does."""
     headers = {"Cache-Control": "no-cache", **begun.headers}
     record = begun.record
+    copy = begun.copy() if begun.copy is not None else None
     if begun.request.stream:
         output = StreamOutput()
-        return EventStream(stream(answer, endpoint.events(answer), output, record, timeouts), headers, output)
+        events = stream(answer, endpoint.events(answer), output, record, timeouts)
+        if copy is not None:
+            events = copy.streamed(events, output, COMMENT)
+        return EventStream(events, headers, output)
     try:
         body = await while_connected(request.scope, request.receive, whole(answer, record))
+        if copy is not None:
+            asyncio.get_running_loop().call_soon(copy.whole, body)  # once the answer is written
     except ClientDisconnectedError:
         record.disconnected = True
         return Response(status_code=CLIENT_GONE)

@@ -62,7 +62,21 @@ class StreamOutput:
     Attributes:
         write: writes events on one line each; None until the response has begun, and under another server than ours.
         ending: whether the events that the generator yields next are its last.
+        copy: takes what is written by ``write``; None where nobody wants it.
     """
 
     write: Write | None = None
     ending: bool = False
+    copy: Callable[[bytes], None] | None = None
+
+    def writer(self) -> Write | None:
+        """The function that writes, and has what it writes copied where somebody wants it."""
+        write, copy = self.write, self.copy
+        if write is None or copy is None:
+            return write
+
+        def both(events: bytes) -> Drain | None:
+            copy(events)
+            return write(events)
+
+        return both

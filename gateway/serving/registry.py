@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
+from gateway.mirroring.copies import Copies
 from gateway.serving.adapter_files import ADAPTER_FILES
 from gateway.serving.admission.shares import Shares
 from gateway.serving.backend import BackendFactory
@@ -51,7 +52,11 @@ class _Entry:
 
 
 class Registry:
-    """The served models in the order of the settings."""
+    """The served models in the order of the settings.
+
+    Attributes:
+        copies: of requests, for the mirrors of models; None: nobody takes them.
+    """
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class Registry:
             engine_limit: tells how many requests engines run at a time.
             token_cache: of prompts; None: nothing is kept.
         """
+        self.copies: Copies | None = None
         self.token_cache = token_cache
         self._engine_limit = engine_limit
         self._shares = shares or Shares()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from gateway.access.shared_buckets import SharedBuckets
@@ -32,6 +33,7 @@ class Link:
         counts: what all of them know of endpoints.
         buckets: of the limits of keys, which all of them share.
         token_cache: of all of them; None: nothing is kept.
+        mirror_socket: where copies of requests are taken; None: nowhere.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Link:
         counts: SharedCounts,
         buckets: SharedBuckets,
         token_cache: TokenCache | None,
+        mirror_socket: Path | None = None,
     ) -> None:
         """Make one; it says nothing before ``serving``.
 
@@ -54,8 +57,10 @@ class Link:
             counts: what all of them know of endpoints.
             buckets: of the limits of keys, which all of them share.
             token_cache: of all of them; None: nothing is kept.
+            mirror_socket: where copies of requests are taken; None: nowhere.
         """
         self.token_cache = token_cache
+        self.mirror_socket = mirror_socket
         self.counts = counts
         self.buckets = buckets
         self.sockets: Sequence[socket.socket] = list(sockets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from gateway.access import shared_buckets
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import ServerSettings
+from gateway.mirroring.keeper import MirrorKeeper
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.tokens.token_cache import create_shared
 from gateway.web.listening import listen
@@ -36,13 +38,15 @@ class WorkersError(Exception):
 class Supervisor:
     """Runs a number of workers on one port until SIGTERM or SIGINT; all signals are passed on to them."""
 
-    def __init__(self, settings: ServerSettings, workers: int) -> None:
+    def __init__(self, settings: ServerSettings, workers: int, mirrors: MirrorKeeper | None = None) -> None:
         """Prepare; nothing is opened or started.
 
         Args:
             settings: where to listen, and how long running answers have to end.
             workers: how many processes.
+            mirrors: keeps the process that takes copies of requests, of all workers; None: there are none.
         """
+        self._mirrors = mirrors
         self._settings = settings
         self._count = workers
         self._farewell = signal.SIGTERM  # the first signal to end
@@ -75,6 +79,15 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
+        async with self._mirrors or contextlib.nullcontext():
+            keepers = await self._run_workers(sockets, internal)
+        for keeper in keepers:
+            keeper.result()
+
+    async def _run_workers(
+        self, sockets: Sequence[Sequence[socket]], internal: Sequence[Sequence[socket]]
+    ) -> Sequence[asyncio.Task[None]]:
+        """Keep the workers until they are to end and have ended; the tasks that kept them."""
         with metrics_folder() as folder:
             keepers = [asyncio.create_task(self._keep(i, sockets[i], internal[i], folder)) for i in range(self._count)]
             stop = asyncio.create_task(self._stopping.wait())
@@ -82,8 +95,7 @@ class Supervisor:
             self._stopping.set()
             await self._drain(keepers, [*sockets, *internal])
             await stop
-        for keeper in keepers:
-            keeper.result()
+        return keepers
 
     async def _drain(self, keepers: Sequence[asyncio.Task[None]], sockets: Sequence[Sequence[socket]]) -> None:
         # First: the workers take connections as long as they serve. Later ones are to be refused, and not to wait in a
@@ -136,6 +148,7 @@ class Supervisor:
                 self._wakers,
                 self._limited,
                 self._tokens,
+                self._mirrors.socket if self._mirrors else None,
             )
             if self._stopping.is_set():  # meanwhile, when it could not be signalled yet
                 worker.signal(self._farewell)

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--wakers", type=int, nargs="+", required=True)
     parser.add_argument("--buckets", type=int, required=True)
     parser.add_argument("--tokens", type=int, nargs=2)
+    parser.add_argument("--mirror", type=Path)
     parser.add_argument("--listen", type=int, nargs="+", required=True)
     parser.add_argument("--internal", type=int, nargs="*", default=())
     given = parser.parse_args(arguments)
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     buckets = SharedBuckets.of_file(given.buckets, workers, given.index)
     sockets, internal = ([socket.socket(fileno=fd) for fd in each] for each in (given.listen, given.internal))
     tokens = TokenCache.of_file(*given.tokens) if given.tokens else None
-    link = Link(given.index, socket.socket(fileno=given.control), sockets, internal, counts, buckets, tokens)
+    control = socket.socket(fileno=given.control)
+    link = Link(given.index, control, sockets, internal, counts, buckets, tokens, given.mirror)
     try:
         source = SettingsSource.find()
         serve(source.load(), source, link)

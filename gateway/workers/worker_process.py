@@ -32,7 +32,7 @@ class WorkerProcess:
         self._writer = writer
 
     @staticmethod
-    async def start(
+    async def start(  # noqa: PLR0913, PLR0917 - one for each thing that workers share
         index: int,
         sockets: Sequence[socket.socket],
         internal: Sequence[socket.socket],
@@ -41,6 +41,7 @@ class WorkerProcess:
         wakers: Sequence[int],
         buckets: int,
         tokens: tuple[int, int] | None,
+        mirror_socket: Path | None,
     ) -> WorkerProcess:
         """Start one; it serves a second or two later.
 
@@ -53,6 +54,7 @@ class WorkerProcess:
             wakers: event descriptors by which they wake each other.
             buckets: file descriptor of the limits of keys.
             tokens: file descriptor of the cache of token ids, and its size; None: there is none.
+            mirror_socket: where copies of requests are taken; None: nowhere.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -65,6 +67,7 @@ class WorkerProcess:
                     *("--index", str(index), "--control", str(theirs.fileno())),
                     *("--counts", *map(str, counts), "--wakers", *map(str, wakers), "--buckets", str(buckets)),
                     *(("--tokens", *map(str, tokens)) if tokens else ()),
+                    *(("--mirror", str(mirror_socket)) if mirror_socket else ()),
                     *("--listen", *map(str, listening)),
                     *("--internal", *map(str, inner)),
                     stdin=asyncio.subprocess.DEVNULL,

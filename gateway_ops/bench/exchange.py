@@ -13,12 +13,10 @@ from typing import Any
 import aiohttp
 import orjson
 
+from gateway.judging.answer_forms import FailedError
+
 _LONGEST_LINE = 2**20
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
-
-
-class FailedError(Exception):
-    """A request without a whole answer; the message is one of a few kinds of failure."""
 
 
 @dataclass(slots=True)

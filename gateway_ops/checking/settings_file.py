@@ -34,6 +34,7 @@ from gateway_ops.checking.certificates import check_calling, check_listening
 from gateway_ops.checking.endpoint import Described, Outcome
 from gateway_ops.checking.findings import Finding, Severity, doubt_findings, loss_findings, sentence
 from gateway_ops.checking.keys import check_keys
+from gateway_ops.checking.mirrors import check_mirrors
 from gateway_ops.checking.repository.built import as_finding, here
 from gateway_ops.engines.verification import mismatches
 from gateway_ops.repository.contradictions import contradictions, draft_contradictions
@@ -68,6 +69,10 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
         found += [_located(path, document, ("models", index, *keys), finding) for keys, finding in findings]
         if features is not None:
             described[model.name] = Described.of(features)
+    if settings is not None:
+        served = [(index, model, of[1]) for (index, model, _), of in zip(models, outcomes, strict=True)]
+        mirrors = await anyio.to_thread.run_sync(lambda: list(check_mirrors(served, settings.server)))
+        found += [_located(path, document, *item) for item in mirrors]
     found.sort(key=lambda item: item[0])
     return [finding for _, finding in found], described
 

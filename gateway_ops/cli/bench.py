@@ -53,9 +53,10 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Load a server that speaks OpenAI's API; show throughput, times to tokens and errors. Exit 1 if nothing worked."""
     try:
-        from gateway_ops.bench.exchange import FailedError  # noqa: PLC0415 - aiohttp is no dependency of the gateway
+        import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - aiohttp is no dependency of the gateway
     except ImportError:
         raise fail("this command needs aiohttp: pip install 'triton-openai-gateway[bench]'") from None
+    from gateway.judging.answer_forms import FailedError  # noqa: PLC0415
     from gateway_ops.bench.plan import Lengths, Plan, PlanError  # noqa: PLC0415
 
     try:

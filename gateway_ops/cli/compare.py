@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +16,13 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from gateway.judging.facts import Fact
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
     from gateway_ops.comparing.comparison import Comparison, Plan
-    from gateway_ops.comparing.preparation import Made, Prepared
+    from gateway_ops.comparing.preparation import Made
     from gateway_ops.comparing.request_lines import Lines
     from gateway_ops.comparing.targets import Address
 
@@ -43,8 +46,14 @@ class Aspect(str, Enum):
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
-    a: Annotated[str, typer.Argument(help="URL#model, URL (its only model), or the name of a model of --url.")],
-    b: Annotated[str, typer.Argument(help="The other one, likewise.")],
+    a: Annotated[
+        str | None, typer.Argument(help="URL#model, URL (its only model), or the name of a model of --url.")
+    ] = None,
+    b: Annotated[str | None, typer.Argument(help="The other one, likewise.")] = None,
+    mirror: Annotated[
+        str | None,
+        typer.Option(help="Show the report of a mirror instead: URL#model, or URL, of a gateway's internal port."),
+    ] = None,
     url: Annotated[str, typer.Option(help="Server of targets that are given by name.")] = "http://127.0.0.1:9000",
     requests: Annotated[
         Path | None, typer.Option(help="Lines of JSON: requests as of OpenAI's batches, or bodies.")
@@ -75,11 +84,15 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - aiohttp is no dependency of the gateway
     except ImportError:
         raise fail("this command needs aiohttp: pip install 'triton-openai-gateway[bench]'", _UNCOMPARED) from None
+    from gateway.judging.verdict import Rules  # noqa: PLC0415
     from gateway_ops.comparing.preparation import Made  # noqa: PLC0415
     from gateway_ops.comparing.request_lines import Lines, LinesError  # noqa: PLC0415
     from gateway_ops.comparing.targets import Address, TargetError  # noqa: PLC0415
-    from gateway_ops.comparing.verdict import Rules  # noqa: PLC0415
 
+    if mirror is not None:
+        raise typer.Exit(_show_mirror(mirror, timeout, given=a is not None, as_json=as_json, output=output))
+    if a is None or b is None:
+        raise fail("name two targets, or give --mirror", _UNCOMPARED)
     if requests is not None and sample is not None:
         raise fail("give either --requests or --sample", _UNCOMPARED)
     plan = Plan(at_once, timeout, repeat, Rules(frozenset(each.value for each in ignore or ()), tolerance), show_text)
@@ -91,7 +104,35 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     except (TargetError, LinesError) as error:
         raise fail(error, _UNCOMPARED) from None
     _tell(found, as_json=as_json, output=output)
-    raise typer.Exit(_INTERRUPTED if interrupted else comparison.exit_status)
+    raise typer.Exit(_INTERRUPTED if interrupted else comparison.report.exit_status)
+
+
+def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, output: Path | None) -> int:
+    """Show the report of a gateway's mirror; the exit status."""
+    from gateway.judging.report import exit_status  # noqa: PLC0415
+    from gateway_ops.comparing.mirrors import read_report  # noqa: PLC0415
+    from gateway_ops.comparing.targets import Address, TargetError  # noqa: PLC0415
+
+    if given:
+        raise fail("--mirror compares what a gateway has copied: it takes no targets", _UNCOMPARED)
+    try:
+        found = asyncio.run(read_report(Address.parse("--mirror", url, url), timeout_s))
+    except TargetError as error:
+        raise fail(error, _UNCOMPARED) from None
+    if not as_json:
+        labels = [f"{found[side]['model']}, of {found[side]['url']}" for side in ("a", "b")]
+        _say(labels, [Fact(each["what"], each["a"], each["b"]) for each in found["facts"]], found["warnings"])
+        _say_mirror(found["mirror"])
+    _tell(found, as_json=as_json, output=output)
+    return exit_status(found["requests"])
+
+
+def _say_mirror(mirror: dict[str, Any]) -> None:
+    since = datetime.fromtimestamp(mirror["since"], timezone.utc)
+    told = [f"a share of {mirror['share']:g} since {since:%Y-%m-%d %H:%M:%S} UTC"]
+    told += [f"{mirror[name]} {name}" for name in ("running", "waiting") if mirror[name]]
+    told += [f"{count} dropped: {reason.replace('_', ' ')}" for reason, count in sorted(mirror["dropped"].items())]
+    _console().print(", ".join(told), soft_wrap=True)
 
 
 async def _run(
@@ -110,7 +151,7 @@ async def _run(
     async with open_session(keys[0]) as of_a, open_session(keys[1]) as of_b:
         prepared = await prepare(addresses, (of_a, of_b), wanted)
         if not quiet:
-            _introduce(prepared)
+            _say([target.label for target in prepared.targets], prepared.facts, prepared.warnings)
         comparison = Comparison(*prepared.targets, plan)
         console = Console(stderr=True)
         interrupted = False
@@ -120,21 +161,25 @@ async def _run(
                 await comparison.run(prepared.requests, lambda: progress.advance(task))
             except asyncio.CancelledError:  # Ctrl-C, from asyncio.run
                 interrupted = True
-        return comparison, {"version": _REPORT_VERSION, **prepared.as_json(), **comparison.as_json()}, interrupted
+        return (
+            comparison,
+            {"version": _REPORT_VERSION, **prepared.as_json(), **comparison.report.as_json()},
+            interrupted,
+        )
 
 
-def _introduce(prepared: Prepared) -> None:
+def _say(labels: Sequence[str], facts: Iterable[Fact], warnings: Iterable[str]) -> None:
     """Say who is compared, and what of it is not the same or not known."""
     console = _console()
-    for side, target in zip(("A", "B"), prepared.targets, strict=True):
-        console.print(Text(f"{side}: {target.label}"), soft_wrap=True)
+    for side, label in zip(("A", "B"), labels, strict=True):
+        console.print(Text(f"{side}: {label}"), soft_wrap=True)
     table = Table("", "A", "B", show_edge=False)
-    for fact in prepared.facts:
+    for fact in facts:
         if not fact.same:
             table.add_row(*(Text(each or "unknown") for each in (fact.name, fact.a, fact.b)))
     if table.rows:
         console.print(table)
-    for warning in prepared.warnings:
+    for warning in warnings:
         console.print(Text(warning, "yellow"), soft_wrap=True)
 
 

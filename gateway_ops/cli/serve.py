@@ -50,9 +50,11 @@ def serve(
 
 
 def _supervise(source: SettingsSource, workers: int) -> None:
+    from gateway.mirroring.keeper import MirrorKeeper, wants_mirror  # noqa: PLC0415
     from gateway.telemetry.logs import logging_config  # noqa: PLC0415
     from gateway.workers.supervisor import Supervisor  # noqa: PLC0415
 
     settings = source.load()
     logging.config.dictConfig(logging_config(settings.server.log_level))
-    asyncio.run(Supervisor(settings.server, workers).run())
+    mirrors = MirrorKeeper(source.path) if wants_mirror(settings) else None
+    asyncio.run(Supervisor(settings.server, workers, mirrors).run())

@@ -11,13 +11,10 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway_ops.bench.exchange import FailedError, failures_by_kind, lines_of
-from gateway_ops.comparing.answer_forms import LONGEST_ANSWER, Answer, Reader, read_body, word
-from gateway_ops.comparing.targets import Target
-
-# They tell of the server's state, not of the request.
-_PASSING = frozenset({429, 502, 503, 504})
-_LONGEST_MESSAGE = 500
+from gateway.judging.answer_forms import LONGEST_ANSWER, FailedError, Reader
+from gateway.judging.outcomes import Failure, Outcome, refused
+from gateway_ops.bench.exchange import failures_by_kind, lines_of
+from gateway_ops.comparing.targets import Target, read_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +43,6 @@ class Request:
         return replace(self, body={**self.body, "temperature": 0})
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A target's answer that it will not serve a request.
-
-    Attributes:
-        status: of HTTP.
-        code: of the error; empty where it has none.
-        param: the parameter at fault, if it is named.
-        message: in the server's words, which may repeat what the request says.
-    """
-
-    status: int
-    code: str
-    param: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A request without an answer, for a reason that is not the request's."""
-
-    kind: str
-
-
-Outcome = Answer | Refusal | Failure
-
-
 async def ask(target: Target, request: Request, timeout_s: float) -> Outcome:
     """Send a request and read its answer to the end.
 
@@ -96,7 +66,7 @@ async def _exchange(target: Target, request: Request, timeout_s: float) -> Outco
         f"{target.address.base}{request.path}", data=data, timeout=timeout, allow_redirects=False
     ) as said:
         if said.status != HTTPStatus.OK:
-            return _refused(said.status, await read_body(said.content))
+            return refused(said.status, await read_body(said.content))
         reader = Reader(request.path)
         first: float | None = None
         if said.content_type == "text/event-stream":
@@ -127,16 +97,3 @@ async def _read_events(content: aiohttp.StreamReader, reader: Reader) -> float |
         if reader.is_whole:
             return first
     raise FailedError("a stream without its end")
-
-
-def _refused(status: int, body: bytes) -> Outcome:
-    try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        said = None
-    error = said.get("error") if isinstance(said, dict) else None
-    code = word(error, "code", "type")
-    if status in _PASSING:
-        return Failure(f"{status} {code}".strip())
-    message = error.get("message") if isinstance(error, dict) else body.decode("utf-8", "replace")
-    return Refusal(status, code, word(error, "param"), str(message)[:_LONGEST_MESSAGE])

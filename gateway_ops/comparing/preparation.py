@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
+from gateway.judging.facts import PROBE, TURNS, Fact, Facts, compare_facts, facts_of, warnings_of
 from gateway_ops.comparing.request_lines import Lines
 from gateway_ops.comparing.sampled_requests import Sample
-from gateway_ops.comparing.target_facts import Fact, Facts, compare_facts, learn
-from gateway_ops.comparing.targets import Address, Target, find_target
+from gateway_ops.comparing.targets import Address, Target, find_target, get_json
 
 _TIMEOUT_S = 10.0
-_OTHER_MODEL = ("tokenizer", "chat template", "context", "family")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,7 @@ class Prepared:
             side: {"url": target.address.shown, "model": target.model}
             for side, target in zip(("a", "b"), self.targets, strict=True)
         }
-        facts = [{"what": fact.name, "a": fact.a, "b": fact.b, "same": fact.same} for fact in self.facts]
-        return {**sides, "facts": facts, "warnings": self.warnings}
+        return {**sides, "facts": [fact.as_json() for fact in self.facts], "warnings": self.warnings}
 
 
 async def prepare(
@@ -73,10 +71,22 @@ async def prepare(
     """
     a = await find_target(addresses[0], sessions[0], _TIMEOUT_S)
     b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)
-    of_a, of_b = await learn(a, _TIMEOUT_S), await learn(b, _TIMEOUT_S)
+    of_a, of_b = await _learn(a), await _learn(b)
     facts = compare_facts(of_a, of_b)
     requests = wanted if isinstance(wanted, Lines) else _sample(wanted, of_a, of_b)
     return Prepared((a, b), facts, list(_warnings(a, b, facts, requests)), requests)
+
+
+async def _learn(target: Target) -> Facts:
+    """Ask a target about itself."""
+    return facts_of(target.entry, await _tokens(target, {"prompt": PROBE}), await _tokens(target, {"messages": TURNS}))
+
+
+async def _tokens(target: Target, what: Mapping[str, Any]) -> Any:
+    """The ids of a text, or of a conversation, there; vLLM and our gateway tell them."""
+    url, body = f"{target.address.base}/tokenize", {"model": target.model, **what}
+    said = await get_json(target.session, url, _TIMEOUT_S, body)
+    return said.get("tokens") if said else None
 
 
 def _sample(made: Made, a: Facts, b: Facts) -> Sample:
@@ -87,9 +97,7 @@ def _sample(made: Made, a: Facts, b: Facts) -> Sample:
 def _warnings(a: Target, b: Target, facts: list[Fact], requests: Lines | Sample) -> Iterator[str]:
     if a.identity == b.identity:
         yield f"A and B are the same, {a.label}: what differs is its own noise."
-    for fact in facts:
-        if fact.name in _OTHER_MODEL and fact.same is False:
-            yield f"They differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
+    yield from warnings_of(facts)
     if isinstance(requests, Sample):
         for kind, parameter in requests.left_out.items():
             yield f"No request of the kind '{kind}' is made: A or B cannot serve {parameter}."

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway_ops.comparing.answer_forms import plain
+from gateway.judging.answer_forms import plain
 from gateway_ops.comparing.asking import Request
 
 LONGEST_LINE = 16 * 2**20

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway_ops.bench.exchange import FailedError, failures_by_kind
-from gateway_ops.comparing.answer_forms import plain, read_body
+from gateway.judging.answer_forms import LONGEST_ANSWER, FailedError, plain
+from gateway_ops.bench.exchange import failures_by_kind
 
 _MOST_NAMED = 20
 
@@ -173,6 +173,21 @@ async def get_json(
     except FailedError:
         return None
     return _object(said) or None
+
+
+async def read_body(content: aiohttp.StreamReader) -> bytes:
+    """All of a body.
+
+    Raises:
+        FailedError: it is longer than an answer may be.
+    """
+    parts, size = [], 0
+    async for part in content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > LONGEST_ANSWER:
+            raise FailedError("an answer of more than 16 MiB")
+    return b"".join(parts)
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway_ops.bench.tally import Durations
+from gateway.judging.durations import Durations
 from gateway_ops.sizing.engine import Engine, Job, Work
 from gateway_ops.sizing.engine_costs import EngineCosts
 from gateway_ops.sizing.loads import Request

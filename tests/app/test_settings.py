@@ -126,7 +126,9 @@ def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     assert first.defaults.temperature == 0.6
     assert second.triton.model == "qwen_ensemble"
     own = {"vocab_size", "tokens_per_block", "template", "family", "lora", "prompt_tables", "speculative"}
-    own |= {"engine_version"}
+    own |= {"engine_version", "mirror"}
+    assert first.mirror is not None
+    assert first.mirror.to == second.name
     for key in first.model_fields_set - own - {"name", "triton", "tokenizer", "max_seq_len", "defaults"}:
         assert getattr(first, key) == getattr(second, key)
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gateway.judging.durations import Durations
 from gateway_ops.bench.exchange import Exchange
 from gateway_ops.bench.load import Load, open_session
 from gateway_ops.bench.plan import Lengths, Plan, PlanError
-from gateway_ops.bench.tally import Durations, Tally
+from gateway_ops.bench.tally import Tally
 from gateway_ops.cli.root import app
 from tests.stack import GATEWAY, GatewayProcess, free_port
 

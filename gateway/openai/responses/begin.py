@@ -59,7 +59,9 @@ async def begin_turn(
     def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
         asked = parse(body)
         _check_state(asked, keeps=kept.store is not None)
-        return (asked, size_of(body)) if needs_store(asked) else check(asked, NOTHING)
+        if needs_store(asked):
+            return asked, size_of(body)
+        return check(asked, NOTHING).with_copy(registry.copies, request, body)
 
     taken = await read_request(request, take)
     if isinstance(taken, Begun):

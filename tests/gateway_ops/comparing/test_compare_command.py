@@ -16,9 +16,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from gateway.judging.verdict import ASPECTS
 from gateway_ops.cli.compare import Aspect
 from gateway_ops.cli.root import app
-from gateway_ops.comparing.verdict import ASPECTS
 from tests.gateway_ops.comparing.other_server import OtherServer, Said, chat, stream
 from tests.stack import GATEWAY, free_port
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 import orjson
 
-from gateway_ops.comparing.answer_forms import Answer, Choice, Token, plain
-from gateway_ops.comparing.asking import Failure, Outcome, Refusal
+from gateway.judging.answer_forms import Answer, Choice, Token, plain
+from gateway.judging.outcomes import Failure, Outcome, Refusal
 
 ASPECTS: Final = ("text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices")
 _AROUND = 40  # characters shown before and behind the first that differs
@@ -53,10 +53,13 @@ class Rules:
     Attributes:
         ignored: aspects that are not compared.
         tolerance: by which log-probs of a token may differ.
+        drawn: whether answers are drawn by chance: the number of choices, the tokens of the prompt, and whether there
+            is a finish reason are all that is compared.
     """
 
     ignored: Collection[str] = ()
     tolerance: float = 0.05
+    drawn: bool = False
 
 
 def judge(a: Outcome, b: Outcome, rules: Rules) -> tuple[Kind, list[Difference]]:
@@ -84,8 +87,11 @@ def _differences(a: Answer, b: Answer, rules: Rules) -> Iterator[Difference]:
     if len(a.choices) != len(b.choices):
         yield Difference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
     for index, (mine, other) in enumerate(zip(a.choices, b.choices, strict=False)):
-        yield from _of_choice(index, mine, other, rules)
-    yield from _of_usage(a, b)
+        if not rules.drawn:
+            yield from _of_choice(index, mine, other, rules)
+        elif (mine.finish is None) != (other.finish is None):
+            yield _of_finish(index, mine, other)
+    yield from _of_usage(a, b, ("prompt_tokens",) if rules.drawn else ("prompt_tokens", "completion_tokens"))
 
 
 def _of_choice(index: int, a: Choice, b: Choice, rules: Rules) -> Iterator[Difference]:
@@ -100,9 +106,13 @@ def _of_choice(index: int, a: Choice, b: Choice, rules: Rules) -> Iterator[Diffe
     if [_call(*call) for call in a.calls] != [_call(*call) for call in b.calls]:
         yield Difference("calls", index, {"a": len(a.calls), "b": len(b.calls)}, {"a": a.calls, "b": b.calls})
     if a.finish != b.finish:
-        facts = {side: each.finish and plain(each.finish)[:_LONGEST_WORD] for side, each in (("a", a), ("b", b))}
-        yield Difference("finish_reason", index, facts)
+        yield _of_finish(index, a, b)
     yield from _of_log_probs(index, a, b, token, rules.tolerance)
+
+
+def _of_finish(index: int, a: Choice, b: Choice) -> Difference:
+    facts = {side: each.finish and plain(each.finish)[:_LONGEST_WORD] for side, each in (("a", a), ("b", b))}
+    return Difference("finish_reason", index, facts)
 
 
 def _of_text(aspect: str, index: int, a: str, b: str, token: int | None) -> Difference:
@@ -122,10 +132,9 @@ def _call(name: str, arguments: str) -> tuple[str, Any]:
         return name, arguments
 
 
-def _of_usage(a: Answer, b: Answer) -> Iterator[Difference]:
+def _of_usage(a: Answer, b: Answer, names: Sequence[str]) -> Iterator[Difference]:
     counts = {
-        name: {side: each.usage and getattr(each.usage, name) for side, each in (("a", a), ("b", b))}
-        for name in ("prompt_tokens", "completion_tokens")
+        name: {side: each.usage and getattr(each.usage, name) for side, each in (("a", a), ("b", b))} for name in names
     }
     facts: dict[str, Any] = {name: sides for name, sides in counts.items() if sides["a"] != sides["b"]}
     if facts:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway_ops.bench.exchange import FailedError
-from gateway_ops.comparing.answer_forms import Answer, Choice, Counts, Reader, Token
+from gateway.judging.answer_forms import Answer, Choice, Counts, FailedError, Reader, Token
+from gateway.judging.verdict import Kind, Rules, judge
 from gateway_ops.comparing.asking import Request
 from gateway_ops.comparing.sampled_requests import Sample
-from gateway_ops.comparing.verdict import Kind, Rules, judge
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 

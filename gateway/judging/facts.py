@@ -1,17 +1,16 @@
-"""What two targets say of themselves, as far as they do: tokenizer, context, family, abilities."""
+"""What is known of two targets before they are compared: tokenizer, context, family, abilities."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway_ops.comparing.answer_forms import plain
-from gateway_ops.comparing.targets import Target, get_json
+from gateway.judging.answer_forms import plain
 
-_PROBE = "The 2 naïve cats didn't   say 1,024 words.\n\tGrüße 🙂 世界 مرحبا def f(x): return {x}"
-_TURNS = [
+PROBE = "The 2 naïve cats didn't   say 1,024 words.\n\tGrüße 🙂 世界 مرحبا def f(x): return {x}"
+TURNS = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hi"},
     {"role": "assistant", "content": "Hello"},
@@ -28,6 +27,7 @@ _OF_GATEWAY = {
     "estimated": "estimates",
     "lost": "losses",
 }
+_OTHER_MODEL = ("tokenizer", "chat template", "context", "family")
 _LONGEST_VALUE = 200
 
 
@@ -70,26 +70,37 @@ class Fact:
         """Whether both say the same; None where one says nothing."""
         return None if self.a is None or self.b is None else self.a == self.b
 
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"what": self.name, "a": self.a, "b": self.b, "same": self.same}
 
-async def learn(target: Target, timeout_s: float) -> Facts:
-    """Ask a target about itself.
+
+def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> Facts:
+    """The facts of a target.
 
     Args:
-        target: whom to ask.
-        timeout_s: seconds for each answer.
+        entry: what its server says of it, as ``GET /v1/models/NAME`` has it; empty where it says nothing.
+        of_text: the ids of `PROBE` there; anything but a list of numbers where it does not tell.
+        of_turns: likewise those of `TURNS`.
     """
-    entry = target.entry
     length = entry.get("max_model_len")
     context = length if isinstance(length, int) and length > 0 else None
     values = {
-        "tokenizer": await _tokens(target, {"prompt": _PROBE}, timeout_s),
-        "chat template": await _tokens(target, {"messages": _TURNS}, timeout_s),
+        "tokenizer": _tokens(of_text),
+        "chat template": _tokens(of_turns),
         "context": None if context is None else f"{context} tokens",
     }
     gateway = entry.get("gateway")
     told = gateway if isinstance(gateway, dict) else {}
     values |= {name: _shown(told.get(field)) for name, field in _OF_GATEWAY.items()}
     return Facts(values, context, _abilities(entry.get("capabilities")))
+
+
+def warnings_of(facts: Iterable[Fact]) -> Iterator[str]:
+    """A sentence for each fact by which the two are not one model."""
+    for fact in facts:
+        if fact.name in _OTHER_MODEL and fact.same is False:
+            yield f"They differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
 
 
 def compare_facts(a: Facts, b: Facts) -> list[Fact]:
@@ -122,10 +133,8 @@ def _shown(value: Any) -> str | None:
     return plain(", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value))[:_LONGEST_VALUE]
 
 
-async def _tokens(target: Target, what: Mapping[str, Any], timeout_s: float) -> str | None:
-    """How a text, or a conversation, is tokenized there; vLLM and our gateway tell it."""
-    said = await get_json(target.session, f"{target.address.base}/tokenize", timeout_s, {"model": target.model, **what})
-    ids = said.get("tokens") if said else None
+def _tokens(ids: Any) -> str | None:
+    """How a text, or a conversation, is tokenized there."""
     if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
         return None
     return f"{len(ids)} tokens of a probe, {hashlib.sha256(repr(ids).encode()).hexdigest()[:8]}"

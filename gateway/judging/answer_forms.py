@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import aiohttp
 import orjson
 from pydantic import BaseModel, ValidationError
-
-from gateway_ops.bench.exchange import FailedError
 
 LONGEST_ANSWER = 16 * 2**20
 _OTHER_FORM = "an answer of another form"
 _WORD = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 _UNFINISHED = frozenset({"queued", "in_progress"})
 _Form = TypeVar("_Form", bound=BaseModel)
+
+
+class FailedError(Exception):
+    """A request without a whole answer; the message is one of a few kinds of failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,18 +356,3 @@ def word(said: Any, *names: str) -> str:
 def plain(text: str) -> str:
     """A text that a terminal shows as it is: what is not printable is marked."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-
-
-async def read_body(content: aiohttp.StreamReader) -> bytes:
-    """All of a body.
-
-    Raises:
-        FailedError: it is longer than an answer may be.
-    """
-    parts, size = [], 0
-    async for part in content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > LONGEST_ANSWER:
-            raise FailedError("an answer of more than 16 MiB")
-    return b"".join(parts)
