@@ -28,7 +28,7 @@ async def read_report(address: Address, timeout_s: float) -> dict[str, Any]:
         named = f" of {address.model!r}" if address.model else ""
         raise TargetError(
             f"{address.shown} has no report on a mirror{named}: is it the internal port (server.internal_port) of a "
-            "gateway whose model has a mirror? Where several have one, name the model: URL#model"
+            "gateway whose model has a mirror, and a few seconds old? Where several have one, name the model: URL#model"
         )
     for side in ("a", "b"):
         found[side]["url"] = address.shown
