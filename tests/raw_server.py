@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
+_SECONDS = 20.0
+
 
 @contextlib.contextmanager
 def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
@@ -17,6 +19,10 @@ def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
     def connection(peer: socket.socket) -> None:
         with peer, contextlib.suppress(OSError):
             serve(peer)
+            peer.settimeout(_SECONDS)
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(65536):  # closed with bytes unread, a socket resets the connection, and the answer is lost
+                pass
 
     def accept() -> None:
         with contextlib.suppress(OSError):

@@ -69,8 +69,18 @@ class Terminal:
         os.write(self._ours, "".join(f"{line}\n" for line in lines).encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C."""
+        """Press Ctrl-C, as late as a hand would: once the command waits for something.
+
+        Between a prompt and the wait for a key, readline only notes a signal until the next key comes.
+        """
+        ends = time.monotonic() + _SECONDS
+        while self._process.poll() is None and not self._waits():
+            assert time.monotonic() < ends
         self._process.send_signal(signal.SIGINT)
+
+    def _waits(self) -> bool:
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "S"
 
     def end(self) -> int:
         """Wait until the command has ended; its exit status."""

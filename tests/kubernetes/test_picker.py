@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -81,12 +82,15 @@ def test_every_value_is_found_before_an_engine_with_tensorrt_llm_s_metrics(
         post = functools.partial(
             httpx.post, f"{process.url}/v1/completions", json=body, headers={"x-api-key": "key"}, timeout=120
         )
-        answers = [pool.submit(post) for _ in range(3)]
         seen = [idle]
-        while not all(answer.done() for answer in answers):
-            seen.append(scraped(process, "pool"))
-        assert [answer.result().status_code for answer in answers] == [200] * 3
-    assert max(read.values["runningRequestsSpec"] + read.values["queuedRequestsSpec"] for read in seen) == 3
+        ends = time.monotonic() + 60
+        while _asked(seen[-1]) != 3:  # a busy machine may begin them one after another
+            assert time.monotonic() < ends
+            answers = [pool.submit(post) for _ in range(3)]
+            while not all(answer.done() for answer in answers) and _asked(seen[-1]) != 3:
+                seen.append(scraped(process, "pool"))
+            assert [answer.result().status_code for answer in answers] == [200] * 3
+    assert max(map(_asked, seen)) == 3
     assert all(0 <= read.values["kvUsageSpec"] <= 1 for read in seen)
     assert [read.errors for read in seen if read.errors] == []
 
@@ -100,6 +104,10 @@ def test_every_value_is_found_before_the_llm_api(llmapi_triton: LlmapiServer, tm
         read = scraped(process, "pool-llmapi")
     assert read.errors == []
     assert read.values == {"queuedRequestsSpec": 0, "runningRequestsSpec": 0}
+
+
+def _asked(read: Read) -> float:
+    return read.values["runningRequestsSpec"] + read.values["queuedRequestsSpec"]
 
 
 async def test_what_waits_and_runs_under_the_llm_api_is_the_gateway_s_own_count(folder: Path) -> None:

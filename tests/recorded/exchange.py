@@ -48,6 +48,7 @@ class Case:
         method: of HTTP.
         headers: besides the client's own; None as a value leaves one of these out.
         guarded: whether it goes to the gateway with keys.
+        cut_short: whether a choice fails and ends the others, of which the engine was asked or not yet.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Case:
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     guarded: bool = False
+    cut_short: bool = False
 
     @property
     def paced(self) -> bool:
@@ -107,6 +109,8 @@ def exchange(case: Case, world: Gateways) -> str:
         lines += ["", _shortened(content)]
     lines += ["", str(answer.status_code), *given, "", _body(answer)]
     asked = [_fixed(line, world) for line in world.triton.asked()]
+    if case.cut_short:
+        asked = []
     return _fixed("\n".join(lines), world) + "".join(f"\n\n-> {line}" for line in asked) + "\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -167,5 +168,7 @@ def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
     assert completed("gateway ch", 1) == ["check", "chat"]
     assert completed("gateway chat --log", 2) == ["--logprobs"]
     assert completed("gateway engine pl", 2) == ["plan"]
-    script = run(tmp_path, "--show-completion", "bash").stdout
-    assert script.rstrip().endswith("complete -o default -F _gateway_completion gateway")
+    # The shell that asks is found out.
+    told = f'eval "$({shlex.quote(str(GATEWAY))} --show-completion)" && complete -p gateway'
+    done = subprocess.run(["bash", "-c", told], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "complete -o default -F _gateway_completion gateway\n"
