@@ -491,6 +491,6 @@ class SequenceAssembler:
         if self.stopped:
             return "stop"
         if self._engine_finish is not None:
-            return self._engine_finish
+            return "stop" if self._engine_finish == "stop" else "length"
         completion, self.finish_estimated = self._count_so_far()
         return "length" if completion >= self._most else "stop"

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
 
-EngineFinish = Literal["stop", "length"]
-"""Reasons for which an engine may call an answer whole; any other is a failure."""
+EngineFinish = Literal["stop", "length", "cut"]
+"""Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,
+``cut`` one that may be another, so that it tells no number of tokens."""
 
 
 EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]

@@ -39,7 +39,7 @@ class ModelView:
         backend: the backend's name, empty for an ensemble.
         datatypes: types of declared inputs by name, as the wire calls them (``BYTES``, not ``STRING``).
         answered: those of declared outputs.
-        single: names of inputs and outputs that may hold just one element.
+        single: names of inputs that are vectors, and of outputs, that may hold just one element.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ModelView:
                 tensor.name
                 for tensors in (config.input, config.output)
                 for tensor in tensors
-                if all(dim in (1, -1) for dim in tensor.dims)
+                if all(dim in (1, -1) for dim in tensor.dims) and (tensors is config.output or len(tensor.dims) == 1)
             ),
         )
 

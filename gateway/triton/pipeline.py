@@ -40,6 +40,8 @@ def is_plain_text(model: ModelView) -> bool:
     """Whether a model of no kind known otherwise takes and answers text (wire contract 11)."""
     if model.steps or is_llmapi(model) or is_bls(model) or is_engine(model) or is_vllm(model):
         return False
+    if "end_id" in model.inputs:  # of TensorRT-LLM: without it answers go on to their limit
+        return False
     is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
     return is_text and {"text_input", "text_output"} <= model.single
 

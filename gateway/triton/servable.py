@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from gateway.contract import ModelSpec
+from gateway.contract import PLAIN_TEXT, ModelSpec
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.engines.request_encoder import RequestEncoder
@@ -93,6 +93,11 @@ def _of_no_kind(model: ModelView) -> str:
             f"model {model.name!r} declares no tensors: expected are those of {SERVED_KINDS}; a model that completes "
             "its configuration as it is loaded needs tritonserver without --disable-auto-complete-config"
         )
+    if {"text_input", "max_tokens", "end_id"} <= model.inputs:
+        return (
+            f"model {model.name!r} has the inputs of TensorRT-LLM's BLS model without its parameter accumulate_tokens; "
+            "set it in its config.pbtxt"
+        )
     return (
         f"model {model.name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM: it takes "
         f"{_some(model.inputs)} and answers {_some(model.outputs)}; expected is {SERVED_KINDS}"
@@ -157,6 +162,22 @@ def _check_text_model(models: Models, path: EnginePath) -> None:
         )
     if model.batched and models.vllm:
         raise DiscoveryError(f"model {model.name!r} of the vLLM backend has a max_batch_size above 0; set 0")
+    if models.plain:
+        _check_forms(model)
+
+
+def _check_forms(model: ModelView) -> None:
+    """Refuse a plain text model of whose inputs and outputs each request or answer would fail."""
+    wide = sorted({name for tensor in PLAIN_TEXT.inputs for name in tensor.names} & model.inputs - model.single)
+    if wide:
+        raise DiscoveryError(f"model {model.name!r} takes more than one element as {', '.join(wide)}; set dims: [ 1 ]")
+    for tensor in PLAIN_TEXT.outputs:
+        declared = model.answered.get(tensor.name, tensor.wire_datatype)
+        if declared not in (tensor.wire_datatype, f"U{tensor.wire_datatype}"):
+            raise DiscoveryError(
+                f"the output {tensor.name} of model {model.name!r} is declared as {declared}, and is read as"
+                f" {tensor.wire_datatype}; declare it so, or under another name"
+            )
 
 
 def broken_by_adapters(model: str) -> str:

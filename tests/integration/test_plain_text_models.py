@@ -101,6 +101,28 @@ def test_what_the_model_tells_is_taken(text_triton: TextServer, client: OpenAI) 
         assert getattr(choice, "finish_reason_estimated", None) is None
 
 
+@pytest.mark.parametrize(
+    ("spoil", "finish"),
+    [
+        ({"num_output_tokens": None, "finish_reason": "length"}, "length"),  # by a limit of the model's own
+        ({"num_output_tokens": 300}, "stop"),  # each time all of them, which add up to more than there may be
+    ],
+)
+def test_a_count_that_nobody_told_is_marked(
+    text_triton: TextServer, client: OpenAI, spoil: dict[str, Any], finish: str
+) -> None:
+    text_triton.play(turn(text="alpha", spoil=spoil))
+    answer = complete(client, "plain_counts-h2")
+    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("alpha", finish)
+    assert answer.usage.completion_tokens == len(text_triton.ids("alpha"))
+    assert answer.usage.completion_tokens_details.estimated is True
+
+
+def test_the_model_s_count_of_the_prompt_is_taken(text_triton: TextServer, client: OpenAI) -> None:
+    text_triton.play(turn(text="alpha"))
+    assert complete(client, "plain_counts-h2", prompt="a prompt").usage.prompt_tokens == len("a prompt")
+
+
 def test_declared_parameters_reach_the_model(text_triton: TextServer, client: OpenAI) -> None:
     text_triton.play(turn(text="ok"))
     complete(client, "plain_stream-h2", temperature=0.5, seed=7, max_tokens=9)

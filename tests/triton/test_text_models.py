@@ -20,7 +20,7 @@ from gateway.generation.sampling_params import Guide
 from gateway.openai.parameters.table import PARAMETERS
 from gateway.triton import discovery
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import vllm_engine
+from gateway.triton.engine_factory import plain_engine, vllm_engine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
@@ -144,6 +144,13 @@ async def test_an_older_name_of_a_tensor_is_taken() -> None:
     assert features.capabilities["seed"].how == "native"
 
 
+def with_wide(config: Any, name: str, datatype: str) -> Any:
+    """A configuration with an input of two dimensions."""
+    number = model_config_pb2.DataType.Value(f"TYPE_{datatype}")
+    config.input.add(name=name, data_type=number, dims=[1, 1], optional=True)
+    return config
+
+
 def stock(name: str) -> Any:
     config = stock_config(name)
     config.name = "m"
@@ -165,11 +172,24 @@ def stock(name: str) -> Any:
         (config_of((TEXT[0],), (("text_output", "UINT8"),)), "auto", "neither the tensors"),
         (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "neither the tensors"),
         (plain_config(("temperature", "INT64")), "auto", "its input temperature is declared as INT64"),
+        (with_wide(config_of((), TEXT[1:]), *TEXT[0]), "auto", "neither the tensors"),
+        (with_wide(plain_config(), "seed", "UINT64"), "auto", "more than one element as seed"),
+        (plain_config(outputs=(("num_output_tokens", "INT64"),)), "auto", "num_output_tokens .* declared as INT64"),
+        (plain_config(outputs=(("finish_reason", "INT32"),)), "auto", "finish_reason .* declared as INT32"),
+        (plain_config(("max_tokens", "INT32"), ("end_id", "INT32")), "auto", "without its parameter accumulate_tokens"),
     ],
 )
 async def test_what_cannot_be_served_is_refused_by_name(config: Any, path: str, words: str) -> None:
     with pytest.raises(DiscoveryError, match=words):
         await discover(config, path=path)
+
+
+def test_an_input_that_must_be_there_is_sent_whatever_is_answered() -> None:
+    config = plain_config(("return_finish_reason", "BOOL"), ("temperature", "FP32"))
+    config.input[1].optional = False
+    models = assemble(ModelView.of(config), {})
+    sent = plain_engine(Connection(None), models, "test").describe(ask())  # type: ignore[arg-type]
+    assert "return_finish_reason" in {tensor["name"] for tensor in sent}
 
 
 async def test_an_input_that_nobody_can_fill_is_named() -> None:

@@ -46,7 +46,7 @@ class PlainEngine(TextEngine):
         encoder.put(wire, "text_input", prompt.bare_text if self._features.adds_special_tokens else prompt.text)
         encoder.put(wire, "stream", model.decoupled)
         encoder.put(wire, "exclude_input_in_output", True)
-        for name in self._returned:
+        for name in _RETURNED:
             encoder.put(wire, f"return_{name}", True)
         encoder.put(wire, "max_tokens", request.max_tokens)
         for name in _ALWAYS:
@@ -63,14 +63,14 @@ class PlainReader:
     """Reads the responses of one request.
 
     Args:
-        most: tokens that were asked for: a number beyond it is none of tokens of the answer.
+        most: tokens that were asked for: numbers that add up to more are none of new tokens of the answer.
         decoupled: whether a request may have several responses, each with what is new of the text.
     """
 
-    __slots__ = ("_answered", "_decoder", "_decoupled", "_most", "_outputs")
+    __slots__ = ("_answered", "_decoder", "_decoupled", "_left", "_outputs")
 
     def __init__(self, most: int, *, decoupled: bool) -> None:
-        self._most = most
+        self._left = most
         self._decoupled = decoupled
         self._outputs = Outputs(("text_output", *_RETURNED))
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a model may cut its text within a character
@@ -89,6 +89,8 @@ class PlainReader:
         word = self._outputs.string(outputs, "finish_reason")
         if word:
             chunk.finish_reason, chunk.failure = read_finish(word, final=final)
+            if chunk.finish_reason == "length":  # the model may have a limit of its own
+                chunk.finish_reason = "cut"
         raw = self._outputs.string(outputs, "text_output")
         if raw is None and final and not self._answered and chunk.failure is None:
             raise no_final_response()
@@ -107,5 +109,6 @@ class PlainReader:
         counted = self._outputs.number(outputs, "num_output_tokens")
         if raw is None:
             chunk.output_tokens = 0
-        elif counted is not None and bool(raw) <= counted <= self._most:
+        elif counted is not None and bool(raw) <= counted <= self._left:
+            self._left -= counted
             chunk.output_tokens = counted

@@ -1,7 +1,8 @@
 """Plain text models as sites write them: text in, text out, decoupled or not, with and without parameters.
 
 The environment names the files of `text_script`: SCRIPT_FILE and JOURNAL_FILE. A model has no tokens of its own: its
-limit, counts and responses are of UTF-8 bytes, so that a response may end within a character.
+limit, counts and responses are of UTF-8 bytes, so that a response may end within a character. A turn's ``spoil`` leaves
+out outputs or replaces them in each response, as in `text_script`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class TritonPythonModel:
             raise RuntimeError(turn["raise"])
         said = turn.get("text", "").encode()
         most = inputs.get("max_tokens", len(said) + 1)
-        return said[:most], "stop" if most > len(said) else "length", turn
+        return said[:most], "stop" if most > len(said) else "length", turn | {"prompt": len(prompt.encode())}
 
     def _whole(self, request: pb_utils.InferenceRequest, key: str) -> pb_utils.InferenceResponse:
         try:
@@ -93,7 +94,7 @@ class TritonPythonModel:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
         if turn.get("silent"):
             return pb_utils.InferenceResponse([])
-        return pb_utils.InferenceResponse(self._tensors(said, finish, len(said)))
+        return pb_utils.InferenceResponse(self._tensors(said, finish, len(said), turn))
 
     def _stream(self, request: pb_utils.InferenceRequest, key: str) -> None:
         sender = request.get_response_sender()
@@ -109,7 +110,7 @@ class TritonPythonModel:
                 size = min(next(sizes), len(said) - made)
                 made += size
                 last = made == len(said)
-                tensors = self._tensors(said[made - size : made], finish if last else "", size)
+                tensors = self._tensors(said[made - size : made], finish if last else "", size, turn)
                 sender.send(pb_utils.InferenceResponse(tensors))
                 _fail_after(made, turn)
             while turn.get("hold") and not sender.is_cancelled() and self._read() is content:
@@ -125,12 +126,19 @@ class TritonPythonModel:
         with self._lock:
             return self._script.read()
 
-    def _tensors(self, text: bytes, finish: str, count: int) -> list[Any]:
+    def _tensors(self, text: bytes, finish: str, count: int, turn: dict[str, Any]) -> list[Any]:
         found: dict[str, Any] = {"text_output": np.array([text], dtype=np.object_)}
         if "finish_reason" in self._outputs:
             found["finish_reason"] = np.array([finish.encode()], dtype=np.object_)
         if "num_output_tokens" in self._outputs:
             found["num_output_tokens"] = np.array([count], dtype=np.int32)
+        if "num_input_tokens" in self._outputs:
+            found["num_input_tokens"] = np.array([turn["prompt"]], dtype=np.int32)
+        for name, value in turn.get("spoil", {}).items():
+            found.pop(name)
+            if value is not None:
+                words = isinstance(value, str)
+                found[name] = np.array([value.encode() if words else value], dtype=np.object_ if words else np.int32)
         if self._batched:
             found = {name: array.reshape(1, -1) for name, array in found.items()}
         return [pb_utils.Tensor(name, array) for name, array in found.items()]

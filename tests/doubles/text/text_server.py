@@ -25,7 +25,7 @@ PLAIN: Mapping[str, dict[str, Any]] = {
     "plain_counts": {
         "decoupled": True,
         "inputs": (*_TEXT, *_SAMPLED),
-        "outputs": (("finish_reason", "STRING"), ("num_output_tokens", "INT32")),
+        "outputs": (("finish_reason", "STRING"), ("num_input_tokens", "INT32"), ("num_output_tokens", "INT32")),
     },
     "plain_picky": {"decoupled": True, "inputs": (*_TEXT, ("persona", "STRING", False))},
 }
