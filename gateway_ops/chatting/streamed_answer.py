@@ -12,6 +12,7 @@ from typing import Any
 _LONGEST_LINE = 2**20
 _LONGEST_ANSWER = 2**24
 _LONGEST_MESSAGE = 500
+_MOST_TOKENS = 2**53
 
 
 class ChatError(Exception):
@@ -77,7 +78,7 @@ class ChatAnswer:
     def count(self, name: str) -> int | None:
         """A count of the usage; None where the server does not tell it."""
         value = self.usage.get(name)
-        return value if isinstance(value, int) else None
+        return value if isinstance(value, int) and abs(value) < _MOST_TOKENS else None
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -133,7 +134,7 @@ class AnswerReader:
             yield from self._take(_object(data), "delta")
 
     def _take(self, said: dict[str, Any], form: str) -> Iterator[Piece]:
-        if said.get("error"):
+        if said.get("error") or said.get("object") == "error":
             raise ChatError(f"The answer ended with an error: {words_of(said)[0]}")
         answer = self.answer
         if isinstance(said.get("usage"), dict):
@@ -232,5 +233,8 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
+    """A text, which some servers send as a list of parts."""
     value = fields.get(name)
+    if isinstance(value, list):
+        return "".join(_text(part, "text") for part in _objects(value))
     return value if isinstance(value, str) else ""

@@ -100,7 +100,7 @@ def _names(server: ChatServer) -> list[str]:
 
 def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json: bool) -> None:
     """Print an answer: its text as it comes, or all of it as JSON."""
-    from gateway_ops.chatting.harmless import harmless  # noqa: PLC0415
+    from gateway_ops.chatting.harmless import harmless, one_line  # noqa: PLC0415
 
     dialogue.say(question)
     asked = server.ask(dialogue.body())
@@ -122,7 +122,7 @@ def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json:
         return
     answer = asked.answer
     if answer.calls:
-        named = ", ".join(harmless(call["function"]["name"]) for call in answer.calls)
+        named = ", ".join(one_line(call["function"]["name"]) for call in answer.calls)
         raise fail(f"the model calls {named}; --json shows what with, and a conversation takes the results")
     if answer.finish_reason == "length":
         typer.echo("note: the answer was cut off at the limit of its tokens", err=True)

@@ -14,6 +14,7 @@ from gateway_ops.chatting.harmless import harmless, one_line
 from gateway_ops.chatting.streamed_answer import ChatAnswer, Piece
 
 _TINTS = ((0.9, "green", "90 % and more"), (0.5, "cyan", "50 %"), (0.1, "yellow", "10 %"), (0.0, "red", "less"))
+_BEYOND = 1e300  # what no float is as an integer
 _ENDINGS = {"length": "cut off at the limit of tokens", "content_filter": "cut off by a filter"}
 
 
@@ -118,7 +119,7 @@ def _style(logprob: float) -> str:
 
 def _least_likely(answer: ChatAnswer) -> str:
     known = [(entry.get("logprob"), entry.get("token")) for entry in answer.logprobs]
-    numbers = [(value, str(token)) for value, token in known if isinstance(value, int | float)]
+    numbers = [(value, str(token)) for value, token in known if isinstance(value, float | int) and value > -_BEYOND]
     if not numbers:
         return "the server tells no log-probs"
     logprob, token = min(numbers)

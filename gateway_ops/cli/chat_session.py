@@ -212,8 +212,9 @@ class Session:
             return
         try:
             self._dialogue.save(Path(name).expanduser())
-        except OSError as error:
-            self._display.error(f"{name} cannot be written: {error.strerror}.")
+        except (OSError, RuntimeError, ValueError) as error:  # also a ~user that is none, a name with a zero byte
+            reason = error.strerror if isinstance(error, OSError) else error
+            self._display.error(f"{name} cannot be written: {str(reason).removesuffix('.')}.")
         else:
             self._say(f"Saved to {name}.")
 

@@ -74,12 +74,12 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
         state = f"not ready: {row['reason'] or 'it does not say why'}"
     yield f"{state} (another name of {row['alias_of']})" if row["alias_of"] else state
     yield "" if row["context"] is None else f"{row['context']:,}"
-    yield row["path"] or ""
-    yield row["family"] or ""
+    yield str(row["path"] or "")
+    yield str(row["family"] or "")
     alternatives = row["max_top_logprobs"]
     yield "" if alternatives is None else (f"{alternatives} alternatives" if alternatives else "none")
     yield _listed(row["guide_types"])
-    yield row["streams"] or ""
+    yield str(row["streams"] or "")
     yield _listed(row["endpoints"])
 
 

@@ -81,6 +81,7 @@ def _parts(base: str, found: dict[str, Any]) -> Iterator[RenderableType]:
     total = found["total"]
     yield Text(f"{base}, {found['seconds']:.1f} s: {', '.join(_totals(total))}", "bold")
     table = Table("model", "state", box=None)
+    table.columns[0].overflow = "fold"  # names are copied
     for title in ("running", "wait", "req/s", "tokens/s", "first ms", "next ms"):
         table.add_column(title, justify="right", no_wrap=True)
     for model in found["models"]:
@@ -89,11 +90,7 @@ def _parts(base: str, found: dict[str, Any]) -> Iterator[RenderableType]:
     for model in found["models"]:
         for words in _troubles(model):
             yield Text(f" {model['model']}: {words}", "red")
-    endpoints = Table("model", "endpoint", "state", "running", box=None)
-    for model in found["models"]:
-        for each in model["endpoints"]:
-            state = Text(each["state"], _STATES.get(each["state"], ""))
-            endpoints.add_row(Text(model["model"]), Text(each["endpoint"]), state, _number(each["running"]))
+    endpoints = _endpoints(found["models"])
     if endpoints.rows:
         yield Text("")
         yield endpoints
@@ -102,6 +99,17 @@ def _parts(base: str, found: dict[str, Any]) -> Iterator[RenderableType]:
     yield Text("first ms, next ms: p50 / p99 to the first token, and of each further one", "dim")
     for sentence in found["missing"]:
         yield Text(sentence, "dim")
+
+
+def _endpoints(models: list[dict[str, Any]]) -> Table:
+    table = Table("model", "endpoint", "state", "running", box=None)
+    for column in table.columns[:2]:
+        column.overflow = "fold"
+    for model in models:
+        for each in model["endpoints"]:
+            state = Text(each["state"], _STATES.get(each["state"], ""))
+            table.add_row(Text(model["model"]), Text(each["endpoint"]), state, _number(each["running"]))
+    return table
 
 
 def _totals(total: dict[str, Any]) -> Iterator[str]:

@@ -19,7 +19,7 @@ _TIMEOUT_S = 10.0
 _SHORTEST_SECRET = 4
 _SHORTEST_VARIABLE = 8
 _NAMES_A_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_LOOKS_SECRET = re.compile(r"\bsk-[\w-]{4,}|(?<=Bearer )\S+|(?<=://)[^/@\s]+(?=@)")
+_LOOKS_SECRET = re.compile(r"\bsk-[\w-]{4,}|(?<=Bearer )\S+|(?<=://)[^/@\s]+(?=@)|[^\s:/@'\"]+:[^\s/@]+(?=@)")
 _SERVED = (
     "ready", "path", "triton_model", "max_seq_len", "token_ids", "logprobs", "max_top_logprobs", "guide_types",
     "guide_backend", "family", "escape_special_tokens", "max_stops", "streams", "estimates", "losses",

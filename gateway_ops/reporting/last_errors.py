@@ -34,7 +34,7 @@ def last_errors(log: Path) -> list[dict[str, Any]]:
 def _read(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 
@@ -45,6 +45,8 @@ def _is_error(record: dict[str, Any]) -> bool:
 
 def _shown(record: dict[str, Any]) -> dict[str, Any]:
     kept = {name: _short(record[name]) for name in _KEPT if name in record}
+    if isinstance(kept.get("message"), str):  # further lines are asyncio's, and quote exceptions
+        kept["message"] = kept["message"].partition("\n")[0]
     left_out = sorted(str(name) for name in record if name not in kept)
     frames = list(_frames(str(record.get("exc_info", ""))))
     return kept | ({"frames": frames} if frames else {}) | ({"left_out": left_out} if left_out else {})

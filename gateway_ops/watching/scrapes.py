@@ -28,7 +28,7 @@ class Scrape:
 
     @staticmethod
     def parse(text: str, at: float) -> Scrape:
-        """Read Prometheus' text format; samples that are no number are left out.
+        """Read Prometheus' text format; samples without a finite number are left out.
 
         Raises:
             ValueError: it is none.
@@ -38,7 +38,7 @@ class Scrape:
         for family in text_string_to_metric_families(text):
             families.add(family.name)
             for sample in family.samples:
-                if not math.isnan(sample.value):
+                if math.isfinite(sample.value):
                     samples[sample.name].append((sample.labels, sample.value))
         return Scrape(at, frozenset(families), dict(samples))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -296,6 +297,10 @@ def test_escape_sequences_do_nothing() -> None:
             "The answer ended with an error: Engine \\x1b[2Jdied.",
         ),
         ([event("begun"), 'data: {"error": "just words"}\n\n'], "The answer ended with an error: just words"),
+        (
+            [event("begun"), 'data: {"object": "error", "message": "No room."}\n\n'],
+            "The answer ended with an error: No room.",
+        ),
         ([event("begun"), "data: {{{\n\n"], "The server sent what is no answer of OpenAI's API."),
     ],
 )
@@ -339,6 +344,34 @@ def test_servers_that_have_less_of_the_api_do_too() -> None:
         done = chat(url, "-m", "x")
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert "there is no HTTP answer" in done.stderr
+
+
+def test_odd_numbers_and_parts_are_survived() -> None:
+    """A text in parts, more tokens than a float has room for, a log-prob below every float, files that cannot be."""
+    odd = {"content": [{"type": "text", "text": "In "}, {"type": "text", "text": "parts."}]}
+    probs = event("", logprobs=None).replace(
+        '"delta"', '"logprobs": {"content": [{"token": "x", "logprob": -1e999}]}, "delta"'
+    )
+    usage = 'data: {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1' + "0" * 400 + "}}\n\n"
+    parts = (event(odd), probs.replace("-1e999", "-Infinity"), event(finish="stop"), usage, "data: [DONE]\n\n")
+    with raw_server(answering(*parts)) as url, talk(url, "--model", "m", "--logprobs") as terminal:
+        terminal.type("x")
+        terminal.expect("In parts.")
+        terminal.type("/save ~nobody-of-this-name/x")
+        terminal.expect("~nobody-of-this-name/x cannot be written: ")
+        terminal.type("/quit")
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_empty_ones(closed: str, stack: GatewayProcess) -> None:
+    """A socket would get the number of a closed stream, and what is printed would be sent to the server."""
+    command = f"{shlex.quote(str(GATEWAY))} models {stack.url} --api-key {KEY} {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command], env=environ(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("thinker" in done.stdout) == (">&-" not in closed.split())
 
 
 def test_ctrl_c_ends_a_script_s_question(stack: GatewayProcess, scripted_triton: ScriptedServer) -> None:

@@ -121,6 +121,16 @@ def test_it_is_shown_before_it_is_written(settings: Path, tmp_path: Path) -> Non
         assert written.exists() == wanted
 
 
+def test_lines_of_any_kind_in_a_log_are_survived(tmp_path: Path) -> None:
+    quoted = {"level": "ERROR", "message": "Task exception was never retrieved\nfuture: ValueError('of a client')"}
+    address = {"level": "ERROR", "message": "cannot reach someone:their-word@redis.internal"}
+    (tmp_path / "log").write_text("\n".join(["[" * 100_000, *map(json.dumps, (quoted, address)), "\x00", "null"]))
+    done = report(tmp_path, "--log", "log")
+    assert done.returncode == 0, done.stderr
+    messages = [each["message"] for each in json.loads(done.stdout)["errors"]]
+    assert messages == ["Task exception was never retrieved", "cannot reach (hidden)@redis.internal"]
+
+
 def test_what_cannot_be_had_is_said(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("serverr: {api_keys: [sk-broken-key]}\n")
     done = report(tmp_path, "broken.yaml", "--url", "http://127.0.0.1:1", "--log", "missing.log")

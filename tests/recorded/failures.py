@@ -38,7 +38,9 @@ FAILURES: list[Case] = [
     chat("an adapter does not fit", "<<error lora_weights have the wrong shape>>"),
     chat("an input is missing", "<<abort INVALID_ARGUMENT expected 5 inputs but got 4>>"),
     chat("a message is too large", "<<abort RESOURCE_EXHAUSTED too large>>"),
-    replace(chat("one of several choices fails", "Hello||<<error Exceeds maximum queue size>>", n=2, seed=2), cut_short=True),
+    replace(
+        chat("one of several choices fails", "Hello||<<error Exceeds maximum queue size>>", n=2, seed=2), cut_short=True
+    ),
     chat("the queue is full through the ensemble", "<<error in ensemble 'ensemble', Exceeds maximum queue size>>",
          model="words"),
     complete("a completion fails", "say:<<error Exceeds maximum queue size>>"),

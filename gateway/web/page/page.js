@@ -353,14 +353,28 @@ const turn = (who, kind) => {
   return box;
 };
 
-// Keep the end in view while it grows, unless the user looks at something else.
+// Keep the end in view while it grows, unless the user looks at something else. Looked at once a frame, since a look has the
+// browser lay out the whole answer.
+let due = false;
 const following = () => {
   const box = $("turns");
-  return box.scrollHeight - box.scrollTop - box.clientHeight < 80 && $("composer").contains(document.activeElement);
+  const focused = document.activeElement; // the body after a click on Send, which cannot be clicked any more
+  return due || (box.scrollHeight - box.scrollTop - box.clientHeight < 80 && ($("composer").contains(focused) || focused === document.body));
 };
 const follow = () => {
   $("turns").scrollTop = $("turns").scrollHeight;
   $("status").scrollIntoView({ block: "nearest" }); // where the page scrolls as a whole
+};
+let looked = false;
+const keepFollowing = () => {
+  if (looked) return;
+  looked = true;
+  due = following();
+  const top = $("turns").scrollTop;
+  requestAnimationFrame(() => {
+    if (due && $("turns").scrollTop >= top) follow(); // unless the user has scrolled up meanwhile
+    looked = due = false;
+  });
 };
 
 const requestButtons = (body, raw) => make("p", { className: "buttons small", role: "group", "aria-label": "This request" },
@@ -402,7 +416,7 @@ class Reply {
 
   take(part) {
     if (part.error) throw new Problem(`The gateway ended the reply with an error: ${part.error.message}`);
-    const end = following();
+    keepFollowing();
     this.usage = part.usage ?? this.usage;
     for (const choice of part.choices ?? []) {
       this.choices[choice.index] ??= new Choice(this.box, choice.index);
@@ -411,7 +425,6 @@ class Reply {
       this.times.first ??= this.now();
       this.times.last = this.now();
     }
-    if (end) follow();
   }
 
   end() {
@@ -542,7 +555,9 @@ const showPrompt = async (body) => {
 
 $("keys").onsubmit = (event) => {
   event.preventDefault();
-  key = $("key").value.trim();
+  const given = $("key").value.trim();
+  if (!/^[ -~]+$/.test(given)) return warn("A key has ASCII letters, digits and signs only.");
+  key = given;
   $("key").value = "";
   store.set(key);
   loadModels();

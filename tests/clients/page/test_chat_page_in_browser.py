@@ -66,6 +66,25 @@ def test_a_chat_streams_and_goes_on(page: Page, scripted_triton: ScriptedServer)
     assert page.all(".turn") == []
 
 
+def test_a_long_answer_is_laid_out_once_a_frame(page: Page, scripted_triton: ScriptedServer) -> None:
+    """Once a token, the browser would stand still: each look costs the more the longer the answer."""
+    scripted_triton.play(turn("Much", text=" word" * 1500 + "<|im_end|>"))
+    page.value("""(() => {
+      const own = Object.getOwnPropertyDescriptor(Element.prototype, "scrollHeight").get;
+      window.looks = window.frames_seen = 0;
+      const get = function () { looks += 1; return own.call(this); };
+      Object.defineProperty(document.querySelector("#turns"), "scrollHeight", { get });
+      const frame = () => { frames_seen += 1; requestAnimationFrame(frame); };
+      requestAnimationFrame(frame);
+    })()""")
+    page.send("Much")
+    page.says(COMPLETE)
+    assert page.text(".turn.model .text").count("word") == 1500
+    looks, frames = page.value("[looks, frames_seen]")
+    assert looks <= 2 * frames + 10
+    page.until("(({ scrollHeight: all, scrollTop: top, clientHeight: seen }) => all - top - seen < 2)(turns)")
+
+
 def test_stop(page: Page, scripted_triton: ScriptedServer, page_gateway: GatewayProcess) -> None:
     asked = r"go on<\|im_end\|>\n<\|im_start\|>assistant\n$"
     scripted_triton.play(turn("Then", text="Done.<|im_end|>"), turn(asked, text="It begins and", hold=True))
@@ -263,6 +282,7 @@ def test_keys(browser: Browser, serve: Serve, scripted_triton: ScriptedServer) -
     page.says("This gateway asks for a key.")
     assert page.value("document.activeElement.id") == "key"
     for given, where, said in (
+        ("ключ", "#alert", "A key has ASCII letters, digits and signs only."),
         ("wrong", "#alert", "The gateway does not accept this key."),
         (KEY, "#status", "is ready."),
     ):
