@@ -149,6 +149,8 @@ def settings_file(
         "tokens_per_block": 32,
         **(model or {}),
     }
+    if subject.dialect == "text":
+        served["text_streaming"] = "lossy"  # a stream of what Triton sends, as the naive gateway's
     served["triton"]["transport"] = subject.transport
     settings: dict[str, Any] = {
         "server": {"port": port, "api_keys": [KEY], "lame_duck_s": 0, **server},
