@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-compose lint bench bench-peers faults endurance docs house dist images clean
+.PHONY: help up test test-long test-compose lint bench bench-peers faults endurance docs site house dist images clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,16 @@ docs: $(VENV)/.dev ## write the pages that are made from tables of the code
 	$(BIN)/python -m tools.coverage.settings_document
 	$(BIN)/python -m tests.dialects.page
 	$(BIN)/python -m tests.families.page
+
+site: build/site-venv/.done ## build the documentation as a site, with llms.txt, into build/site
+	rm -rf build/site
+	SOURCE_URL=$(filter http%,$(SOURCE:.git=)) build/site-venv/bin/sphinx-build -q -W --keep-going -c tools/site docs build/site
+	@echo "build/site/index.html"
+
+build/site-venv/.done: requirements/site.txt | $(BIN)/python
+	$(BIN)/python -m venv --clear build/site-venv
+	build/site-venv/bin/pip install --quiet --disable-pip-version-check -r requirements/site.txt
+	@touch $@
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null

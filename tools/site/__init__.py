@@ -1,0 +1,1 @@
+"""Settings of the documentation's site."""
