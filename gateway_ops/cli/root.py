@@ -16,6 +16,7 @@ from gateway_ops.cli.key import app as key
 from gateway_ops.cli.launch import launch
 from gateway_ops.cli.models import models
 from gateway_ops.cli.plan_fleet import plan_fleet
+from gateway_ops.cli.record import record, replay
 from gateway_ops.cli.repo import app as repo
 from gateway_ops.cli.report import report
 from gateway_ops.cli.serve import serve
@@ -46,6 +47,8 @@ app.add_typer(repo, name="repo")
 app.add_typer(key, name="key")
 app.command()(version)
 app.command()(report)
+app.command()(record)
+app.command()(replay)
 
 
 def _print_version(wanted: bool) -> None:
