@@ -386,7 +386,10 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
             ).response(),
         )
     else:
-        _log.warning("no API keys are set (GATEWAY_API_KEYS): everyone who reaches this gateway may use it")
+        _log.warning(
+            "no API keys are set (GATEWAY_API_KEYS): everyone who reaches this gateway may use it",
+            extra={"event": "no_api_keys"},
+        )
     app.add_middleware(ServerErrorMiddleware, handler=handle_defect)  # inside of what adds headers to all answers
     if settings.server.cors.origins:
         app.add_middleware(
@@ -508,7 +511,8 @@ def unread_answer(status: int, message: str, scope: Scope) -> Response:
     if anthropic:
         answer.headers["request-id"] = request_id
     level = logging.INFO if status < 500 else logging.DEBUG  # too many connections are said once in a while
-    _log.log(level, "refused before it was read: %s", message, extra={"request_id": request_id, "status": status})
+    about = {"event": "request_refused_unread", "request_id": request_id, "status": status}
+    _log.log(level, "refused before it was read: %s", message, extra=about)
     return answer
 
 
@@ -535,7 +539,7 @@ def _sockets(settings: ServerSettings, share: Share | None) -> tuple[Sequence[so
 
 def _listen(host: str, port: int) -> list[socket.socket]:
     (sockets,) = listen(host, port, 1)
-    _log.info("listening on %s port %d", host, sockets[0].getsockname()[1])
+    _log.info("listening on %s port %d", host, sockets[0].getsockname()[1], extra={"event": "listening"})
     return sockets
 
 

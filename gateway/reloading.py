@@ -91,7 +91,9 @@ class Reloader:
             changes = await self._registry.replace(settings.models, settings.splits)
         except ConfigError as error:
             for line in str(error).splitlines():
-                _log.error("reload refused, the former settings stay in force: %s", line)
+                _log.error(
+                    "reload refused, the former settings stay in force: %s", line, extra={"event": "settings_refused"}
+                )
             self._metrics.count_reload(ok=False)
             return False
         self._guard.take(keys)
@@ -99,20 +101,36 @@ class Reloader:
         self._metrics.count_reload(ok=True)
         _log.info(
             "settings reloaded" if changes else "settings reloaded: no model differs",
-            extra={"added": changes.added, "changed": changes.changed, "removed": changes.removed},
+            extra={
+                "event": "settings_reloaded",
+                "added": changes.added,
+                "changed": changes.changed,
+                "removed": changes.removed,
+            },
         )
         return True
 
     def _warn_of_restart(self, settings: Settings) -> None:
         if settings.asks_for_keys and not self._running.asks_for_keys:
-            _log.warning("auth.keys has changed in the settings: a gateway that began without keys needs a restart")
+            _log.warning(
+                "auth.keys has changed in the settings: a gateway that began without keys needs a restart",
+                extra={"event": "restart_needed"},
+            )
         if wants_mirror(settings) and not wants_mirror(self._running):
-            _log.warning("models[].mirror: the first one needs a restart, until when nothing is mirrored")
+            _log.warning(
+                "models[].mirror: the first one needs a restart, until when nothing is mirrored",
+                extra={"event": "restart_needed"},
+            )
         for section in _FIXED:
             before, after = getattr(self._running, section), getattr(settings, section)
             for key in type(before).model_fields:
                 if (section, key) not in _FREE and getattr(before, key) != getattr(after, key):
-                    _log.warning("%s.%s has changed in the settings: it needs a restart", section, key)
+                    _log.warning(
+                        "%s.%s has changed in the settings: it needs a restart",
+                        section,
+                        key,
+                        extra={"event": "restart_needed"},
+                    )
 
     async def _watch(self) -> None:
         interval = self._running.server.reload_s
@@ -147,4 +165,8 @@ class Reloader:
 
 def _tell_of_death(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        _log.error("settings are no longer watched, a restart is needed", exc_info=task.exception())
+        _log.error(
+            "settings are no longer watched, a restart is needed",
+            exc_info=task.exception(),
+            extra={"event": "settings_unwatched"},
+        )

@@ -124,10 +124,12 @@ class Guard:
         except ConfigError as error:
             self._seen = await anyio.to_thread.run_sync(stamp_of, self._auth.keys_file)
             for line in str(error).splitlines():
-                _log.error("keys not reloaded, the former ones stay in force: %s", line)
+                _log.error(
+                    "keys not reloaded, the former ones stay in force: %s", line, extra={"event": "keys_refused"}
+                )
             return
         self.take(keys)
-        _log.info("keys reloaded", extra={"keys": len(keys.named)})
+        _log.info("keys reloaded", extra={"event": "keys_reloaded", "keys": len(keys.named)})
 
 
 def check_packages(auth: AuthSettings) -> None:

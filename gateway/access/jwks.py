@@ -81,7 +81,11 @@ class JwksSource:
     def _end_look(self, task: asyncio.Task[None]) -> None:
         self._looking = None
         if not task.cancelled() and task.exception() is not None:
-            _log.error("the keys of the identity provider could not be read", exc_info=task.exception())
+            _log.error(
+                "the keys of the identity provider could not be read",
+                exc_info=task.exception(),
+                extra={"event": "identity_keys_unread"},
+            )
 
     async def _read(self) -> None:
         try:
@@ -89,11 +93,15 @@ class JwksSource:
             keys = self.keys if text == self._text else parse_keys(text)
         except (OSError, ValueError) as error:
             if not self._away:
-                _log.error("the keys of the identity provider cannot be read, the known ones stay: %s", error)
+                _log.error(
+                    "the keys of the identity provider cannot be read, the known ones stay: %s",
+                    error,
+                    extra={"event": "identity_keys_unread"},
+                )
             self._away = True
             return
         if self._away:
-            _log.warning("the keys of the identity provider can be read again")
+            _log.warning("the keys of the identity provider can be read again", extra={"event": "identity_keys_read"})
         self._away = False
         if text != self._text:
             self._text, self.keys = text, keys
@@ -162,5 +170,7 @@ def parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
         try:
             keys[kid if isinstance(kid, str) else None] = jwt.PyJWK(entry)
         except jwt.PyJWTError as error:
-            _log.warning("a key of the identity provider is left out: %s", error)
+            _log.warning(
+                "a key of the identity provider is left out: %s", error, extra={"event": "identity_key_left_out"}
+            )
     return keys

@@ -146,7 +146,12 @@ class RateLimiter:
             if not self._away:
                 self._away = True
                 part = f"1/{self._gateways} of each" if self._gateways > 1 else "all of each"
-                _log.error("limits are not shared, this gateway takes %s: Redis cannot be used: %s", part, error)
+                _log.error(
+                    "limits are not shared, this gateway takes %s: Redis cannot be used: %s",
+                    part,
+                    error,
+                    extra={"event": "limits_not_shared"},
+                )
             return None
         return (found,)
 
@@ -163,7 +168,7 @@ class RateLimiter:
                 )
                 if answered is not None and self._away:
                     self._away = False
-                    _log.warning("limits are shared again: Redis can be used")
+                    _log.warning("limits are shared again: Redis can be used", extra={"event": "limits_shared"})
                     await asyncio.gather(*(self._settle(redis, lease) for lease in list(self._unsettled)))
 
     def _own(self, limits: KeyLimits) -> KeyLimits:

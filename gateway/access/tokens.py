@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from gateway.access.jwks import AGAIN_S, JwksSource
 from gateway.access.key_ring import Key, owner_of_name
 from gateway.config import JwtSettings, KeyLimits
 
-_log = logging.getLogger(__name__)
 _LONGEST: Final = 16384  # bytes of a token
 _LONGEST_NAME: Final = 128
 _MOST_MODELS: Final = 256

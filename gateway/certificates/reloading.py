@@ -64,12 +64,21 @@ class Reloading(Generic[T]):
         except CertificateError as error:
             if self._files.stamp() == stamp:  # else they are being changed: the next look sees them whole
                 self._used, self._refused = stamp, True
-                _log.error("%s: %s; the former certificates stay in use", self._name, error)
+                _log.error(
+                    "%s: %s; the former certificates stay in use",
+                    self._name,
+                    error,
+                    extra={"event": "certificates_refused"},
+                )
             return False
         if self._files.stamp() != stamp:
             return False
         self.value, self._used, self._refused = value, stamp, False
-        _log.info("%s: the files have changed, new connections use the new ones", self._name)
+        _log.info(
+            "%s: the files have changed, new connections use the new ones",
+            self._name,
+            extra={"event": "certificates_reloaded"},
+        )
         return True
 
 

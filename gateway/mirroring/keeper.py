@@ -61,7 +61,11 @@ class MirrorKeeper:
         while True:
             begun = loop.time()
             status = await self._run()
-            _log.error("the process of mirrored requests is started again: it ended with status %d", status)
+            _log.error(
+                "the process of mirrored requests is started again: it ended with status %d",
+                status,
+                extra={"event": "mirror_restarted"},
+            )
             if loop.time() - begun > _STABLE_S:
                 pause = _FIRST_PAUSE_S
             await asyncio.sleep(pause)

@@ -140,6 +140,7 @@ class Mirror:
         self._logged = news
         found = {kind.value: counts[kind] for kind in Kind if counts[kind]}
         about = {
+            "event": "mirror_report",
             "model": self.settings.name,
             "to": self.to,
             "dropped": dropped,

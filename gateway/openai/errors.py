@@ -16,6 +16,7 @@ from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
 from gateway.store import StoreError, StoreFullError
+from gateway.telemetry.request_ids import cause
 from gateway.web.access_log import record_of
 from gateway.web.disconnect import ClientDisconnectedError
 from gateway.web.routing import allowed, meant
@@ -133,7 +134,8 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
     param = names.get(blamed or "", None if blamed == "guide" else blamed)
     if error.detail:
         level = logging.ERROR if status == 500 else logging.WARNING
-        _log.log(level, "engine failure: %s", error.message, extra={"detail": error.detail[:2000]})
+        about = {"event": "engine_failure", **cause(), "detail": error.detail[:2000]}
+        _log.log(level, "engine failure: %s", error.message, extra=about)
     if isinstance(error, MalformedOutputError):
         code = "invalid_engine_output"
     elif isinstance(error, AdapterRefusedError):
@@ -146,7 +148,8 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
 def from_refusal(error: BadRequestError) -> OpenAIError:
     """The answer to a request that is refused; words that are not ours go to the log only."""
     if error.detail:
-        _log.warning("refused: %s", error.message, extra={"detail": error.detail[:500]})
+        about = {"event": "request_refused", **cause(), "detail": error.detail[:500]}
+        _log.warning("refused: %s", error.message, extra=about)
     return OpenAIError(400, error.message, param=error.param, code=error.code)
 
 

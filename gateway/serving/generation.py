@@ -205,9 +205,10 @@ class Generation:
         if not self._complete:
             await asyncio.wait((self._task,))
             defect = None if self._task.cancelled() else self._task.exception()
-            _log.error("the answer to %s could not be read", self.request.id, exc_info=defect)
-            self._metrics.failures[ErrorKind.INTERNAL.value].inc()
             asked = self.request.id.rpartition("-")[0]  # the HTTP request's own id
+            about = {"event": "answer_unreadable", "request_id": asked}
+            _log.error("the answer to %s could not be read", self.request.id, exc_info=defect, extra=about)
+            self._metrics.failures[ErrorKind.INTERNAL.value].inc()
             self._error = EngineError(
                 ErrorKind.INTERNAL,
                 f"The engine's answer could not be read; the gateway's log has the cause under the request id {asked}.",

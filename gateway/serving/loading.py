@@ -176,7 +176,11 @@ def _context(settings: ModelSettings, features: EngineFeatures | None, key: str)
         return settings.max_seq_len or discovered or 0
     if settings.max_seq_len > discovered:
         _log.warning(
-            "%s.max_seq_len is %d, but the engine has %d: the engine's is used", key, settings.max_seq_len, discovered
+            "%s.max_seq_len is %d, but the engine has %d: the engine's is used",
+            key,
+            settings.max_seq_len,
+            discovered,
+            extra={"event": "max_seq_len_lowered"},
         )
     return min(settings.max_seq_len, discovered)
 

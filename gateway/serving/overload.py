@@ -92,7 +92,13 @@ class Overload:
             state = self._judge(reading)
             if state != self.state:
                 level = logging.INFO if state == "normal" else logging.WARNING
-                said = {"state": state, "bytes": reading.own, "limit": reading.limit, "share": round(reading.share, 3)}
+                said = {
+                    "event": "memory_state",
+                    "state": state,
+                    "bytes": reading.own,
+                    "limit": reading.limit,
+                    "share": round(reading.share, 3),
+                }
                 _log.log(level, "memory: %s", _SAYS[state], extra=said)
                 self._enter(state)
             metrics.note_memory(state, reading, self.refused)

@@ -240,7 +240,7 @@ class Registry:
         for model in models:
             reason = model.unready()
             if reason is not None:
-                _log.warning("model %s is not ready yet: %s", model.name, reason)
+                _log.warning("model %s is not ready yet: %s", model.name, reason, extra={"event": "model_not_ready"})
 
     async def _retire(self, models: list[ServedModel]) -> None:
         """Close models when nothing that runs now can still use them; at the latest when no answer may run on."""
@@ -249,7 +249,7 @@ class Registry:
             await asyncio.wait(running, timeout=self._timeouts.total_s)
         for model in models:
             await model.close()
-            _log.info("model %s: the former one is closed", model.name)
+            _log.info("model %s: the former one is closed", model.name, extra={"event": "model_closed"})
 
 
 def _place(name: str, conversation: str) -> float:

@@ -467,21 +467,37 @@ class ServedModel:
         self._features = features
         self._capabilities = capabilities(features, self._parts, self.settings)
         self._losses = {**features.losses, **text_losses(self._parts, features)}
+        self._tell(features, self._parts)
+
+    def _tell(self, features: EngineFeatures, parts: ModelParts) -> None:
+        """Log how the model is served from now on, and what is wrong with it."""
         if self._losses:
             told = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
-            _log.warning("model %s loses something of its answers: %s", self.name, "; ".join(told))
-        for doubt, cure in self._parts.choice.doubts.items():
+            _log.warning(
+                "model %s loses something of its answers: %s",
+                self.name,
+                "; ".join(told),
+                extra={"event": "model_lossy"},
+            )
+        for doubt, cure in parts.choice.doubts.items():
             _log.warning(
                 "model %s is taken for one of the family %s, by %s, but %s: %s",
-                self.name, self._parts.family.name, self._parts.choice.reason, doubt, cure,
+                self.name, parts.family.name, parts.choice.reason, doubt, cure,
+                extra={"event": "family_doubtful"},
             )  # fmt: skip
-        obstacle = self._parts.tokenizer.obstacle
+        obstacle = parts.tokenizer.obstacle
         if obstacle is not None:
-            _log.warning("model %s tokenizes each prompt anew, as a whole, because %s", self.name, obstacle)
+            _log.warning(
+                "model %s tokenizes each prompt anew, as a whole, because %s",
+                self.name,
+                obstacle,
+                extra={"event": "prompts_tokenized_whole"},
+            )
         _log.info(
             "model %s is served by the %s path: %s", self.name, features.path, features.reason,
-            extra={"max_seq_len": self._parts.max_seq_len, "tokenizer": str(self._parts.tokenizer_source),
-                   "family": self._parts.family.name, "family_reason": self._parts.choice.reason},
+            extra={"event": "model_served", "max_seq_len": parts.max_seq_len,
+                   "tokenizer": str(parts.tokenizer_source),
+                   "family": parts.family.name, "family_reason": parts.choice.reason},
         )  # fmt: skip
 
 

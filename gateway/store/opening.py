@@ -128,14 +128,14 @@ def default_path(environment: Mapping[str, str] | None = None) -> Path | None:
 async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
     path = given or default_path()
     if path is None:
-        _log.warning(_HOMELESS)
+        _log.warning(_HOMELESS, extra={"event": "store_not_opened"})
         return None
     store = SqliteStore(path, bounds)
     try:
         await store.open()
     except (OSError, sqlite3.Error, ForeignFileError) as error:
         await store.close()
-        _log.warning(_unusable(path, error, given=given is not None))
+        _log.warning(_unusable(path, error, given=given is not None), extra={"event": "store_not_opened"})
         return None
     return store
 

@@ -22,11 +22,11 @@ class Outage:
     def begin(self, reason: object) -> None:
         """Tell that the store cannot be used, unless that was told."""
         if not self._away:
-            _log.error("the store cannot be used: %s: %s", self._name, reason)
+            _log.error("the store cannot be used: %s: %s", self._name, reason, extra={"event": "store_unavailable"})
         self._away = True
 
     def end(self) -> None:
         """Tell that the store is back, where it was away."""
         if self._away:
-            _log.warning("the store can be used again: %s", self._name)
+            _log.warning("the store can be used again: %s", self._name, extra={"event": "store_available"})
         self._away = False

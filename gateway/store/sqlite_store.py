@@ -112,7 +112,11 @@ class SqliteStore:
 
     def _opened(self) -> SqliteFile:
         if self._file is not None and not self._file.is_in_place():
-            _log.error("the store's file was removed or replaced, with what it held: %s", self._path)
+            _log.error(
+                "the store's file was removed or replaced, with what it held: %s",
+                self._path,
+                extra={"event": "store_replaced"},
+            )
             self._let_go()
         if self._file is None:
             self._file = SqliteFile(self._path, self._bounds, self.fill, self._clock)

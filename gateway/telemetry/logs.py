@@ -10,6 +10,7 @@ import orjson
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
+from gateway.telemetry.request_ids import cause
 from gateway.telemetry.traces import TraceIds
 
 _SELDOM_S: Final = 60.0
@@ -29,6 +30,8 @@ class LineFormatter(JsonFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record: of a text and fields as the base would write it, in a quarter of its time."""
         if record.exc_info or record.exc_text or record.stack_info or not isinstance(record.msg, str):
+            if record.name == "uvicorn.error":  # of a defect, whose client was told this id
+                record.__dict__.update(cause())
             return super().format(record)
         line: LogData = {
             "time": self.formatTime(record, self.datefmt),

@@ -179,7 +179,7 @@ def _fetch(url: str, context: ssl.SSLContext | None) -> str | None:
         with opener.open(url, timeout=_TIMEOUT_S) as response:
             body: bytes = response.read(_MOST_BYTES)
     except (OSError, ValueError) as error:
-        _log.debug("no metrics from %s: %s", url, error)
+        _log.debug("no metrics from %s: %s", url, error, extra={"event": "triton_metrics_unread"})
         return None
     return body.decode(errors="replace")
 

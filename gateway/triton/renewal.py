@@ -36,9 +36,15 @@ async def follow_certificates(
             changed.clear()
             trouble = await channel.renew() or await transport.renew()
             if trouble is None:
-                _LOG.info("connected by the new certificates", extra={"triton": url})
+                _LOG.info(
+                    "connected by the new certificates", extra={"event": "triton_certificates_used", "triton": url}
+                )
                 continue
-            _LOG.warning("not connected by the new certificates, trying again: %s", trouble, extra={"triton": url})
+            _LOG.warning(
+                "not connected by the new certificates, trying again: %s",
+                trouble,
+                extra={"event": "triton_certificates_unused", "triton": url},
+            )
             asyncio.get_running_loop().call_later(_RETRY_S, changed.set)
     finally:
         tls.on_change.remove(changed.set)

@@ -64,12 +64,14 @@ class StallGuard:
 
     def _changed(self, state: State) -> None:
         if state == "suspect":
-            _LOG.warning("engine may have stalled: %s", self._watch.reason, extra=self._whose)
+            _LOG.warning(
+                "engine may have stalled: %s", self._watch.reason, extra={"event": "engine_suspected", **self._whose}
+            )
             self._inquiry = asyncio.create_task(self._inquire())
         elif state == "stalled":
-            _LOG.warning("engine not ready: %s", self._watch.reason, extra=self._whose)
+            _LOG.warning("engine not ready: %s", self._watch.reason, extra={"event": "engine_stalled", **self._whose})
         else:
-            _LOG.info("engine answers again", extra=self._whose)
+            _LOG.info("engine answers again", extra={"event": "engine_recovered", **self._whose})
             if self._inquiry is not None:
                 self._inquiry.cancel()
 

@@ -147,4 +147,6 @@ def _is_exempt(host: str, environment: Mapping[str, str]) -> bool:
 
 
 def _log(name: str, url: str, reason: str) -> None:
-    _LOG.warning("requests travel by %s: %s", name, reason, extra={"triton": url, "transport": name})
+    _LOG.warning(
+        "requests travel by %s: %s", name, reason, extra={"event": "transport_chosen", "triton": url, "transport": name}
+    )

@@ -319,7 +319,12 @@ class TritonBackend:
                 if error.kind is ErrorKind.UNAVAILABLE or failures >= self._health.failures:
                     return f"{error.message.rstrip('.')} ({self.url})"
                 if failures:
-                    _LOG.warning("health check %d of %d failed", failures, self._health.failures, extra=self._whose())
+                    _LOG.warning(
+                        "health check %d of %d failed",
+                        failures,
+                        self._health.failures,
+                        extra={"event": "health_check_failed", **self._whose()},
+                    )
                 continue
             failures = 0
             if missing is not None:
@@ -366,6 +371,7 @@ class TritonBackend:
         _LOG.info(
             "engine ready",
             extra={
+                "event": "engine_ready",
                 "triton": self.url,
                 "model": features.model,
                 "path": features.path,
@@ -374,11 +380,13 @@ class TritonBackend:
             },
         )
         for warning in features.warnings:
-            _LOG.warning("engine: %s", warning, extra={"triton": self.url, "model": features.model})
+            _LOG.warning(
+                "engine: %s", warning, extra={"event": "engine_warning", "triton": self.url, "model": features.model}
+            )
 
     def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
         if self._engine is not None or reason != self._reason:
-            _LOG.warning("engine not ready: %s", reason, extra=self._whose())
+            _LOG.warning("engine not ready: %s", reason, extra={"event": "engine_not_ready", **self._whose()})
         self._engine = None
         self._reason, self._kind = reason, kind
         self._ready.clear()

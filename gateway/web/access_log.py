@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_ids import work_for
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
 from gateway.web.routing import header
 
@@ -120,6 +121,7 @@ class AccessLogMiddleware:
             return
         record = record_of(scope)
         record.request_id = request_id_of(scope)
+        work_for(record.request_id)
         telemetry = None if scope["path"] in _QUIET else self._telemetry
         trace = None if telemetry is None else telemetry.begin(scope)
         status = 500  # what the server answers when the application raises before it answered
@@ -151,6 +153,7 @@ class AccessLogMiddleware:
         if trace is not None:
             trace.end(route, status, time.perf_counter() - record.started, record)
         fields = {
+            "event": "request",
             "request_id": record.request_id,
             "trace_id": None if trace is None else trace.trace_id,
             "client": scope["client"][0] if scope.get("client") else None,
@@ -173,7 +176,13 @@ def log_background(record: RequestRecord, response_id: str, status: str) -> None
         response_id: of the response.
         status: of the response.
     """
-    fields = {"request_id": record.request_id, "response_id": response_id, "status": status, **_facts(record)}
+    fields = {
+        "event": "background_response",
+        "request_id": record.request_id,
+        "response_id": response_id,
+        "status": status,
+        **_facts(record),
+    }
     ACCESS_LOG.info("background response", extra={key: value for key, value in fields.items() if value is not None})
 
 

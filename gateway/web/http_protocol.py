@@ -18,6 +18,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.relay.chunked_writer import ChunkedWriter
+from gateway.web.access_log import record_of
 from gateway.web.client_connection import EXTENSION, ClientConnection
 from gateway.web.departure import Departure
 
@@ -191,7 +192,10 @@ class _BoundedProtocol(HttpToolsProtocol):
             self._expect_reading()
             return
         client = self.client[0] if self.client else None
-        _log.warning("a client that does not read its answer is cut off", extra={"client": client, "unread": unread})
+        about: dict[str, Any] = {"event": "client_cut_off", "client": client, "unread": unread}
+        if not self.pipeline:  # else it is the answer of an earlier cycle, which uvicorn does not name
+            about["request_id"] = record_of(cast("Scope", self.cycle.scope)).request_id
+        _log.warning("a client that does not read its answer is cut off", extra=about)
         transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -348,7 +352,11 @@ class _BoundedProtocol(HttpToolsProtocol):
         now = self.loop.time()
         if now - self._overflow.warned > _WARN_S:
             self._overflow.warned = now
-            _log.warning("%d connections are open, further ones are answered 503", self._bounds.connections)
+            _log.warning(
+                "%d connections are open, further ones are answered 503",
+                self._bounds.connections,
+                extra={"event": "connections_full"},
+            )
         if len(self._overflow.told) >= MOST_TOLD:
             self.connections.discard(self)
             self._connection.transport.abort()

@@ -69,7 +69,12 @@ def room_for(connections: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft < wanted:
         connections = max(soft - _OTHER_FILES, soft // 2)
-        _log.warning("this process may open %d files: it takes %d connections at a time", soft, connections)
+        _log.warning(
+            "this process may open %d files: it takes %d connections at a time",
+            soft,
+            connections,
+            extra={"event": "connections_limited"},
+        )
     return connections
 
 

@@ -116,7 +116,7 @@ class TlsAcceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no more files, mostly
-                _log.error("no connection can be taken: %s", error.strerror)
+                _log.error("no connection can be taken: %s", error.strerror, extra={"event": "connection_not_taken"})
                 loop.remove_reader(listening)
                 loop.call_later(_PAUSE_S, self._resume, listening)
                 return
@@ -151,5 +151,9 @@ class TlsAcceptor:
             self._unsaid += 1
             return
         reason = _REASONS.get(getattr(error, "reason", None) or "") or str(error) or type(error).__name__
-        _log.info("no TLS with a client: %s", reason, extra={"client": client, "unsaid": self._unsaid})
+        _log.info(
+            "no TLS with a client: %s",
+            reason,
+            extra={"event": "tls_handshake_failed", "client": client, "unsaid": self._unsaid},
+        )
         self._said, self._unsaid = now, 0

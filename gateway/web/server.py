@@ -179,7 +179,11 @@ class Server(uvicorn.Server):
 
     def _tell_connections(self) -> None:
         """Have answers that have not begun say that their connection ends with them; later ones do so by themselves."""
-        _log.info("shutting down: %d connections are open", len(self.server_state.connections))
+        _log.info(
+            "shutting down: %d connections are open",
+            len(self.server_state.connections),
+            extra={"event": "shutting_down"},
+        )
         for connection in self.server_state.connections:
             cycle: Any = getattr(connection, "cycle", None)
             if cycle is not None and not cycle.response_started:

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
             logging.getLogger(name).setLevel(logging.ERROR)
         uvloop.run(_serve(settings, source, Path(socket)))
     except ConfigError as error:
-        _log.error("requests are not mirrored: %s", error)
+        _log.error("requests are not mirrored: %s", error, extra={"event": "mirror_not_started"})
         return 1
     return 0
 

@@ -107,13 +107,19 @@ class Supervisor:
         lame_duck_s = self._settings.lame_duck_s if self._farewell == signal.SIGTERM else 0
         _, late = await asyncio.wait(keepers, timeout=lame_duck_s + self._settings.shutdown_s + _KILL_AFTER_S)
         if late:
-            _log.error("%d workers did not end in time and are killed", len(late))
+            _log.error("%d workers did not end in time and are killed", len(late), extra={"event": "workers_killed"})
             self._signal(signal.SIGKILL)
             await asyncio.wait(late)
 
     def _listen(self, host: str, port: int) -> list[list[socket]]:
         sockets = listen(host, port, self._count)
-        _log.info("%d workers listen on %s port %d", self._count, host, sockets[0][0].getsockname()[1])
+        _log.info(
+            "%d workers listen on %s port %d",
+            self._count,
+            host,
+            sockets[0][0].getsockname()[1],
+            extra={"event": "listening"},
+        )
         return sockets
 
     def _stop(self, number: signal.Signals) -> None:
@@ -162,7 +168,12 @@ class Supervisor:
                 return
             if worker.error is not None and index not in self._served:
                 raise WorkersError(worker.error)
-            _log.error("worker %d is replaced: %s", index, worker.error or f"it ended with status {status}")
+            _log.error(
+                "worker %d is replaced: %s",
+                index,
+                worker.error or f"it ended with status {status}",
+                extra={"event": "worker_replaced"},
+            )
             self._tell(check=False)
             if loop.time() - begun > _STABLE_S:
                 pause = _FIRST_PAUSE_S

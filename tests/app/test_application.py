@@ -268,6 +268,7 @@ async def test_the_access_log(folder: Path, caplog: pytest.LogCaptureFixture) ->
     lines = access_lines(caplog)
     assert len(lines) == 3
     for line in lines[:2]:
+        assert line["event"] == "request"
         assert {key: line[key] for key in ("request_id", "method", "path", "status", "model", "finish_reason")} == {
             "request_id": "find-me",
             "method": "POST",

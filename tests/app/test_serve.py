@@ -52,6 +52,9 @@ def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayPro
     assert status == 0
     lines = [json.loads(line) for line in process.log_lines()]
     assert [line["status"] for line in lines if line["logger"] == "gateway.access"] == [503]
+    ours = [line["event"] for line in lines if line["logger"].startswith("gateway")]
+    assert {"no_api_keys", "listening", "engine_not_ready", "request", "shutting_down"} <= set(ours)
+    assert not [line for line in lines if "event" in line and not line["logger"].startswith("gateway")]
     assert any("GATEWAY_API_KEYS" in line["message"] for line in lines)
 
 

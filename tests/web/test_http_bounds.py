@@ -12,6 +12,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.web.access_log import record_of
 from gateway.web.http_protocol import Bounds, http_protocol
 from tests.web.served import served
 
@@ -384,13 +385,14 @@ async def test_clients_who_are_turned_away_are_bounded_too() -> None:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool) -> None:
-    """One that reads slowly is not."""
+async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """One that reads slowly is not; the log names the request."""
     ended = asyncio.Event()
     piece, count = b"x" * 65536, 400
 
     async def streams(scope: Scope, receive: Receive, send: Send) -> None:
-        del scope, receive
+        del receive
+        record_of(scope).request_id = "slow"
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(count):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -411,4 +413,6 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool) ->
                     if got > count * len(piece):
                         break
         assert (got > count * len(piece)) is reads
+        told = [vars(line)["request_id"] for line in caplog.records if vars(line).get("event") == "client_cut_off"]
+        assert told == ([] if reads else ["slow"])
         client.writer.close()

@@ -22,6 +22,7 @@ from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.keywords import unsupported
 from gateway.serving.prompt_source import ChatPrompt
 from gateway.serving.served_model import ServedModel
+from gateway.telemetry.request_ids import cause
 
 _log = logging.getLogger(__name__)
 _CALL_GUIDES = frozenset({"json_schema", "structural_tag"})
@@ -145,7 +146,8 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
         if function.strict and function.parameters:
             warnings += deviations(function.parameters, f"{path}.parameters")
     if warnings:
-        _log.info("schemas outside of OpenAI's strict subset", extra={"paths": warnings[:32]})
+        about = {"event": "schemas_not_strict", **cause(), "paths": warnings[:32]}
+        _log.info("schemas outside of OpenAI's strict subset", extra=about)
     shown = tools_for_template(offers.functions if choice == "required" else [each for each, _ in offers.callable])
     guided_by = form.path if form.path and choice != "required" else "functions" if offers.old else "tools"
     return ChatPlan(request.prompt(shown), request.names(guided_by), turn, form, offers, shown, warnings)

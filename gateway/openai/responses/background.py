@@ -169,7 +169,8 @@ class Run:
         elif error is None or isinstance(error, LostError):
             self.answer.cancelled()
         else:
-            _log.error("the background response %s could not be generated", self.answer.id, exc_info=error)
+            about = {"event": "background_failed", "request_id": self._record.request_id}
+            _log.error("the background response %s could not be generated", self.answer.id, exc_info=error, extra=about)
             self.answer.failed(OpenAIError(500, "The gateway failed to process the request.", type=SERVER))
 
     async def _write_end(self) -> None:
@@ -182,7 +183,10 @@ class Run:
         except LostError:
             await self._write_cancelled()
         except OpenAIError as error:
-            _log.error("the end of the background response %s could not be kept: %s", answer.id, error.message)
+            about = {"event": "background_not_kept", "request_id": self._record.request_id}
+            _log.error(
+                "the end of the background response %s could not be kept: %s", answer.id, error.message, extra=about
+            )
             failed = self._first.ended("failed", error={"code": "server_error", "message": error.message})
             with contextlib.suppress(OpenAIError, LostError):  # a reader finds the lease ended
                 await shelf.put(answer.id, failed, self._version)

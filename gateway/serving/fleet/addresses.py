@@ -88,7 +88,9 @@ class Addresses:
     def _complain(self, entry: str, problem: str) -> None:
         if self._complaints.get(entry) != problem:
             self._complaints[entry] = problem
-            _log.warning("endpoints%s: %s", f" of {entry}" if entry else "", problem)
+            _log.warning(
+                "endpoints%s: %s", f" of {entry}" if entry else "", problem, extra={"event": "endpoints_doubtful"}
+            )
 
 
 async def _by_name(name: str) -> list[str]:

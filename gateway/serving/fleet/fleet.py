@@ -22,6 +22,7 @@ from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.fleet.endpoint import Endpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
+from gateway.telemetry.request_ids import cause
 
 _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
@@ -212,7 +213,7 @@ class Fleet:
         for address in addresses:
             if address not in self.members:
                 self.members[address] = endpoint = self._endpoint(address)
-                _log.info("endpoint added", extra={"triton": address, "model": self._model})
+                _log.info("endpoint added", extra={"event": "endpoint_added", "triton": address, "model": self._model})
                 self._run(endpoint.backend.start())
         for address, endpoint in self.members.items():
             endpoint.leaving = address not in addresses
@@ -229,7 +230,10 @@ class Fleet:
             return
         for endpoint in [each for each in self.members.values() if each.leaving]:
             del self.members[endpoint.address]
-            _log.info("endpoint removed", extra={"triton": endpoint.address, "model": self._model})
+            _log.info(
+                "endpoint removed",
+                extra={"event": "endpoint_removed", "triton": endpoint.address, "model": self._model},
+            )
             self._retiring.add(endpoint)
             endpoint.retire(lambda left=endpoint: self._leave(left))  # type: ignore[misc]
 
@@ -369,7 +373,10 @@ class FleetRoute:
         endpoint = await fleet.retry(self._aim, self._tried, error.kind)
         if endpoint is None:
             return None
-        _log.info("request tried elsewhere", extra={"triton": self.address, "elsewhere": endpoint.address})
+        _log.info(
+            "request tried elsewhere",
+            extra={"event": "request_retried", **cause(), "triton": self.address, "elsewhere": endpoint.address},
+        )
         return FleetRoute(fleet, self._aim, endpoint, self._tried)
 
     def _settle(self) -> None:
