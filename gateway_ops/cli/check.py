@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +16,9 @@ from rich.text import Text
 
 from gateway_ops.cli.console import fail
 
+# Each in the order of what is shown first.
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
-_HOW = {"native": "green", "emulated": "cyan", "impossible": "red"}
+_HOW = {"impossible": "red", "emulated": "cyan", "native": "green"}
 
 
 def check(
@@ -79,34 +82,52 @@ def check(
 
 
 def _print_lines(values: dict[str, Any]) -> None:
-    """Print one line for each finding, as compilers do, and one for each parameter."""
-    for finding in values["findings"]:
+    """Print one line for each finding, as compilers do, the gravest first; then what each model can do, in short."""
+    for finding in _gravest_first(values["findings"]):
         typer.echo(f"{finding['where']}: {finding['severity']}: {finding['what']} {finding['fix']}".rstrip())
     for name, model in values["models"].items():
         typer.echo(_headline(name, model))
-        for parameter, capability in sorted(model["capabilities"].items()):
-            typer.echo(f"  {parameter}: {capability['how']}{_limit(capability)}: {capability['note']}")
+        for how, parameters, note in _abilities(model["capabilities"]):
+            typer.echo(f"  {how}: {parameters}{note and f': {note}'}")
     typer.echo(_summary(values))
 
 
 def _show_tables(console: Console, values: dict[str, Any]) -> None:
-    if values["findings"]:
-        table = Table("", "where", "what", "what to do", show_edge=False)
-        for finding in values["findings"]:
-            severity = Text(finding["severity"], _STYLES[finding["severity"]])
-            table.add_row(severity, *(Text(finding[key]) for key in ("where", "what", "fix")))
+    for severity, findings in groupby(_gravest_first(values["findings"]), key=lambda each: each["severity"]):
+        table = Table("where", "what", "what to do", show_edge=False, title_justify="left")
+        table.title = Text(severity, _STYLES[severity])
+        for finding in findings:
+            table.add_row(*(Text(finding[key]) for key in ("where", "what", "fix")))
         console.print(table)
-    for name, model in values["models"].items():
         console.print()
+    for name, model in values["models"].items():
         console.print(Text(_headline(name, model), "bold"))
         if model["capabilities"]:
-            table = Table("parameter", "served", "how", show_edge=False)
-            for parameter, capability in sorted(model["capabilities"].items()):
-                how = Text(capability["how"] + _limit(capability), _HOW[capability["how"]])
-                table.add_row(Text(parameter), how, Text(capability["note"]))
+            table = Table("served", "parameters", "how", show_edge=False)
+            for how, parameters, note in _abilities(model["capabilities"]):
+                table.add_row(Text(how, _HOW[how]), Text(parameters), Text(note))
             console.print(table)
-    console.print()
+        console.print()
     console.print(Text(_summary(values), "green" if values["ok"] else "bold red"))
+
+
+def _gravest_first(findings: list[dict[str, str]]) -> list[dict[str, str]]:
+    return sorted(findings, key=lambda finding: list(_STYLES).index(finding["severity"]))
+
+
+def _abilities(capabilities: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What a model cannot do, what the gateway does for it, and what it does itself.
+
+    Yields:
+        how parameters are served, those that have this and the note in common, and the note; native ones have none.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for parameter, capability in sorted(capabilities.items()):
+        how = capability["how"]
+        note = "" if how == "native" else capability["note"]
+        groups.setdefault((how, note), []).append(f"{parameter}{_limit(capability)}")
+    for (how, note), parameters in sorted(groups.items(), key=lambda group: list(_HOW).index(group[0][0])):
+        yield how, ", ".join(parameters), note
 
 
 def _headline(name: str, model: dict[str, Any]) -> str:

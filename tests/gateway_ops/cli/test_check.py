@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pty
@@ -23,6 +24,20 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
     command = [GATEWAY, "check", *arguments]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def on_terminal(folder: Path, *arguments: str) -> str:
+    """What a terminal is shown of a check that finds an error."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([GATEWAY, "check", *arguments], cwd=folder, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            while data := os.read(ours, 4096):
+                shown += data
+    os.close(ours)
+    assert process.returncode == 1
+    return shown.decode()
 
 
 @pytest.fixture
@@ -61,17 +76,9 @@ def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
 
 def test_a_terminal_gets_a_table(folder: Path) -> None:
     (folder / "gateway.yaml").write_text("sever: {}\n")
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([GATEWAY, "check"], cwd=folder, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
-            while data := os.read(ours, 4096):
-                shown += data
-    os.close(ours)
-    assert process.returncode == 1
-    assert b"what to do" in shown
-    assert b"sever" in shown
+    shown = on_terminal(folder)
+    assert "what to do" in shown
+    assert "sever" in shown
 
 
 def test_what_cannot_be_reached(folder: Path) -> None:
@@ -87,8 +94,11 @@ def test_a_triton_and_a_gateway_say_what_they_can_do(folder: Path, triton: Any, 
     done = check(folder, triton.grpc_url)
     assert done.returncode == 0, done.stdout
     assert "ensemble: the tokens path to tensorrt_llm: " in done.stdout
-    assert "\n  logprobs: native: " in done.stdout
-    assert "Nothing is wrong." in done.stdout.splitlines() or "warning" in done.stdout
+    *shown, count = done.stdout.splitlines()
+    ways = [line.split(":")[0].strip() for line in shown if line.startswith("  ")]
+    assert [way for way, _ in itertools.groupby(ways)] == ["impossible", "emulated", "native"]
+    assert ", logprobs, " in shown[-1]
+    assert count == "Nothing is wrong." or count.endswith(("warning", "warnings"))
 
     wrong = check(folder, triton.grpc_url, "--model", "nothing")
     assert wrong.returncode == 1
@@ -116,5 +126,22 @@ def test_a_file_is_held_against_its_triton(folder: Path, triton: Any) -> None:
     )
     done = check(folder, "gateway.yaml")
     assert "gateway.yaml:5: warning: max_seq_len is 4096, but config.json allows 2048." in done.stdout
-    assert "gateway.yaml:9: error: " in done.stdout
+    assert done.stdout.startswith("gateway.yaml:9: error: ")
+    assert done.stdout.splitlines()[-1].startswith("1 error, ")
     assert done.returncode == 1
+
+
+def test_findings_come_by_gravity_and_in_json_by_place(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(
+        "models:\n- name: tiny\n  triton: {url: 'localhost:1'}\n  tokenizer: tiny\n  max_seq_len: 4096\n"
+        "- name: other\n  triton: {url: 'localhost:1'}\n  tokenizer: nowhere\n  max_seq_len: 2048\n"
+    )
+    places = ["gateway.yaml:8", "gateway.yaml:5"]
+    plain = check(folder, "--offline")
+    error, warning, count = plain.stdout.splitlines()
+    assert [line.split(": ")[:2] for line in (error, warning)] == [[places[0], "error"], [places[1], "warning"]]
+    assert (count, plain.returncode) == ("1 error, 1 warning", 1)
+    found = json.loads(check(folder, "--offline", "--json").stdout)["findings"]
+    assert [finding["where"] for finding in found] == places[::-1]
+    shown = on_terminal(folder, "--offline")
+    assert shown.index("gateway.yaml:8") < shown.index("gateway.yaml:5") < shown.index("1 error, 1 warning")
