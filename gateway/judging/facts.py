@@ -1,4 +1,4 @@
-"""What is known of two targets before they are compared: tokenizer, context, family, abilities."""
+"""Facts of two targets before they are compared: tokenizer, context, family, abilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can come of a request beside an answer, and how the bytes of an answer become an outcome."""
+"""Outcomes of a request: an answer and its parts, a refusal, or a failure, read from the bytes that came."""
 
 from __future__ import annotations
 

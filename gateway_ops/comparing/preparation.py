@@ -1,4 +1,4 @@
-"""What is said before a comparison: who is compared, what is known of both, and what to beware of."""
+"""Words before a comparison: the two targets, the facts known of both, and the differences to beware of."""
 
 from __future__ import annotations
 

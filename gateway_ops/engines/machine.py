@@ -1,4 +1,4 @@
-"""What a build needs of the machine that it runs on: TensorRT-LLM's version and the GPUs."""
+"""The needs of a build of the machine that it runs on: TensorRT-LLM's version and the GPUs."""
 
 from __future__ import annotations
 

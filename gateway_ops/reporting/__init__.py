@@ -1,1 +1,1 @@
-"""What a report of a fault has, for ``gateway report``, and what never gets into one."""
+"""Reports of a fault, for ``gateway report``: the parts of one, and all that never gets into it."""

@@ -1,1 +1,1 @@
-"""What a running gateway does, for ``gateway top``: two scrapes of its metrics, and what happened between them."""
+"""A running gateway, for ``gateway top``: two scrapes of its metrics, and what happened between them."""

@@ -1,4 +1,4 @@
-"""What a gateway did in an interval, as one JSON object."""
+"""Activity of a gateway in an interval, as one JSON object."""
 
 from __future__ import annotations
 
