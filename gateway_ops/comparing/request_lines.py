@@ -135,6 +135,10 @@ def _path_of(body: dict[str, Any]) -> str:
 
 def _body(body: dict[str, Any]) -> dict[str, Any]:
     """What is sent: a comparison leaves no responses behind in a server's store."""
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:  # it reads deeper than it writes
+        raise _LineError("nested too deeply to be sent again") from None
     kept = {name: value for name, value in body.items() if name != "model"}
     if "input" in body and not body.get("background"):
         kept.setdefault("store", False)

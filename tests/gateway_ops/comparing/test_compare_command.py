@@ -261,6 +261,7 @@ def test_requests_leave_no_response_behind(start: Start, tmp_path: Path) -> None
         ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is none of"),
         ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is none of"),
         ("[" * 5000, "not JSON"),
+        ('{"prompt": "x", "metadata": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply to be sent"),
     ],
 )
 def test_a_line_that_is_no_request_is_named_before_anything_is_sent(
