@@ -149,4 +149,4 @@ class Server:
 
 def _wait(answer: Answer) -> float:
     told = answer.headers.get("retry-after", "")
-    return min(float(told), _LONGEST_WAIT_S) if told.isdigit() else 1.0
+    return min(float(told), _LONGEST_WAIT_S) if told.isdecimal() else 1.0

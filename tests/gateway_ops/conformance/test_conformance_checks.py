@@ -137,14 +137,15 @@ def test_what_a_server_refuses_by_name_is_left_out_and_not_untrue() -> None:
     assert found["usage-at-limit"].verdict is Verdict.TRUE
 
 
-def test_a_server_that_is_busy_for_a_moment_is_asked_again() -> None:
+@pytest.mark.parametrize("after_s", ["0", "\N{SUPERSCRIPT TWO}"])  # which is a digit, and no number
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(after_s: str) -> None:
     busy = itertools.cycle([True, False])
 
     def after(body: dict[str, Any], reply: Reply) -> None:
         if reply.status == 200 and next(busy):
             refused = RefusedError("Busy.", None, 503).reply
             reply.status, reply.json, reply.events = 503, refused.json, None
-            reply.headers["Retry-After"] = "0"
+            reply.headers["Retry-After"] = after_s
 
     with HonestServer(Lie(after=after)) as server:
         known = meet(server)
