@@ -123,7 +123,7 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
     for each in listed or ():
         if each.id == server.model:
             known = (each.max_model_len, each.context_length, each.context_window, each.max_context_length)
-            server.context = next((value for value in known if value), None)
+            server.context = next((value for value in known if value and value > 0), None)
     _settle(server)
     return server
 

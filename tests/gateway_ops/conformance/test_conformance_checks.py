@@ -153,6 +153,18 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(after_s: str) -> None
         assert run(known, "text-stream-same").verdict is Verdict.TRUE
 
 
+def test_a_context_that_is_no_number_of_tokens_is_not_known() -> None:
+    """Some list -1 where a model has no bound, or they do not know it."""
+
+    def after(_: dict[str, Any], reply: Reply) -> None:
+        for entry in reply.json["data"]:
+            entry["max_model_len"] = -1
+
+    with HonestServer(Lie(after=after, path="/v1/models")) as server:
+        found = run(meet(server), "error-context")
+    assert (found.verdict, found.evidence) == (Verdict.TRUE, "")
+
+
 def test_an_answer_that_fails_is_untrue() -> None:
     def after(body: dict[str, Any], reply: Reply) -> None:
         if "logprobs" in body:
