@@ -38,9 +38,10 @@ Each check comes to one of four verdicts:
 | not offered | the server refuses it and names it, which is honest |
 | true | no answer was against it |
 
-The exit status is 1 where something is untrue, or where nothing can be checked: no server at the URL, a wrong key, a
-model that is not served. `--json` prints all of it as one object: `ok`, `counts`, and `checks` with `group`, `name`,
-`promise`, `source`, `verdict`, `evidence` and `curl`.
+The exit status is 1 where something is untrue, where nothing can be checked (no server at the URL, a wrong key, a
+model that is not served), and where not all could be asked: the server has gone, or four answers or all of it took too
+long. `--json` prints all of it as one object: `ok`, `counts`, and `checks` with `group`, `name`, `promise`, `source`,
+`verdict`, `evidence` and `curl`.
 
 Nothing is judged by taste, by speed or by what a model says, only by what answers say of themselves and of each other.
 No tokenizer is used. Requests are greedy with a fixed seed. Where two answers that should be alike differ, both are

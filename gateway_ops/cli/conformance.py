@@ -29,7 +29,7 @@ def show_conformance(url: str, model: str | None, api_key: str | None, timeout_s
     """Check a server and print what was found.
 
     Raises:
-        typer.Exit: with status 1 where a promise is not held, or nothing can be checked.
+        typer.Exit: with status 1 where a promise is not held, or not all can be asked.
     """
     began = time.monotonic()
     try:
@@ -44,14 +44,19 @@ def show_conformance(url: str, model: str | None, api_key: str | None, timeout_s
         typer.echo(json.dumps(_as_json(server, found, seconds), indent=2, ensure_ascii=False))
     else:
         _show(server, found, seconds)
-    if suite.counts(found)[Verdict.UNTRUE]:
+    if not _is_ok(server, found):
         raise typer.Exit(1)
+
+
+def _is_ok(server: Server, found: list[Outcome]) -> bool:
+    """Whether nothing is untrue, and the server was there to the end."""
+    return not suite.counts(found)[Verdict.UNTRUE] and not server.lost
 
 
 def _as_json(server: Server, found: list[Outcome], seconds: float) -> dict[str, object]:
     counted = {verdict.value: count for verdict, count in suite.counts(found).items()}
     return {
-        "ok": not counted[Verdict.UNTRUE.value],
+        "ok": _is_ok(server, found),
         "url": server.http.base,
         "model": server.model,
         "requests": server.sent,
@@ -79,6 +84,8 @@ def _show(server: Server, found: list[Outcome], seconds: float) -> None:
         console.print()
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
     typer.echo(f"{server.http.base} {server.model}: {told}; {server.sent} requests in {seconds:.0f} s")
+    if server.lost:
+        typer.echo(f"Not all could be asked: {server.lost.removeprefix('not asked: ')}")
 
 
 def _show_untrue(console: Console, chosen: list[Outcome]) -> None:

@@ -36,6 +36,7 @@ class Server:
         limit: the name of the field that bounds an answer.
         steady: whether the same greedy request was answered alike.
         sent: the number of requests so far.
+        lost: why requests were not answered at all, or not sent any more; empty while all were.
     """
 
     def __init__(self, http: Http, model: str, ends: float) -> None:
@@ -47,6 +48,7 @@ class Server:
         self.limit = "max_tokens"
         self.steady = True
         self.sent = 0
+        self.lost = ""
         self._ends = ends
         self._timeouts = 0
         self._answers: dict[Request, Answer] = {}
@@ -88,7 +90,7 @@ class Server:
             try:
                 answer = self.http.send(request)
             except UnreachableError as error:
-                raise UnclearError(str(error)) from None
+                raise self._given_up(str(error)) from None
             self._timeouts += answer.late
             if answer.status not in {429, 503} or attempt == _TRIES - 1:
                 break
@@ -97,9 +99,13 @@ class Server:
 
     def _still(self) -> None:
         if self._timeouts >= _MOST_TIMEOUTS:
-            raise UnclearError(f"not asked: {_MOST_TIMEOUTS} answers had not ended in time")
+            raise self._given_up(f"not asked: {_MOST_TIMEOUTS} answers had not ended in time")
         if time.monotonic() > self._ends:
-            raise UnclearError("not asked: the time for all checks has run out")
+            raise self._given_up("not asked: the time for all checks has run out")
+
+    def _given_up(self, why: str) -> UnclearError:
+        self.lost = why
+        return UnclearError(why)
 
     @property
     def quoted_model(self) -> str:

@@ -10,6 +10,7 @@ import pty
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,21 @@ def test_what_is_no_server() -> None:
 def test_a_server_that_hangs_is_left() -> None:
     with raw_server(lambda peer: [None for _ in iter(lambda: peer.recv(4096), b"")]) as silent:
         assert unfit(silent, timeout_s=1) == f"{silent} is no server of the API: the answer had not ended after 1 s"
+
+
+def test_a_server_that_stops_answering_has_not_passed() -> None:
+    """Nothing of it is untrue then, and most of it was not asked."""
+    asked = itertools.count()
+
+    def stop(_body: dict[str, Any], _reply: Reply) -> None:
+        if next(asked) == 2:  # the requests by which it is met
+            threading.Thread(target=server._server.shutdown).start()
+
+    with HonestServer(Lie(after=stop)) as server:
+        done = check(server.url, "--json", "--timeout", "1")
+    values = json.loads(done.stdout)
+    assert values["counts"]["untrue"] == 0
+    assert (done.returncode, values["ok"]) == (1, False)
 
 
 def test_a_wrong_key_and_a_model_that_is_not_served() -> None:
