@@ -6,9 +6,11 @@ import hashlib
 import hmac
 import secrets
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from gateway.judging.answer_forms import Answer
 from gateway.judging.durations import Durations
@@ -16,7 +18,9 @@ from gateway.judging.outcomes import Failure, Outcome, Refusal
 from gateway.judging.verdict import Difference, Kind, Rules, judge
 
 _SHOWN_PERCENTILES = (50, 99)
-_LONGEST_KEPT = 10_000  # characters of a text in a report whose rows are bounded
+# Of a row in a report whose rows are bounded: choices, differences, and characters of an answer.
+_MOST_KEPT = 16
+_LONGEST_KEPT = 10_000
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ class Report:
         self._rules = rules
         self._show_text = show_text
         self._only_told = most_rows is not None
-        self._longest = _LONGEST_KEPT if self._only_told else None
+        self._most = _MOST_KEPT if self._only_told else None
         self._rows: deque[tuple[int, dict[str, Any]]] = deque(maxlen=most_rows)
         self._salt = secrets.token_bytes(16)
 
@@ -174,13 +178,21 @@ class Report:
             row["a_differs_from_itself_in"] = sorted(own)
         if kind is Kind.EQUAL:
             return row
-        row["differences"] = [self._difference(each) for each in differences]
+        kept = differences[: self._most]
+        row["differences"] = [self._difference(each, self._room(kept)) for each in kept]
         row |= {side: self._said(outcome) for side, outcome in zip(("a", "b"), outcomes, strict=True)}
         return row
 
-    def _difference(self, each: Difference) -> dict[str, Any]:
+    def _room(self, parts: Sequence[object]) -> int | None:
+        """Characters that each part of a row may have; None where rows are not bounded."""
+        return _LONGEST_KEPT // max(len(parts), 1) if self._only_told else None
+
+    def _difference(self, each: Difference, room: int | None) -> dict[str, Any]:
         where = {} if each.choice is None else {"choice": each.choice}
-        shown = {"around": each.texts} if self._show_text and each.texts else {}
+        texts = each.texts if self._show_text else {}
+        if room is not None:
+            texts = {side: _clipped(value, room) for side, value in texts.items()}
+        shown = {"around": texts} if texts else {}
         return {"in": each.aspect, **where, **each.facts, **shown}
 
     def _said(self, outcome: Outcome) -> dict[str, Any]:
@@ -191,15 +203,16 @@ class Report:
         if isinstance(outcome, Refusal):
             told = {"status": outcome.status, "code": outcome.code, "param": outcome.param}
             return told | ({"message": outcome.message} if show else {})
-        first = outcome.first_s
+        first, kept = outcome.first_s, outcome.choices[: self._most]
+        room = self._room(kept)
         return {
             "choices": [
                 {
                     "characters": len(choice.text),
                     "digest": self._digest(choice.text),
-                    **({"text": choice.text[: self._longest]} if show else {}),
+                    **({"text": choice.text[:room]} if show else {}),
                 }
-                for choice in outcome.choices
+                for choice in kept
             ],
             "first_token_ms": None if first is None else round(first * 1000, 3),
             "whole_answer_ms": round(outcome.whole_s * 1000, 3),
@@ -208,6 +221,12 @@ class Report:
     def _digest(self, text: str) -> str:
         """The same for the same text in this report only: a plain hash of a short secret could be guessed."""
         return hmac.new(self._salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:12]
+
+
+def _clipped(value: Any, room: int) -> Any:
+    """A value, or the beginning of its JSON where that is too long."""
+    told = orjson.dumps(value).decode()
+    return value if len(told) <= room else told[:room]
 
 
 def exit_status(counts: Mapping[str, int]) -> int:
