@@ -490,7 +490,10 @@ class SequenceAssembler:
         """Apply the rule of wire contract 2.9, with the engine's own word where it has one."""
         if self.stopped:
             return "stop"
-        if self._engine_finish is not None:
+        untold = self._engine_finish == "untold"
+        if self._engine_finish is not None and not untold:
             return "stop" if self._engine_finish == "stop" else "length"
-        completion, self.finish_estimated = self._count_so_far()
-        return "length" if completion >= self._most else "stop"
+        completion, estimated = self._count_so_far()
+        short = completion < self._most
+        self.finish_estimated = estimated or (untold and short)
+        return "stop" if short else "length"

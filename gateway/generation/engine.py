@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
 
-EngineFinish = Literal["stop", "length", "cut"]
+EngineFinish = Literal["stop", "length", "cut", "untold"]
 """Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,
-``cut`` one that may be another, so that it tells no number of tokens."""
+``cut`` one that may be another, so that it tells no number of tokens; ``untold`` that nothing was said by an engine that
+may have such a limit."""
 
 
 EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]

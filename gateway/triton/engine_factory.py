@@ -37,7 +37,6 @@ from gateway.triton.vllm_capabilities import vllm_capabilities
 from gateway.triton.vllm_dialect import GUIDE_KEYS, read_vllm
 
 _NO_OPTIONS = EngineOptions()
-_SAYING_ENDS = ("finish_reason", "num_output_tokens")  # a number that is the limit says that the answer was cut
 
 
 def tokens_engine(
@@ -177,9 +176,7 @@ def plain_engine(
         adds_special_tokens=hints.adds_special_tokens(entry),
         streams="pieces" if entry.decoupled else "whole",
         whole=not entry.decoupled,
-        estimates=_estimates(
-            counts="num_output_tokens" in entry.outputs, finishes=bool({*_SAYING_ENDS} & entry.outputs)
-        ),
+        estimates=_estimates(counts="num_output_tokens" in entry.outputs, finishes="finish_reason" in entry.outputs),
         losses=losses(models, options),
     )
     return PlainEngine(connection, entry, features)

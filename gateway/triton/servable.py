@@ -298,8 +298,8 @@ def _plain_losses(model: ModelView) -> Iterator[str]:
         yield f"{name!r} takes no max_tokens: requests with a limit are refused, and the model ends its answers"
     if "num_output_tokens" not in model.outputs:
         yield f"{name!r} tells no number of tokens: usage.completion_tokens is counted by tokenizing the text again"
-        if "finish_reason" not in model.outputs:
-            yield f"{name!r} does not say why an answer ended: its finish_reason is estimated"
+    if "finish_reason" not in model.outputs:
+        yield f"{name!r} does not say why an answer ended: its finish_reason is estimated"
     if "num_input_tokens" not in model.outputs:
         yield f"{name!r} tells no number of tokens of a prompt: usage.prompt_tokens is that of the gateway's tokenizer"
     yield "log-probs are refused: text does not tell which part of it is of which token"

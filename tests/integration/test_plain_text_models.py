@@ -118,6 +118,15 @@ def test_a_count_that_nobody_told_is_marked(
     assert answer.usage.completion_tokens_details.estimated is True
 
 
+def test_an_end_that_nobody_explained_is_marked(text_triton: TextServer, client: OpenAI) -> None:
+    """The model may have a limit of its own: fewer tokens than were asked for do not tell that it said all."""
+    text_triton.play(turn(text="alpha beta", spoil={"finish_reason": None}), chunk=4)
+    for most, finish, estimated in ((50, "stop", True), (5, "length", None)):
+        choice = complete(client, "plain_counts-h2", max_tokens=most).choices[0]
+        assert choice.finish_reason == finish
+        assert getattr(choice, "finish_reason_estimated", None) is estimated
+
+
 def test_the_model_s_count_of_the_prompt_is_taken(text_triton: TextServer, client: OpenAI) -> None:
     text_triton.play(turn(text="alpha"))
     assert complete(client, "plain_counts-h2", prompt="a prompt").usage.prompt_tokens == len("a prompt")

@@ -139,6 +139,12 @@ async def test_a_plain_text_model_is_known_by_its_two_tensors(decoupled: bool) -
     assert server.requests == []  # an answer without a limit may be long: nothing is asked for nothing
 
 
+async def test_a_model_that_counts_and_does_not_say_why_it_ended_leaves_that_open() -> None:
+    features, _ = await discover(plain_config(outputs=(("num_output_tokens", "INT32"),)))
+    assert features.estimates == {"finish_reason"}
+    assert any("does not say why an answer ended" in loss for loss in features.losses)
+
+
 async def test_an_older_name_of_a_tensor_is_taken() -> None:
     features, _ = await discover(plain_config(("random_seed", "UINT64")))
     assert features.capabilities["seed"].how == "native"
