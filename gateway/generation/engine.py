@@ -12,8 +12,8 @@ from gateway.generation.sampling_params import GuideBackend
 
 EngineFinish = Literal["stop", "length", "cut", "untold"]
 """Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,
-``cut`` one that may be another, so that it tells no number of tokens; ``untold`` that nothing was said by an engine that
-may have such a limit."""
+``cut`` one that may be another, so that it tells no number of tokens; ``untold`` is said of an engine that may have
+such a limit, and says nothing."""
 
 
 EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]

@@ -213,6 +213,16 @@ def test_an_answer_without_any_output_is_an_error(
     assert status == 500
 
 
+@pytest.mark.parametrize("chunk", [1, 50])
+def test_a_character_that_the_limit_cuts_is_shown_as_such(text_triton: TextServer, client: OpenAI, chunk: int) -> None:
+    text_triton.play(turn(text="alpha 😀"), chunk=chunk)
+    answer = complete(client, "plain_counts-h2", max_tokens=8)
+    parts, finish = streamed(client, "plain_counts-h2", max_tokens=8)
+    assert answer.choices[0].text == "".join(parts) == "alpha \ufffd"
+    assert answer.choices[0].finish_reason == finish == "length"
+    assert answer.usage.completion_tokens == 8
+
+
 def test_an_empty_text_is_an_answer(text_triton: TextServer, client: OpenAI) -> None:
     text_triton.play(turn("hi", text=""))
     answer = complete(client, "plain_whole-h2")

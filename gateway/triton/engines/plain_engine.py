@@ -101,9 +101,11 @@ class PlainReader:
             raise MalformedOutputError("a second text of a model that is taken to answer once")
         self._answered |= raw is not None
         try:
-            chunk.text = self._decoder.decode(raw or b"", final)
+            chunk.text = self._decoder.decode(raw or b"")
         except UnicodeDecodeError:
-            raise MalformedOutputError("a text that is not UTF-8, or is cut within a character") from None
+            raise MalformedOutputError("a text that is not UTF-8") from None
+        if final and self._decoder.getstate()[0]:  # a limit may cut a character; so it is shown of tokens, too
+            chunk.text += "\N{REPLACEMENT CHARACTER}"
         self._count(chunk, outputs, raw)
         return chunk
 
