@@ -325,9 +325,13 @@ def test_an_answer_that_is_not_as_it_should_be_is_an_error(
     assert "tomorrow" not in str(body)
 
 
-def test_a_count_that_is_missing_makes_an_estimate_that_says_so(text_triton: TextServer, client: OpenAI) -> None:
-    text_triton.play(turn(text="alpha", spoil={"num_output_tokens": None}))
-    answer = whole(client, NEWEST)
+@pytest.mark.parametrize("count", [None, [7]])  # seven of each token are more than were asked for
+def test_a_count_that_is_none_makes_an_estimate_that_says_so(
+    text_triton: TextServer, client: OpenAI, count: list[int] | None
+) -> None:
+    text_triton.play(turn(text="alpha", spoil={"num_output_tokens": count}))
+    answer = whole(client, NEWEST, max_tokens=10)
+    assert answer.usage.completion_tokens <= 10
     assert answer.usage.completion_tokens_details.estimated is True
     assert answer.choices[0].finish_reason == "stop"
 

@@ -32,6 +32,7 @@ class VllmReader:
         "_dialect",
         "_ended",
         "_ids",
+        "_most",
         "_outputs",
         "_sum",
         "_tokens",
@@ -45,6 +46,7 @@ class VllmReader:
         self._ids = dialect.needs_ids(request)
         self._top = request.params.top_logprobs
         self._vocab = request.vocab_size
+        self._most = request.max_tokens
         self._outputs = Outputs(_OF_IDS if self._ids else _OF_TEXT)
         # Then the limit alone ends it.
         self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not dialect.finishes
@@ -97,7 +99,7 @@ class VllmReader:
             raise MalformedOutputError("a text that is not UTF-8, or is cut within a character") from None
         # No stop strings are sent: what ends by itself ends with an end token, which is counted, and not of the answer.
         ends = chunk.finish_reason == "stop"
-        if counted is not None and counted - ends >= bool(raw):
+        if counted is not None and counted - ends >= bool(raw) and self._tokens <= self._most:
             chunk.output_tokens = counted - ends
 
     def _read_ids(self, chunk: EngineChunk, outputs: dict[str, bytes], counted: int | None) -> None:
