@@ -29,6 +29,8 @@ _OF_GATEWAY = {
 }
 _OTHER_MODEL = ("tokenizer", "chat template", "context", "family")
 _LONGEST_VALUE = 200
+_LONGEST_NAME = 64
+_LONGEST_WAY = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterat
 def _abilities(told: Any) -> dict[str, str] | None:
     if not isinstance(told, dict):
         return None
-    return {name: str(value.get("how"))[:32] for name, value in told.items() if isinstance(value, dict)}
+    ways = {plain(name)[:_LONGEST_NAME]: each.get("how") for name, each in told.items() if isinstance(each, dict)}
+    return {name: plain(str(how))[:_LONGEST_WAY] for name, how in ways.items()}
 
 
 def _shown(value: Any) -> str | None:

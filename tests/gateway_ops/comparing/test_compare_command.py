@@ -350,3 +350,10 @@ def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path:
     shown = compare(a.url, a.url, "--requests", write(tmp_path, *asks("x"))).stdout
     assert "\x1b" not in shown
     assert "[bold]" in shown
+    b = start(echo)
+    entry = {"id": "m", "capabilities": {"\x1b[2J": {"how": "\x1b[31m"}}, "gateway": {"path": "\x1b[1m"}}
+    a._get = lambda _path: Said({"data": [entry]})
+    b._get = lambda _path: Said({"data": [{"id": "m", "capabilities": {}}]})
+    shown = compare(a.url, b.url, "--requests", write(tmp_path, *asks("x"))).output
+    assert "parameter" in shown
+    assert "\x1b" not in shown
