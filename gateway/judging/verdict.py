@@ -161,7 +161,12 @@ def _of_log_probs(index: int, a: Choice, b: Choice, other_token: int | None, tol
         return
     if other_token is not None and a.text == b.text:
         yield Difference("logprobs", index, {"other_token_at": other_token})
-    apart = [_apart(mine, other) for mine, other in zip(a.tokens[:other_token], b.tokens[:other_token], strict=False)]
+    pairs = list(zip(a.tokens[:other_token], b.tokens[:other_token], strict=False))
+    alone = next((at for at, (x, y) in enumerate(pairs) if bool(x.alternatives) != bool(y.alternatives)), None)
+    if alone is not None:
+        counts = {side: len(each.alternatives) for side, each in zip(("a", "b"), pairs[alone], strict=True)}
+        yield Difference("logprobs", index, {"at_token": alone, "alternatives": counts})
+    apart = [_apart(mine, other) for mine, other in pairs]
     beyond = [place for place, value in enumerate(apart) if not value <= tolerance]
     if beyond:
         values = {"a": a.tokens[beyond[0]].log_prob, "b": b.tokens[beyond[0]].log_prob}

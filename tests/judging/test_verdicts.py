@@ -1,0 +1,20 @@
+"""In what two answers differ."""
+
+from __future__ import annotations
+
+from gateway.judging.answer_forms import Answer, Choice, Token
+from gateway.judging.verdict import Kind, Rules, judge
+
+
+def answer(*tokens: Token) -> Answer:
+    return Answer((Choice(text="".join(token.text for token in tokens), finish="stop", tokens=tokens),), None)
+
+
+def test_alternatives_that_only_one_gives_are_a_difference() -> None:
+    with_some = answer(Token("a", -0.5, {"a": -0.5, "b": -1.0}), Token("c", -0.1, {"c": -0.1}))
+    without = answer(Token("a", -0.5, {}), Token("c", -0.1, {}))
+    for a, b, counts in ((with_some, without, {"a": 2, "b": 0}), (without, with_some, {"a": 0, "b": 2})):
+        kind, (found,) = judge(a, b, Rules())
+        assert (kind, found.aspect, found.facts) == (Kind.DIFFERS, "logprobs", {"at_token": 0, "alternatives": counts})
+    assert judge(without, without, Rules())[0] is Kind.EQUAL
+    assert judge(with_some, with_some, Rules())[0] is Kind.EQUAL
