@@ -72,9 +72,8 @@ def _frees(server: Server) -> None:
     ends = time.monotonic() + _ENDED_S
     while _running(server):
         if time.monotonic() > ends:
-            raise UntrueError(
-                f"{_ENDED_S:g} s after the client left, the request is still counted", Answer(request, 200)
-            )
+            told = f"{_ENDED_S:g} s after the client left (Ctrl-C does so), the request is still counted"
+            raise UntrueError(told, Answer(request, 200), Answer(_METRICS, 200))
         time.sleep(_LOOK_S)
 
 

@@ -88,6 +88,14 @@ def test_a_printed_line_shows_the_evidence() -> None:
     assert "13 + 16 = 13 tokens" in found.evidence
 
 
+def test_a_request_that_stays_counted_is_shown_with_what_counts_it() -> None:
+    with HonestServer(LIES["cancel-frees"]()) as server:
+        found = run(meet(server), "cancel-frees")
+        stream, metrics = found.curl
+    assert '"stream": true' in stream
+    assert f"{server.url}/metrics" in metrics
+
+
 _COUNT = itertools.count()
 
 
