@@ -83,7 +83,12 @@ class _Function(BaseModel):
     input: str | None = None
 
     def text(self) -> str:
-        return orjson.dumps(self.arguments).decode() if isinstance(self.arguments, dict) else self.arguments or ""
+        if not isinstance(self.arguments, dict):
+            return self.arguments or ""
+        try:
+            return orjson.dumps(self.arguments).decode()
+        except orjson.JSONEncodeError:  # it reads deeper than it writes
+            raise FailedError(_OTHER_FORM) from None
 
 
 class _Call(BaseModel):

@@ -127,9 +127,11 @@ def _of_text(aspect: str, index: int, a: str, b: str, token: int | None) -> Diff
 def _call(name: str, arguments: str) -> tuple[str, Any]:
     """A call as a program takes it: spaces between the arguments mean nothing."""
     try:
-        return name, orjson.loads(arguments)
-    except ValueError:
+        value = orjson.loads(arguments)
+        orjson.dumps(value)  # it writes no value that is too deep to be compared
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return name, arguments
+    return name, value
 
 
 def _of_usage(a: Answer, b: Answer, names: Sequence[str]) -> Iterator[Difference]:

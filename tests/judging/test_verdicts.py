@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.judging.answer_forms import Answer, Choice, Token
+from gateway.judging.outcomes import Failure, outcome_of
 from gateway.judging.verdict import Kind, Rules, judge
 
 
@@ -18,3 +21,17 @@ def test_alternatives_that_only_one_gives_are_a_difference() -> None:
         assert (kind, found.aspect, found.facts) == (Kind.DIFFERS, "logprobs", {"at_token": 0, "alternatives": counts})
     assert judge(without, without, Rules())[0] is Kind.EQUAL
     assert judge(with_some, with_some, Rules())[0] is Kind.EQUAL
+
+
+@pytest.mark.parametrize("levels", [300, 1000, 100_000])
+def test_arguments_of_a_call_may_be_nested_without_end(levels: int) -> None:
+    nested = '{"a":' * levels + "1" + "}" * levels
+
+    def calling(arguments: str) -> Answer:
+        return Answer((Choice(calls=(("f", arguments),)),), None)
+
+    assert judge(calling(nested), calling(nested), Rules())[0] is Kind.EQUAL
+    assert judge(calling(nested), calling(nested.replace("1", "2")), Rules())[0] is Kind.DIFFERS
+    body = '{"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": %s}}]}}]}'
+    found = outcome_of("/v1/chat/completions", 200, (body % nested).encode(), streamed=False)
+    assert isinstance(found, Failure)
