@@ -20,7 +20,7 @@ _MODULE: Final = "gateway.workers.mirror_process"
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 _STABLE_S: Final = 30.0
-_END_S: Final = 5.0
+_END_S: Final = 1.0  # it has nothing to save, and the end of the gateway waits for it
 
 
 def wants_mirror(settings: Settings) -> bool:

@@ -110,6 +110,10 @@ def test_a_process_of_copies_that_is_stopped_or_killed_changes_no_answer(tmp_pat
         pair.chat(temperature=0)
         assert pair.copied(1)["requests"]["equal"] >= 1
         again = pair.mirror_pid()
+        os.kill(again, signal.SIGSTOP)
+        began = time.monotonic()
+        pair.gateway.stop()
+        assert time.monotonic() - began < 4
     assert again != process
     assert not Path(f"/proc/{again}").exists()
 
