@@ -50,7 +50,7 @@ class Address:
                 raise TargetError(f"{side}: {text!r} is no URL: begin it with http:// or https://")
         try:
             parts = urllib.parse.urlsplit(url)
-            valid = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+            valid = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and not parts.query
         except ValueError:
             valid = False
         if not valid or not text:

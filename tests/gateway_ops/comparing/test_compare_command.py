@@ -304,6 +304,7 @@ def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
         wants_key.url: "answers 401: give its key by --api-key-b",
         "ftp://x": "is neither",
         "http://": "is neither",
+        f"{two.url}/?key={SECRET}#m": "is neither",
         "localhost:9#m": "is no URL",
         "": "is neither",
     }.items():
