@@ -183,7 +183,7 @@ class TritonBackend:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        self._lose("the gateway is shutting down")
+        self._forget("the gateway is shutting down")
         await self._background.drain(_DRAIN_S)
         if self._transport is not None:
             await self._transport.close()
@@ -387,6 +387,9 @@ class TritonBackend:
     def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
         if self._engine is not None or reason != self._reason:
             _LOG.warning("engine not ready: %s", reason, extra={"event": "engine_not_ready", **self._whose()})
+        self._forget(reason, kind)
+
+    def _forget(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
         self._engine = None
         self._reason, self._kind = reason, kind
         self._ready.clear()

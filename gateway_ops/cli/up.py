@@ -168,10 +168,14 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
     with folder.claim(), Stack(chosen, folder) as stack:
         url = stack.gateway.url if stack.gateway is not None else ""
         state = RunState(Process.of(os.getpid()), False, url, chosen.what)
+        if chosen.model is not None:
+            state = replace(state, tokenizer=str(chosen.model.folder), max_seq_len=chosen.model.max_seq_len)
         folder.write(state)
         try:
             stack.start(progress.step)
-            state = replace(state, ready=True, triton_grpc=stack.triton.grpc_url, triton_http=stack.triton.http_url)
+            triton = stack.triton
+            state = replace(state, ready=True, triton_grpc=triton.grpc_url, triton_http=triton.http_url)
+            state = replace(state, triton_metrics=triton.metrics_url)
             folder.write(state)
             progress.close()
             _print_usage(state, folder, "Ctrl-C stops everything.")
@@ -189,7 +193,7 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     if not state.url:
         told = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
-        typer.echo("\n".join([told, f"Log: {folder.log('triton')}", how_to_stop]))
+        typer.echo("\n".join([told, *_settings(state), f"Log: {folder.log('triton')}", how_to_stop]))
         return
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
@@ -200,10 +204,18 @@ def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
         "",
         python_snippet(state.url, state.model, os.environ),
         "",
+        *_settings(state),
         f"Logs: {folder.log('gateway')}, {folder.log('triton')}",
         how_to_stop,
     ]
     typer.echo("\n".join(lines))
+
+
+def _settings(state: RunState) -> list[str]:
+    """Name what another gateway before this Triton has to be told."""
+    told = f"triton: {{url: {state.triton_grpc}, metrics_url: {state.triton_metrics}}}"
+    model = [f"tokenizer: {state.tokenizer}", f"max_seq_len: {state.max_seq_len}"] if state.tokenizer else []
+    return [f"Settings of a gateway of your own before this Triton: {', '.join([*model, told])}"]
 
 
 def _to_try(url: str) -> list[str]:

@@ -61,6 +61,9 @@ class RunState:
         model: name of the served model.
         triton_grpc: host:port of Triton's gRPC endpoint, empty before it is known.
         triton_http: URL of Triton's HTTP endpoint, empty before it is known.
+        triton_metrics: URL of Triton's metrics, likewise.
+        tokenizer: the model's folder; empty for a repository that brings its own models.
+        max_seq_len: of the model; 0 likewise.
     """
 
     supervisor: Process
@@ -69,6 +72,9 @@ class RunState:
     model: str
     triton_grpc: str = ""
     triton_http: str = ""
+    triton_metrics: str = ""
+    tokenizer: str = ""
+    max_seq_len: int = 0
 
 
 class RunFolder:

@@ -73,7 +73,7 @@ class ReplayedTriton:
             yield write(method, {"infer_response": {"model_name": model, "id": request.get("id", "")}}, answer=True)
         else:
             self._tell(f"{name} was not recorded so{f' of {model}' if model else ''}: {self._nearest(method, request)}")
-            await context.abort(grpc.StatusCode.NOT_FOUND, "the recording has no such request")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the recording has no such request")
 
     def _nearest(self, method: str, request: Json) -> str:
         asked = _parts(redacted(request) if self._redacted else request)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.stack import free_port
@@ -120,7 +121,13 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
         assert said.endswith("data: [DONE]\n\n")
         assert json.loads(said.split("\n")[0].removeprefix("data: "))["model"] == "tiny"
 
-        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nLogs: ")]
+        told = re.search(r"^Settings of a gateway of your own before this Triton: (.+)$", up.stdout, re.MULTILINE)
+        assert told is not None
+        settings = yaml.safe_load(f"{{{told[1]}}}")
+        assert (Path(settings["tokenizer"]), settings["max_seq_len"] > 0) == (model, True)
+        assert httpx.get(settings["triton"]["metrics_url"]).is_success
+
+        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nSettings of ")]
         subprocess.run([sys.executable, "-c", snippet], capture_output=True, timeout=60, check=True)
 
         url = f"http://127.0.0.1:{port}/v1"
