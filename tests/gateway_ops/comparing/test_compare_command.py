@@ -164,7 +164,9 @@ def test_a_server_that_fails_is_a_row(start: Start, tmp_path: Path, said: Said, 
         return said if body["messages"][-1]["content"] == "odd" else echo(path, body)
 
     a, b = start(echo), start(now_and_then)
-    found, status = reported(a, b, write(tmp_path, *asks("first", "odd", "last")), "--timeout", "0.7")
+    # Short only for the one that hangs: its other answers must come in time on a busy machine too.
+    limit = "5" if said.hangs else "60"
+    found, status = reported(a, b, write(tmp_path, *asks("first", "odd", "last")), "--timeout", limit)
     assert status == 2
     assert [row["outcome"] for row in found["rows"]] == ["equal", "failed", "equal"]
     assert found["rows"][1]["b"] == {"failed": kind}
