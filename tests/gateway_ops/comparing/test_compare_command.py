@@ -179,7 +179,7 @@ def test_a_server_that_has_gone_is_told_in_each_row(start: Start, tmp_path: Path
         return echo(path, body) if next(answered) == 0 else Said(b"", hangs=True)
 
     found, status = reported(
-        start(echo), start(once), write(tmp_path, *asks("a", "b", "c")), "--timeout", "0.3", "--at-once", "1"
+        start(echo), start(once), write(tmp_path, *asks("a", "b", "c")), "--timeout", "3", "--at-once", "1"
     )
     assert status == 2
     assert [row["outcome"] for row in found["rows"]] == ["equal", "failed", "failed"]
