@@ -73,9 +73,10 @@ site: build/site-venv/.done ## build the documentation as a site, with llms.txt,
 	SOURCE_URL=$(filter http%,$(SOURCE:.git=)) build/site-venv/bin/sphinx-build -q -W --keep-going -c tools/site docs build/site
 	@echo "build/site/index.html"
 
-build/site-venv/.done: requirements/site.txt | $(BIN)/python
-	$(BIN)/python -m venv --clear build/site-venv
-	build/site-venv/bin/pip install --quiet --disable-pip-version-check -r requirements/site.txt
+# Environments of their own: what they need would slow down each start of a gateway in .venv.
+build/%-venv/.done: requirements/%.txt | $(BIN)/python
+	$(BIN)/python -m venv --clear build/$*-venv
+	build/$*-venv/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
@@ -91,7 +92,7 @@ IMAGE ?= triton-openai-gateway
 LABELS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(or $(SOURCE),unknown) \
 	--build-arg CREATED=$$(date -u -d @$(COMMITTED) +%Y-%m-%dT%H:%M:%SZ)
 
-dist: $(VENV)/.dev ## build wheel and source archive into dist/, install them afresh, list their parts and checksums
+dist: $(VENV)/.dev build/sbom-venv/.done ## build wheel and source archive into dist/, install them afresh, list their parts and checksums
 	rm -rf dist build/dist
 	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m build --no-isolation
 	$(BIN)/python -m venv --clear build/dist
@@ -99,7 +100,7 @@ dist: $(VENV)/.dev ## build wheel and source archive into dist/, install them af
 	build/dist/bin/pip install --quiet --disable-pip-version-check --no-index --find-links dist triton-openai-gateway
 	cd build/dist && bin/gateway --version && bin/gateway repo build -f lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
 	build/dist/bin/pip uninstall --quiet --yes setuptools pip
-	$(BIN)/cyclonedx-py environment --output-reproducible -o dist/triton_openai_gateway.cdx.json build/dist/bin/python
+	build/sbom-venv/bin/cyclonedx-py environment --output-reproducible -o dist/triton_openai_gateway.cdx.json build/dist/bin/python
 	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
 
 images: ## build the images of gateway and CPU Triton, named by the version (Docker needed; IMAGE=name)
