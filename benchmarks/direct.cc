@@ -3,7 +3,8 @@
 //   direct PORT STREAMS ROUNDS TOKENS
 //
 // STREAMS requests of the text dialect at a time on one channel, ROUNDS times each. The server runs with STAMP=1; the
-// delay of a token is from its stamp to the completion of its read here. One line, in the words of ssecli.
+// delay of a token is from its stamp to the completion of its read here. One line, in the words of ssecli. Environment:
+// STAGGER_US = time between the starts of the streams (0: all at once).
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
@@ -21,7 +22,7 @@
 namespace {
 
 constexpr char kMethod[] = "/inference.GRPCInferenceService/ModelStreamInfer";
-std::vector<float> first_us, token_us;
+std::vector<float> first_us, token_us, end_us;
 long tokens = 0;
 int failed = 0;
 
@@ -95,6 +96,7 @@ class Stream {
         return true;
       case kFinish:
         if (!status_.ok()) failed++;
+        end_us.push_back((NowNs() - begun_) / 1e3);
         if (--left_ == 0) return false;
         Start();
         return true;
@@ -149,13 +151,22 @@ int main(int argc, char** argv) {
   grpc::CompletionQueue queue;
   const long begun = NowNs();
   const double cpu = CpuUs();
+  const double stagger_ns = getenv("STAGGER_US") ? atof(getenv("STAGGER_US")) * 1e3 : 0;
   std::vector<std::unique_ptr<Stream>> streams;
-  for (int i = 0; i < count; i++) streams.push_back(std::make_unique<Stream>(&stub, &queue, request, rounds));
   void* tag;
   bool ok;
-  for (int live = count; live && queue.Next(&tag, &ok);) live -= !static_cast<Stream*>(tag)->On(ok);
+  for (int live = 0, started = 0; live || started < count;) {
+    while (started < count && NowNs() >= begun + started * stagger_ns) {
+      streams.push_back(std::make_unique<Stream>(&stub, &queue, request, rounds));
+      started++, live++;
+    }
+    const auto due = started < count ? std::chrono::system_clock::now() + std::chrono::microseconds(200)
+                                     : std::chrono::system_clock::time_point::max();
+    if (queue.AsyncNext(&tag, &ok, due) == grpc::CompletionQueue::GOT_EVENT) live -= !static_cast<Stream*>(tag)->On(ok);
+  }
   const double wall = (NowNs() - begun) / 1e9;
-  printf("streams=%d events=%ld done=%d bad=%d wall=%.2f ev/s=%.0f gen_us/ev=%.1f ttft_us p50=%.0f p90=%.0f p99=%.0f tok_us p50=%.0f p90=%.0f p99=%.0f\n", count, tokens,
+  printf("streams=%d events=%ld done=%d bad=%d wall=%.2f ev/s=%.0f gen_us/ev=%.1f ttft_us p50=%.0f p90=%.0f p99=%.0f tok_us p50=%.0f p90=%.0f p99=%.0f end_us p50=%.0f p90=%.0f p99=%.0f\n", count, tokens,
          count * rounds - failed, failed, wall, tokens / wall, (CpuUs() - cpu) / std::max(1L, tokens), Percentile(first_us, .5), Percentile(first_us, .9), Percentile(first_us, .99),
-         Percentile(token_us, .5), Percentile(token_us, .9), Percentile(token_us, .99));
+         Percentile(token_us, .5), Percentile(token_us, .9), Percentile(token_us, .99),
+         Percentile(end_us, .5), Percentile(end_us, .9), Percentile(end_us, .99));
 }

@@ -2,7 +2,8 @@
 // Counts "data: " events, checks the last one ([DONE], or the end of a response or message), reports TTFT, stamp latency (text
 // containing T<ns of CLOCK_MONOTONIC>).
 // Environment: KEY = bearer key; STAGGER_US = time between the starts of the first N streams (0: all at once);
-// HOST = the address that is connected to (127.0.0.1); HOLD = a load that goes on: says "begun" when every stream has had
+// HOST = the address that is connected to (127.0.0.1); PLAIN = answers are no streams: one whose status is 200 is an event;
+// HOLD = a load that goes on: says "begun" when every stream has had
 // an event, then answers each line on standard input with the figures since the line before; ends with its input, or as
 // soon as a stream has ended. After the line "end" streams may end, and the last line is said when all have.
 #include <sys/epoll.h>
@@ -34,15 +35,15 @@ int main(int argc, char** argv) {
   rlimit files; getrlimit(RLIMIT_NOFILE, &files); files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files);
   int port = atoi(argv[1]), n = atoi(argv[2]), rounds = atoi(argv[3]); std::string path = argv[4]; std::ifstream f(argv[5]); std::stringstream ss; ss << f.rdbuf(); std::string body = ss.str(); int gp = argc > 6 ? atoi(argv[6]) : 0;
   std::string req = "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + std::string(getenv("KEY") ? getenv("KEY") : "sk-none") + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-  int ep = epoll_create1(0); std::vector<float> ttft, lat; long events = 0, bytes = 0, reads = 0; int live = 0, started = 0, done_ok = 0, bad = 0, begun = 0; bool hold = getenv("HOLD"); static char buf[1 << 18];
+  int ep = epoll_create1(0); std::vector<float> ttft, lat; long events = 0, bytes = 0, reads = 0; int live = 0, started = 0, done_ok = 0, bad = 0, begun = 0; bool hold = getenv("HOLD"); const bool plain = getenv("PLAIN"); std::vector<float> ends; static char buf[1 << 18];
   auto start = [&] { int fd = socket(AF_INET, SOCK_STREAM, 0); sockaddr_in a{}; a.sin_family = AF_INET; a.sin_port = htons(port); a.sin_addr.s_addr = inet_addr(getenv("HOST") ? getenv("HOST") : "127.0.0.1"); if (connect(fd, (sockaddr*)&a, sizeof a)) { perror("connect"); exit(1); } int one = 1; setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, 4); auto* c = new Con; c->fd = fd; c->t0 = now(); if (write(fd, req.data(), req.size()) < 0) exit(1); fcntl(fd, F_SETFL, O_NONBLOCK); epoll_event e{}; e.events = EPOLLIN; e.data.ptr = c; epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e); live++; started++; };
   double T0 = now(), c0 = cpu(), g0 = gp ? gcpu(gp) : 0; const double stagger = getenv("STAGGER_US") ? atof(getenv("STAGGER_US")) / 1e6 : 0;
   if (!stagger) for (int i = 0; i < n; i++) start();
   auto report = [&] { double el = now() - T0;
     printf("streams=%d live=%d events=%ld done=%d bad=%d reads=%ld bytes/ev=%.0f wall=%.2f ev/s=%.0f gen_us/ev=%.1f", n, live, events, done_ok, bad, reads, bytes / (double)std::max(1L, events), el, events / el, (cpu() - c0) * 1e6 / std::max(1L, events));
     if (gp) printf(" GW_us/ev=%.1f", (gcpu(gp) - g0) * 1e6 / std::max(1L, events));
-    printf(" ttft_us p50=%.0f p90=%.0f p99=%.0f", pct(ttft, .5), pct(ttft, .9), pct(ttft, .99)); if (lat.size()) printf(" tok_us p50=%.0f p90=%.0f p99=%.0f", pct(lat, .5), pct(lat, .9), pct(lat, .99)); puts(""); fflush(stdout); };
-  auto anew = [&] { events = bytes = reads = 0; ttft.clear(); lat.clear(); T0 = now(); c0 = cpu(); g0 = gp ? gcpu(gp) : 0; };
+    printf(" ttft_us p50=%.0f p90=%.0f p99=%.0f", pct(ttft, .5), pct(ttft, .9), pct(ttft, .99)); if (lat.size()) printf(" tok_us p50=%.0f p90=%.0f p99=%.0f", pct(lat, .5), pct(lat, .9), pct(lat, .99)); printf(" end_us p50=%.0f p90=%.0f p99=%.0f", pct(ends, .5), pct(ends, .9), pct(ends, .99)); puts(""); fflush(stdout); };
+  auto anew = [&] { events = bytes = reads = 0; ttft.clear(); lat.clear(); ends.clear(); T0 = now(); c0 = cpu(); g0 = gp ? gcpu(gp) : 0; };
   if (hold) { epoll_event e{}; e.events = EPOLLIN; epoll_ctl(ep, EPOLL_CTL_ADD, 0, &e); }  // the one event without a Con
   epoll_event evs[256]; double last = now();
   while (live || started < n) { while (started < n && now() >= T0 + started * stagger) start();
@@ -54,6 +55,6 @@ int main(int argc, char** argv) {
         long t = 0; const char* p = s.data(); const char* e = p + s.size();
         while ((p = (const char*)memmem(p, e - p, "data: ", 6))) { p += 6; if (!c->first) { c->first = true; ttft.push_back((now() - c->t0) * 1e6); if (++begun == n && hold) { puts("begun"); fflush(stdout); } } if (whole(p)) { done_ok++; continue; } events++; c->ev++;
           const char* nl = (const char*)memchr(p, '\n', e - p); const char* q = (const char*)memmem(p, (nl ? nl : e) - p, "\"T", 2); if (q && q[2] >= '0' && q[2] <= '9') { if (!t) t = nowns(); lat.push_back((t - atol(q + 2)) / 1e3); } }
-      } else { if (!c->ev) { if (!bad++) fprintf(stderr, "%s\n", c->head.c_str()); } close(c->fd); delete c; live--; if (hold) return report(), 1; if (started < n * rounds) start(); } } }
+      } else { ends.push_back((now() - c->t0) * 1e6); if (plain && starts(c->head.c_str(), "HTTP/1.1 200")) { c->ev++; events++; done_ok++; ttft.push_back(ends.back()); } if (!c->ev) { if (!bad++) fprintf(stderr, "%s\n", c->head.c_str()); } close(c->fd); delete c; live--; if (hold) return report(), 1; if (started < n * rounds) start(); } } }
   report();
 }

@@ -10,13 +10,13 @@ from pathlib import Path
 _CPU = Path("/sys/devices/system/cpu")
 
 
-def split() -> tuple[list[int], list[int]]:
-    """Give half of the cores to the gateway, the others to load and synthetic Triton.
+def split(share: float = 0.5) -> tuple[list[int], list[int]]:
+    """Give a share of the cores, half of them by default, to the gateway, the others to load and synthetic Triton.
 
     The two threads of a physical core stay together. Both are the same where there is one core only.
     """
     cores = sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core), core))
-    gateway = max(1, len(cores) // 2)
+    gateway = max(1, int(len(cores) * share))
     return cores[:gateway], cores[gateway:] or cores
 
 

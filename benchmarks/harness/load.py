@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Protocol
@@ -129,7 +129,7 @@ def _run(child: Watched, load: Load, body: Path, during: Callable[[], None] | No
         BUILT / "ssecli", str(child.port), str(load.streams), str(load.rounds), load.path, body,
     ]  # fmt: skip
     cpu = child.cpu_s()
-    said = _generate(command, {"KEY": load.key, "STAGGER_US": str(load.stagger_us)}, during)
+    said = generate(command, {"KEY": load.key, "STAGGER_US": str(load.stagger_us)}, during)
     spent = child.cpu_s() - cpu
     answers = load.streams * load.rounds
     figures = parse(said)
@@ -144,7 +144,7 @@ def run_direct(port: int, load: Load) -> Result:
     Raises:
         BenchmarkError: a request failed.
     """
-    said = _generate([BUILT / "direct", str(port), str(load.streams), str(load.rounds), str(load.tokens)], {}, None)
+    said = generate([BUILT / "direct", str(port), str(load.streams), str(load.rounds), str(load.tokens)], {})
     figures = parse(said)
     tokens = load.streams * load.rounds * load.tokens
     if figures["bad"] or figures["events"] != tokens:
@@ -165,7 +165,12 @@ def parse(line: str) -> dict[str, float]:
     return figures
 
 
-def _generate(command: Sequence[str | Path], env: dict[str, str], during: Callable[[], None] | None) -> str:
+def generate(command: Sequence[str | Path], env: Mapping[str, str], during: Callable[[], None] | None = None) -> str:
+    """Run a load generator; returns all that it said.
+
+    Raises:
+        BenchmarkError: it failed.
+    """
     with subprocess.Popen(
         command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

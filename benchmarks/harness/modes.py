@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import features, front_door, hostile, lag, memory, mirror, peers, relay, request_cost, triton, turns, workers
+from . import (
+    features,
+    front_door,
+    hostile,
+    lag,
+    memory,
+    mirror,
+    peers,
+    rates,
+    relay,
+    request_cost,
+    triton,
+    turns,
+    workers,
+)
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -20,5 +34,6 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "workers": workers.measure,
     "triton": triton.measure,
     "turns": turns.measure,
+    "rates": rates.measure,
     "peers": peers.measure,
 }

@@ -137,11 +137,12 @@ class Child:
 
     def cpu_s(self) -> float:
         """CPU seconds, user and system, of it and its descendants so far."""
-        total = 0.0
-        for pid in self.pids():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / _TICKS
-        return total
+        return sum(self.cpu_s_of(pid) for pid in self.pids())
+
+    def cpu_s_of(self, pid: int) -> float:
+        """CPU seconds, user and system, of one of its processes so far."""
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def resident_bytes(self) -> int:
         """Resident memory of it and its descendants."""

@@ -197,6 +197,48 @@ def workers(values: dict[str, Any]) -> str:
     )
 
 
+def _requests(values: dict[str, Any]) -> str:
+    """Requests per second by workers."""
+    one = values["rows"][0]
+    rows = [
+        [row["transport"], row["workers"], f"{row['requests_s']:,.0f}",
+         f"{row['requests_s'] / row['workers'] / one['requests_s']:.2f}", row["cpu_ms"], row["busy"],
+         f"{row['least_share']:.2f}-{row['most_share']:.2f}"]
+        for row in values["rows"]
+    ]  # fmt: skip
+    head = ["transport", "workers", "requests/s", "of one worker's, each", "CPU ms/request",
+            f"busy of {values['gateway_cores']} cores", "CPU of a worker over an even share"]  # fmt: skip
+    return (
+        f"Requests of one token with a prompt of about 200, {values['at_once']} at once for each worker, a connection"
+        f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others."
+        f"\n\n{table(head, rows)}"
+    )
+
+
+def rates(values: dict[str, Any]) -> str:
+    """Added delay by rate of requests."""
+    rows = []
+    for row in values["rows"]:
+        direct = row["direct"]
+        first, whole = (f"{direct[f'{name}_p50'] / 1e3:.1f} / {direct[f'{name}_p99'] / 1e3:.1f}" for name in _TIMES)
+        rows.append([f"{row['rate']:,}", "direct (C++)", first, whole, None])
+        for kind in ("streamed", "not streamed"):
+            added = row[kind]
+            first, whole = (f"+{added[f'{name}_p50'] / 1e3:.1f} / +{added[f'{name}_p99'] / 1e3:.1f}" for name in _TIMES)
+            cpu = f"{added['cpu_ms']:.2f}"
+            rows.append([f"{row['rate']:,}", kind, first if kind == "streamed" else None, whole, cpu])
+    head = ["requests/s", "", "first event ms p50 / p99", "whole answer ms p50 / p99", "CPU ms/request"]
+    return (
+        f"Answers of {values['tokens']} tokens, one each {values['delay_ms']:g} ms, to prompts of about 200; every"
+        f" request on a connection of its own; {values['workers']} workers on {values['cores']} cores, the load on"
+        f" others. Medians of {values['rounds']} runs of 6 s, direct and through the gateway in turns; with + what is"
+        f" added to the direct client's.\n\n{table(head, rows)}\n\n{_requests(values['scaling'])}"
+    )
+
+
+_TIMES = ("ttft_us", "end_us")
+
+
 def _carried(row: dict[str, Any]) -> list[object]:
     if "error" in row:
         return [None, None, None, None, row["error"].partition(":")[0]]

@@ -25,6 +25,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "workers": renderings.workers,
     "triton": renderings.triton,
     "turns": renderings.turns,
+    "rates": renderings.rates,
     "peers": renderings.peers,
 }
 

@@ -1,4 +1,4 @@
-"""The scaling of worker processes: tokens per second, CPU, and the resource that limits them."""
+"""The scaling of worker processes: tokens and requests per second, CPU, and the resource that limits them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import contextlib
 import os
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from . import cores
-from .load import Load
+from .load import Load, run
 from .processes import BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
 from .steady import SteadyLoad
@@ -23,6 +24,10 @@ _WINDOW_S = 2.0
 _CARRIED = 0.95  # of what is offered: all of it, but for the edges of a window
 _FULL = 0.8  # of a core, or of all that there are: less than that on a machine that others use
 _HOPELESS = 0.5  # of what is offered: no use in offering more
+_AT_ONCE = 16  # requests for each worker
+_ROUNDS = 120  # of them
+_SHARE = 0.75  # of the cores for the gateway under requests, whose load costs little
+_PROMPT = " ".join(["word"] * 180)  # about 200 tokens with the template
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
@@ -47,6 +52,53 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         "tritons": _TRITONS,
         "rounds": rounds,
         "rows": rows,
+    }
+
+
+def requests(rounds: int, tell: Tell) -> dict[str, Any]:
+    """Requests per second of 1, 2, 4 ... workers on three quarters of the cores, each as busy as it can be.
+
+    Args:
+        rounds: runs, of which the median counts.
+        tell: is told of each row.
+
+    Raises:
+        BenchmarkError: a gateway did not start, or an answer was not whole.
+    """
+    gateway_cores, others = cores.split(_SHARE)
+    rows = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cores.on(others))
+        triton = stack.enter_context(SyntheticTriton(write_repository()))
+        triton.pace(0)
+        for workers in [count for count in _WORKERS if count <= max(2, len(gateway_cores))]:
+            with cores.on(gateway_cores):
+                child = start(Subject("gateway", "tokens", transports()[0]), triton, workers=workers)
+            with child:
+                _requests(child, workers)  # a warm-up
+                row = _median([_requests(child, workers) for _ in range(rounds)])
+            rows.append({"transport": transports()[0], "workers": workers, **row})
+            tell(" ".join(f"{name}={value}" for name, value in rows[-1].items()))
+    return {"gateway_cores": len(gateway_cores), "other_cores": len(others), "at_once": _AT_ONCE, "rows": rows}
+
+
+def _requests(child: Child, workers: int) -> dict[str, float]:
+    streams = workers * _AT_ONCE // _GENERATORS
+    load = Load("requests", streams, 0, 1, rounds=_ROUNDS)
+    file = body(1, _PROMPT)
+    before = {pid: child.cpu_s_of(pid) for pid in child.pids()}
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(_GENERATORS) as pool:
+        list(pool.map(lambda _: run(child, load, file), range(_GENERATORS)))
+    seconds = time.perf_counter() - begun
+    spent = sorted((child.cpu_s_of(pid) - cpu for pid, cpu in before.items()), reverse=True)
+    count = streams * _ROUNDS * _GENERATORS
+    return {
+        "requests_s": count / seconds,
+        "cpu_ms": sum(spent) * 1000 / count,
+        "busy": sum(spent) / seconds,
+        "least_share": spent[workers - 1] * workers / sum(spent[:workers]),
+        "most_share": spent[0] * workers / sum(spent[:workers]),
     }
 
 
