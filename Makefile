@@ -26,14 +26,18 @@ help: ## show this
 up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
 
+# In CI what failed runs once more by itself, at most three failures long: a stalled machine or a Triton that died (docs/wire-contract.md,
+# 9.1) is told from a fault. What failed first is printed all the same.
+AGAIN := $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=3; })
+
 # Compiled modules are kept: without them each process of the tests would spend ten seconds on compiling.
 test test-long: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.dev ## run every test that needs no GPU and no Docker
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS) $(AGAIN)
 
 test-long: $(VENV)/.dev ## run the same and the long property and sampling runs
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS) $(AGAIN)
 
 test-compose: $(VENV)/.dev ## prove docker-compose.yml in a real Docker engine (root or Docker needed; minutes)
 	@sh tests/compose/run.sh $(ARGS)

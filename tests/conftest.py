@@ -34,6 +34,8 @@ _TOGETHER = (
     ("tests/sdks/",),
 )
 
+_SHARED: list[TritonServer] = []  # that run for the session
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of property tests, to which a module's own add: what a busy machine makes slow is no failure.
@@ -72,6 +74,15 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start a shared Triton again that has died: races of its own end it (docs/wire-contract.md, 9.1)."""
+    for server in _SHARED:
+        if not server.running:
+            item.user_properties.append(("measured", f"{item.nodeid}: Triton {server.ending} before, it began again"))
+            server.start()
+            server.wait_ready()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -143,10 +154,12 @@ def smollm2_dir() -> Path:
 def _serve(model_dir: Path, log: Path) -> Iterator[TritonServer]:
     server = TritonServer(REPOSITORY, model_dir=model_dir, log_path=log)
     server.start()
+    _SHARED.append(server)
     try:
         server.wait_ready()
         yield server
     finally:
+        _SHARED.remove(server)
         server.stop()
 
 
@@ -185,11 +198,13 @@ def scripted_triton(
     write_scripted_model(model_dir)
     server = ScriptedServer(REPOSITORY, model_dir, tmp_path_factory.mktemp("triton-scripted"))
     server.triton.start()
+    _SHARED.append(server.triton)
     try:
         server.triton.wait_ready()
         _plays.append(server.play)
         yield server
     finally:
+        _SHARED.remove(server.triton)
         server.triton.stop()
 
 
