@@ -83,9 +83,15 @@ def failure(status: int) -> dict[str, Any]:
     return {"description": _REASONS[status], "content": {_JSON: {"schema": Error}}, "headers": headers}
 
 
-def body_of(schema: type[Any]) -> dict[str, Any]:
-    """Make the OpenAPI entry of a body that a route reads as bytes, for its ``openapi_extra``."""
-    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
+def body_of(schema: type[Any], examples: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Make the OpenAPI entry of a body that a route reads as bytes, for its ``openapi_extra``.
+
+    Args:
+        schema: type of the body.
+        examples: bodies by what they show, of the model ``MODEL``; the page at ``/docs`` offers them.
+    """
+    shown = {text.lower().replace(" ", "-"): {"summary": text, "value": body} for text, body in examples.items()}
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema, "examples": shown}}}}
 
 
 def parameter(name: str, place: str, description: str, *, required: bool = False) -> dict[str, Any]:

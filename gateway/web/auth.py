@@ -11,10 +11,11 @@ from gateway.access.caller import enter
 from gateway.access.identity import Identity, Refused
 from gateway.access.key_ring import Key
 from gateway.web.access_log import record_of
+from gateway.web.api_page import DOCS_PATHS
 from gateway.web.routing import header
 
 # Asked without a key by load balancers, Prometheus and readers of the documentation. None of them shows prompts.
-OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version", "/docs", "/openapi.json"})
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version"}) | DOCS_PATHS
 
 
 class AuthMiddleware:

@@ -21,6 +21,7 @@ FILES = {
     "/": "text/html; charset=utf-8",
     "/page/page.css": "text/css; charset=utf-8",
     "/page/page.js": "text/javascript; charset=utf-8",
+    "/page/parts.js": "text/javascript; charset=utf-8",
     "/page/request.js": "text/javascript; charset=utf-8",
     "/page/icon.svg": "image/svg+xml",
 }
@@ -93,11 +94,11 @@ async def test_it_asks_nobody_but_this_gateway_wherever_a_proxy_puts_it(folder: 
     linked = [attrs.get("src") or attrs.get("href") for _, attrs in page.tags]
     files = {link for link in linked if link and not link.startswith("#")}
     assert {urljoin("/behind/a/proxy/", link) for link in files} == {
-        f"/behind/a/proxy{path}" for path in FILES if path not in {"/", "/page/request.js"}
+        f"/behind/a/proxy{path}" for path in FILES if path not in {"/", "/page/parts.js", "/page/request.js"}
     }
     assert page.inline == []
     assert [attrs for _, attrs in page.tags if any(name == "style" or name.startswith("on") for name in attrs)] == []
-    assert re.findall(r'from "([^"]+)"', texts["/page/page.js"]) == ["./request.js"]
+    assert re.findall(r'from "([^"]+)"', texts["/page/page.js"]) == ["./parts.js", "./request.js"]
     asked = re.findall(r'ask\([`"]([^`"?$]+)', texts["/page/page.js"])
     assert set(asked) == {
         "v1/models",

@@ -34,6 +34,11 @@ from gateway.web.disconnect import while_connected
 from gateway.web.routing import DirectRoute
 
 _HEADERS = IGNORED | DEVIATIONS
+_ASKED = {"model": "MODEL", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+_EXAMPLES = {
+    "One answer": {**_ASKED, "max_tokens": 64},
+    "A stream": {**_ASKED, "max_tokens": 64, "stream": True},
+}
 
 
 def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -49,7 +54,7 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     @router.post(
         "/v1/messages",
         responses=anthropic_answers(AnthropicMessage, (504,), event={"anyOf": list(EVENTS)}, headers=_HEADERS),
-        openapi_extra=body_of(MessagesRequest),
+        openapi_extra=body_of(MessagesRequest, _EXAMPLES),
     )
     async def create_message(request: Request) -> Response:
         """Continue a conversation, in Anthropic's form."""
@@ -58,7 +63,7 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     @router.post(
         "/v1/messages/count_tokens",
         responses=anthropic_answers(AnthropicTokenCount, headers=_HEADERS),
-        openapi_extra=body_of(CountTokensRequest),
+        openapi_extra=body_of(CountTokensRequest, {"A conversation": _ASKED}),
     )
     async def count_message_tokens(request: Request) -> Response:
         """Count the tokens that a conversation's prompt has, tools among them, without an answer."""

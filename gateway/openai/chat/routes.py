@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
 from gateway.openai.chat.check import check_chat
+from gateway.openai.chat.examples import EXAMPLES
 from gateway.openai.chat.objects import ChatCompletion, ChatCompletionChunk
 from gateway.openai.chat.plan import chat_plan
 from gateway.openai.chat.prepare import prepare
@@ -41,7 +42,7 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
     @router.post(
         "/v1/chat/completions",
         responses=_ANSWERS,
-        openapi_extra=body_of(ChatCompletionRequest),
+        openapi_extra=body_of(ChatCompletionRequest, EXAMPLES),
     )
     async def create_chat_completion(request: Request) -> Response:
         """Continue a conversation."""

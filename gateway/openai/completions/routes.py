@@ -21,6 +21,12 @@ from gateway.web.routing import DirectRoute
 
 COMPLETIONS = Endpoint(parse_completion_request, check_completion, completion_plan, prepare, CompletionEvents)
 _ANSWERS = answers(Completion, GENERATING, event=CompletionChunk, headers=IGNORED)
+_ASKED = {"model": "MODEL", "prompt": "The capital of France is", "max_tokens": 32}
+_EXAMPLES = {
+    "One answer": _ASKED,
+    "A stream": {**_ASKED, "stream": True},
+    "Probabilities of tokens": {**_ASKED, "logprobs": 3},
+}
 
 
 def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -36,7 +42,7 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
     @router.post(
         "/v1/completions",
         responses=_ANSWERS,
-        openapi_extra=body_of(CompletionRequest),
+        openapi_extra=body_of(CompletionRequest, _EXAMPLES),
     )
     async def create_completion(request: Request) -> Response:
         """Continue texts."""

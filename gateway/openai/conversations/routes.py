@@ -37,6 +37,9 @@ _ADDED = answers(ItemPage, (*_ERRORS, 409), headers=IGNORED)
 _LISTED = answers(ItemPage, (400, 404), headers=IGNORED)
 _SHOWN = answers({"type": "object"}, (404,), headers=IGNORED)
 _REMOVED = answers(Conversation, (404, 409))
+_ITEMS = {"A message": {"items": [{"type": "message", "role": "user", "content": "Hello"}]}}
+_TOPIC = {"A topic": {"metadata": {"topic": "geography"}}}
+_BEGUN = {"With a message": {**_TOPIC["A topic"], **_ITEMS["A message"]}}
 
 
 def conversations_router(state: State) -> APIRouter:
@@ -89,7 +92,7 @@ def _add_items(router: APIRouter, state: State) -> None:
     @router.post(
         "/v1/conversations/{conversation_id}/items",
         responses=_ADDED,
-        openapi_extra={"parameters": [_ID, INCLUDE], **body_of(ItemsRequest)},
+        openapi_extra={"parameters": [_ID, INCLUDE], **body_of(ItemsRequest, _ITEMS)},
     )
     async def create_conversation_items(request: Request) -> Response:
         """Add items to a conversation."""
@@ -101,7 +104,7 @@ def _add_items(router: APIRouter, state: State) -> None:
 
 
 def _add_conversations(router: APIRouter, state: State) -> None:
-    @router.post("/v1/conversations", responses=_MADE, openapi_extra=body_of(ConversationRequest))
+    @router.post("/v1/conversations", responses=_MADE, openapi_extra=body_of(ConversationRequest, _BEGUN))
     async def create_conversation(request: Request) -> Response:
         """Begin a conversation."""
         kept = state.of(request.scope)
@@ -118,7 +121,7 @@ def _add_conversations(router: APIRouter, state: State) -> None:
     @router.post(
         "/v1/conversations/{conversation_id}",
         responses=_CHANGED,
-        openapi_extra={"parameters": [_ID], **body_of(ConversationUpdate)},
+        openapi_extra={"parameters": [_ID], **body_of(ConversationUpdate, _TOPIC)},
     )
     async def update_conversation(request: Request) -> Response:
         """Replace the metadata of a conversation."""

@@ -20,6 +20,7 @@ from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.begin import RESPONSES, begin_turn
 from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
+from gateway.openai.responses.examples import EXAMPLES, TO_COMPACT, TO_COUNT
 from gateway.openai.responses.following import follow
 from gateway.openai.responses.objects import EVENTS, ResponseCompaction, ResponseInputTokens, ResponseObject
 from gateway.openai.responses.protocol import ResponsesRequest
@@ -54,7 +55,7 @@ def responses_router(
     """
     router = api_router("responses", DirectRoute)
 
-    @router.post("/v1/responses", responses=_ANSWERS, openapi_extra=body_of(ResponsesRequest))
+    @router.post("/v1/responses", responses=_ANSWERS, openapi_extra=body_of(ResponsesRequest, EXAMPLES))
     async def create_response(request: Request) -> Response:
         """Continue a conversation of items."""
         begun = await begin_turn(request, registry, metrics, state)
@@ -63,7 +64,7 @@ def responses_router(
             return await _background(begun, answer, runs, timeouts)
         return await answered(RESPONSES, request, begun, answer, timeouts)
 
-    @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest))
+    @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest, TO_COMPACT))
     async def compact_response(request: Request) -> Response:
         """Make a conversation shorter: what was said becomes a sealed summary by the model."""
         kept = state.of(request.scope)
@@ -74,7 +75,7 @@ def responses_router(
         body = await while_connected(request.scope, request.receive, work)
         return Response(body, headers=dict(begun.headers), media_type="application/json")
 
-    @router.post("/v1/responses/input_tokens", responses=_COUNTED, openapi_extra=body_of(ResponsesRequest))
+    @router.post("/v1/responses/input_tokens", responses=_COUNTED, openapi_extra=body_of(ResponsesRequest, TO_COUNT))
     async def count_input_tokens(request: Request) -> Response:
         """Count the tokens that a request's prompt has, without an answer."""
         begun = await begin_turn(request, registry, metrics, state)

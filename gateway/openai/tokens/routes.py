@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
+from gateway.openai.chat.examples import EXAMPLES
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import CHAT
 from gateway.openai.endpoint import begin as begin_request
@@ -39,6 +41,11 @@ _DETOKENIZE = answers(Detokenized, _ERRORS, headers=IGNORED)
 _DESCRIBE = answers(TokenizerInfo, (400, 404, 503))
 _RENDER = answers(RenderedChat, _ERRORS, headers=IGNORED | DEVIATIONS)
 _MODEL = {"parameters": [parameter("model", "query", "Id of a served model.")]}
+_TEXTS: dict[str, dict[str, Any]] = {
+    "A text": {"model": "MODEL", "prompt": "Hello"},
+    "A chat": {"model": "MODEL", "messages": [{"role": "user", "content": "Hello"}]},
+}
+_IDS = {"Ids": {"model": "MODEL", "tokens": [1, 2, 3]}}
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
@@ -56,7 +63,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         metrics.count_ignored(model.name, asked.ignored())
         return model, name_header("x-ignored-parameters", asked.ignored())
 
-    @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest))
+    @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest, _TEXTS))
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
 
@@ -68,7 +75,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         write = functools.partial(tokenize, asked, source, model)
         return await _respond(request, prompts.long_work(source), write, headers)
 
-    @router.post("/detokenize", responses=_DETOKENIZE, openapi_extra=body_of(DetokenizeRequest))
+    @router.post("/detokenize", responses=_DETOKENIZE, openapi_extra=body_of(DetokenizeRequest, _IDS))
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
 
@@ -87,7 +94,9 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         record_of(request.scope).model = served.name
         return JSONResponse(tokenizer_info(served))
 
-    @router.post("/v1/chat/completions/render", responses=_RENDER, openapi_extra=body_of(ChatCompletionRequest))
+    @router.post(
+        "/v1/chat/completions/render", responses=_RENDER, openapi_extra=body_of(ChatCompletionRequest, EXAMPLES)
+    )
     async def render_chat_completion(request: Request) -> Response:
         """Show what a chat request would send to the engine, without sending it."""
         begun = await begin_request(CHAT, request, registry, metrics)

@@ -1,24 +1,13 @@
 // The chat page. All that models, servers and users say is written as text, never as markup.
+import { button, make, store } from "./parts.js";
 import { EXAMPLES, Problem, eventsOf, figures, percent, problemOf, programs, shown, valueOf } from "./request.js";
 
 const $ = (id) => document.getElementById(id);
-const make = (tag, given = {}, ...children) => {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(given)) name in node ? (node[name] = value) : node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-};
-const button = (text, onclick) => make("button", { type: "button", textContent: text, onclick });
 const say = (text) => { $("status").textContent = text; };
 const warn = (text) => { $("alert").textContent = text; };
 const BASE = new URL("v1", document.baseURI).href;
-const KEY = "gateway-key";
 const RETRY_MS = 3000;
 
-const store = { // may be forbidden to a page
-  get: () => { try { return sessionStorage.getItem(KEY) ?? ""; } catch { return ""; } },
-  set: (value) => { try { value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY); } catch { /* this page alone keeps it */ } },
-};
 let key = store.get();
 let model = null; // as the gateway describes it
 let special = new Set();
