@@ -89,9 +89,11 @@ def load_parts(
     if folder is None and features is not None and features.tokenizer_dir:
         folder = Path(features.tokenizer_dir)
     if folder is None:
+        known = settings.max_seq_len or (features and features.max_seq_len)
+        more = "" if known else ", and max_seq_len (GATEWAY_MAX_SEQ_LEN), which it does not say either"
         raise ConfigError(
             f"{key}.tokenizer (GATEWAY_TOKENIZER): Triton does not say where the tokenizer of {settings.name!r} is; "
-            "set the folder that holds its tokenizer.json."
+            f"set the folder that holds its tokenizer.json{more}."
         )
     max_seq_len = _context(settings, features, key)
     if previous is not None and previous.tokenizer_source == folder:

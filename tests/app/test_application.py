@@ -339,6 +339,7 @@ async def test_tokenizer_and_context_from_what_is_discovered(folder: Path) -> No
         (replace(KNOWS, tokenizer_dir="/nowhere"), {"tokenizer": None}, "models[0].tokenizer (GATEWAY_TOKENIZER)"),
         (TOKENS, {"tokenizer": Path("/nowhere")}, "models[0].tokenizer (GATEWAY_TOKENIZER)"),
         (TOKENS, {"template": Path("/nowhere.jinja")}, "models[0].template (GATEWAY_TEMPLATE)"),
+        (TOKENS, {"tokenizer": None, "max_seq_len": None}, "models[0].tokenizer (GATEWAY_TOKENIZER)"),
     ],
 )
 async def test_a_start_that_lacks_something_names_the_key(folder: Path, features: Any, changes: Any, key: str) -> None:
@@ -350,6 +351,8 @@ async def test_a_start_that_lacks_something_names_the_key(folder: Path, features
         async with app.router.lifespan_context(app):
             raise AssertionError("it started")
     assert str(caught.value).startswith(key)
+    missing = {"max_seq_len": None}.items() <= changes.items()
+    assert ("max_seq_len (GATEWAY_MAX_SEQ_LEN)" in str(caught.value)) == missing  # all that is missing, at once
     assert "\n" not in str(caught.value)
     assert backend.closed
 

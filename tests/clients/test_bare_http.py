@@ -106,11 +106,11 @@ def test_an_offer_of_another_protocol_is_passed_over(gateway: GatewayProcess, pi
 
 
 def test_the_page_of_the_api_asks_no_other_host(gateway: GatewayProcess) -> None:
-    answer = httpx.get(f"{gateway.url}/docs")
-    assert answer.status_code == 200
-    assert not re.search(r"(?i)https?:|src=|@import|url\(", answer.text)
-    assert "connect-src 'self'" in answer.headers["content-security-policy"]
-    assert re.findall(r'fetch\("([^"]+)"\)', answer.text) == ["openapi.json"]
+    for path in ("/docs", "/docs/docs.js", "/docs/docs.css", "/docs/page.css", "/docs/parts.js", "/docs/request.js"):
+        answer = httpx.get(f"{gateway.url}{path}")
+        assert answer.status_code == 200
+        assert not re.search(r"(?i:https?:|@import)|url\(", answer.text)
+        assert "connect-src 'self'" in answer.headers["content-security-policy"]
     assert "/v1/chat/completions" in httpx.get(f"{gateway.url}/openapi.json").json()["paths"]
 
 
