@@ -8,7 +8,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.10)
 CHECK := gateway_ops/local_stack/platform_check.py
 # More arguments for gateway up, pytest or the benchmark, for example: make up ARGS="--port 9001"
 ARGS ?=
-# What make bench measures: relay, requests, features, memory, turns, lag, hostile, workers or triton.
+# What make bench measures: relay, requests, features, frontdoor, mirror, memory, turns, lag, hostile, rates, workers or triton.
 MODE ?= relay
 # Processes that run the tests; each starts servers of its own, and waits for them often: more than two cores are not needed.
 JOBS ?= 3
@@ -26,18 +26,18 @@ help: ## show this
 up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
 
-# In CI what failed runs once more by itself, at most three failures long: a stalled machine or a Triton that died (docs/wire-contract.md,
-# 9.1) is told from a fault. What failed first is printed all the same.
-AGAIN := $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=3; })
+# In CI what failed runs once more by itself, at most three failures long: a machine that stalled or a Triton that died (docs/wire-contract.md,
+# 9.1) fails no run. What failed first is printed all the same.
+again = $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m pytest $(1) $(ARGS) --last-failed --last-failed-no-failures=none --maxfail=3; })
 
 # Compiled modules are kept: without them each process of the tests would spend ten seconds on compiling.
 test test-long: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.dev ## run every test that needs no GPU and no Docker
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS) $(AGAIN)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS) $(call again,-m "not long")
 
 test-long: $(VENV)/.dev ## run the same and the long property and sampling runs
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS) $(AGAIN)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS) $(call again,)
 
 test-compose: $(VENV)/.dev ## prove docker-compose.yml in a real Docker engine (root or Docker needed; minutes)
 	@sh tests/compose/run.sh $(ARGS)

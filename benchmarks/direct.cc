@@ -69,9 +69,11 @@ grpc::ByteBuffer Request(int32_t count) {
 // One stream at a time; each operation's tag is the object, its kind follows from what was asked last.
 class Stream {
  public:
-  Stream(grpc::GenericStub* stub, grpc::CompletionQueue* queue, const grpc::ByteBuffer& request, int rounds)
+  // The times of the first round count from `due`.
+  Stream(grpc::GenericStub* stub, grpc::CompletionQueue* queue, const grpc::ByteBuffer& request, int rounds, long due)
       : stub_(stub), queue_(queue), request_(request), left_(rounds) {
     Start();
+    begun_ = due;
   }
 
   // False when this was the last operation of the last round.
@@ -157,7 +159,8 @@ int main(int argc, char** argv) {
   bool ok;
   for (int live = 0, started = 0; live || started < count;) {
     while (started < count && NowNs() >= begun + started * stagger_ns) {
-      streams.push_back(std::make_unique<Stream>(&stub, &queue, request, rounds));
+      const long due = stagger_ns ? begun + static_cast<long>(started * stagger_ns) : NowNs();
+      streams.push_back(std::make_unique<Stream>(&stub, &queue, request, rounds, due));
       started++, live++;
     }
     const auto due = started < count ? std::chrono::system_clock::now() + std::chrono::microseconds(200)

@@ -91,7 +91,7 @@ from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
 from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
-from gateway.web.api_page import DOCS_PATHS, api_page_router
+from gateway.web.api_page import api_page_router
 from gateway.web.application import Application
 from gateway.web.auth import OPEN_PATHS, AuthMiddleware
 from gateway.web.body_limit import BodyLimitMiddleware
@@ -373,7 +373,7 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
     if settings.asks_for_keys:
         app.add_middleware(RateLimitMiddleware, permit=guard.permit, refuse=lambda error: from_limit(error).response())
         half_open = frozenset({"/metrics"} if settings.server.metrics_shown == "key" else ())
-        closed = half_open | (DOCS_PATHS if settings.server.docs_shown == "key" else frozenset())
+        closed = half_open | ({"/openapi.json"} if settings.server.docs_shown == "key" else frozenset())
         page = PAGE_PATHS if settings.server.page_shown else frozenset()
         app.add_middleware(
             AuthMiddleware,

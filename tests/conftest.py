@@ -13,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
@@ -40,13 +41,16 @@ _SHARED: list[TritonServer] = []  # that run for the session
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of property tests, to which a module's own add: what a busy machine makes slow is no failure.
 
-    ``make test`` takes the same examples in every run, so that a change alone makes it fail; longer runs take others.
+    ``make test`` takes the same examples in every run, so that a change alone makes it fail; longer runs take others,
+    and keep those that fail, for a second run to begin with them.
     """
+    same = config.getoption("markexpr") == "not long"
     settings.register_profile(
         "tests",
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
-        derandomize=config.getoption("markexpr") == "not long",
+        derandomize=same,
+        database=None if same else DirectoryBasedExampleDatabase(config.rootpath / ".hypothesis" / "examples"),
     )
     settings.load_profile("tests")
 
@@ -81,6 +85,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for server in _SHARED:
         if not server.running:
             item.user_properties.append(("measured", f"{item.nodeid}: Triton {server.ending} before, it began again"))
+            server.log_path.rename(server.log_path.with_suffix(".died"))
             server.start()
             server.wait_ready()
 

@@ -23,7 +23,7 @@ from .collector import collecting
 from .load import Load, Watched, run
 from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port
 from .relay import Tell
-from .subjects import KEY, Subject, body, launch, start, transports, write_repository
+from .subjects import KEY, PROMPT, Subject, body, launch, start, transports, write_repository
 from .tls_relay import write_certificates
 
 OFF = "off: one Triton, a flat key"
@@ -33,7 +33,6 @@ _LIMITS = {"requests_per_minute": 10**6, "tokens_per_minute": 10**9, "in_flight"
 _PACED = Load("64x20ms", 64, 20_000, 150)
 _SLICE = Load("requests", 8, 0, 1, rounds=40)
 _TURNS = 6  # of slices in each round
-_PROMPT = " ".join(["word"] * 180)  # about 200 tokens with the template
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def _provider() -> tuple[dict[str, Any], str]:
 def _slices(doors: Mapping[str, Door], tritons: Sequence[SyntheticTriton], turn: int) -> dict[str, float]:
     """CPU milliseconds of a request of each, one right after the other, beginning with another one each turn."""
     _pace(tritons, 0)
-    file = body(1, _PROMPT)
+    file = body(1, PROMPT)
     return {name: _cpu_us(doors[name], _SLICE, file) / 1000 for name in _rotated(list(doors), turn)}
 
 

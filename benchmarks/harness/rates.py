@@ -1,4 +1,4 @@
-"""The delay that the gateway adds when requests come at a steady rate, beside the same requests to Triton itself."""
+"""The delay that the gateway adds when requests come at a steady rate, beside answers of the same pace from Triton."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from . import cores
 from .load import generate, parse
 from .processes import BUILT, BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
-from .subjects import KEY, Subject, body, start, transports, write_repository
+from .subjects import KEY, PROMPT, Subject, body, start, transports, write_repository
 from .workers import requests
 
-_RATES = (100, 500, 1_000)
+_RATES_OF_A_WORKER = (25, 125, 250)
 _SECONDS = 6
 _TOKENS = 32
 _DELAY_US = 5_000
 _WORKERS = 4
-_PROMPT = " ".join(["word"] * 180)  # about 200 tokens with the template
-_PATH = "/v1/chat/completions"
+_LATE_S = 1.0  # beyond which the load itself fell behind
 _KINDS = ("direct", "streamed", "not streamed")
 _FIGURES = ("ttft_us_p50", "ttft_us_p99", "end_us_p50", "end_us_p99")
 
@@ -51,10 +50,13 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         with cores.on(ours):
             gateway = stack.enter_context(start(Subject("gateway", "tokens", transports()[0]), triton, workers=workers))
         runs = _runs(gateway, triton)
-        rows = [_row(rate, rounds, runs, tell) for rate in _RATES]
+        for run in runs.values():
+            run(_RATES_OF_A_WORKER[0])  # a warm-up
+        rows = [_row(rate * workers, rounds, runs, tell) for rate in _RATES_OF_A_WORKER]
     return {
         "rounds": rounds,
         "workers": workers,
+        "seconds": _SECONDS,
         "tokens": _TOKENS,
         "delay_ms": _DELAY_US / 1000,
         "cores": len(ours),
@@ -64,8 +66,8 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
 
 
 def _runs(gateway: Child, triton: SyntheticTriton) -> Mapping[str, Run]:
-    streamed = body(_TOKENS, _PROMPT).rename(BUILT / "streamed.json")
-    plain = body(_TOKENS, _PROMPT, stream=False, stream_options=None).rename(BUILT / "plain.json")
+    streamed = body(_TOKENS, PROMPT).rename(BUILT / "streamed.json")
+    plain = body(_TOKENS, PROMPT, stream=False, stream_options=None).rename(BUILT / "plain.json")
 
     def asked(file: Path, **env: str) -> Run:
         def run(rate: int) -> dict[str, float]:
@@ -95,6 +97,8 @@ def _generated(command: Command, rate: int, **env: str) -> dict[str, float]:
     figures = parse(said)
     if figures["done"] != rate * _SECONDS or figures["bad"]:
         raise BenchmarkError(f"{rate} requests a second: not every answer was whole: {said.strip()}")
+    if figures["wall"] > _SECONDS + _TOKENS * _DELAY_US / 1e6 + _LATE_S:
+        raise BenchmarkError(f"{rate} requests a second were not kept: {said.strip()}")
     return {name: figures[name] for name in _FIGURES}
 
 

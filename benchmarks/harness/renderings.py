@@ -215,6 +215,9 @@ def _requests(values: dict[str, Any]) -> str:
     )
 
 
+_TIMES = ("ttft_us", "end_us")
+
+
 def rates(values: dict[str, Any]) -> str:
     """Added delay by rate of requests."""
     rows = []
@@ -224,19 +227,18 @@ def rates(values: dict[str, Any]) -> str:
         rows.append([f"{row['rate']:,}", "direct (C++)", first, whole, None])
         for kind in ("streamed", "not streamed"):
             added = row[kind]
-            first, whole = (f"+{added[f'{name}_p50'] / 1e3:.1f} / +{added[f'{name}_p99'] / 1e3:.1f}" for name in _TIMES)
+            first, whole = (f"{added[f'{name}_p50'] / 1e3:+.1f} / {added[f'{name}_p99'] / 1e3:+.1f}" for name in _TIMES)
             cpu = f"{added['cpu_ms']:.2f}"
             rows.append([f"{row['rate']:,}", kind, first if kind == "streamed" else None, whole, cpu])
     head = ["requests/s", "", "first event ms p50 / p99", "whole answer ms p50 / p99", "CPU ms/request"]
     return (
-        f"Answers of {values['tokens']} tokens, one each {values['delay_ms']:g} ms, to prompts of about 200; every"
-        f" request on a connection of its own; {values['workers']} workers on {values['cores']} cores, the load on"
-        f" others. Medians of {values['rounds']} runs of 6 s, direct and through the gateway in turns; with + what is"
-        f" added to the direct client's.\n\n{table(head, rows)}\n\n{_requests(values['scaling'])}"
+        f"Answers of {values['tokens']} tokens, one each {values['delay_ms']:g} ms. Through the gateway: prompts of"
+        f" about 200 tokens, every request on a connection of its own, {values['workers']} workers on {values['cores']}"
+        f" cores, the load on others. Direct: a short prompt as text, on one connection of gRPC. Medians of"
+        f" {values['rounds']} runs of {values['seconds']} s in turns; with a sign: what is added to the direct client's"
+        " times."
+        f"\n\n{table(head, rows)}\n\n{_requests(values['scaling'])}"
     )
-
-
-_TIMES = ("ttft_us", "end_us")
 
 
 def _carried(row: dict[str, Any]) -> list[object]:

@@ -17,12 +17,11 @@ from .load import Load, run
 from .processes import ROOT, Child, SyntheticTriton, free_port
 from .relay import Tell
 from .speed import reference_ms
-from .subjects import Subject, body, launch, settings_file, start, transports, write_repository
+from .subjects import PROMPT, Subject, body, launch, settings_file, start, transports, write_repository
 
 NAIVE = Subject("naive", "tokens").name
 _SLICE = Load("requests", 8, 0, 1, rounds=40)
 _TURNS = 6  # of all subjects in each round
-_PROMPT = " ".join(["word"] * 180)  # about 200 tokens with the template
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def _subject(turns: Sequence[Turn], name: str) -> dict[str, Any]:
 
 def _turn(children: Mapping[str, Child], probe: Child, index: int) -> Turn:
     """A slice of each, beginning with another one each time."""
-    file = body(1, _PROMPT)
+    file = body(1, PROMPT)
     names = list(children)
     first = index % len(names)
     cpu, references = {}, {}

@@ -20,6 +20,7 @@ from .processes import BUILT, ROOT, Child, SyntheticTriton, free_port
 
 Dialect = Literal["tokens", "text", "ensemble"]
 KEY = "sk-benchmark"
+PROMPT = " ".join(["word"] * 180)  # about 200 tokens with the template
 _CONTEXT = 131072
 _TEMPLATE = ROOT / "chat_templates" / "hermes.jinja"
 _TEXT_ONLY = "ensemble_text"  # an ensemble as NVIDIA's, whose answers carry no token ids

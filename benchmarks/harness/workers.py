@@ -14,7 +14,7 @@ from .load import Load, run
 from .processes import BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
 from .steady import SteadyLoad
-from .subjects import Subject, body, start, transports, write_repository
+from .subjects import PROMPT, Subject, body, start, transports, write_repository
 
 _LOADS = [Load(f"{streams}x10ms", streams, 10_000, 100_000) for streams in (256, 1024, 2048, 4096)]
 _WORKERS = (1, 2, 4, 8, 12)
@@ -27,7 +27,6 @@ _HOPELESS = 0.5  # of what is offered: no use in offering more
 _AT_ONCE = 16  # requests for each worker
 _ROUNDS = 120  # of them
 _SHARE = 0.75  # of the cores for the gateway under requests, whose load costs little
-_PROMPT = " ".join(["word"] * 180)  # about 200 tokens with the template
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
@@ -85,7 +84,7 @@ def requests(rounds: int, tell: Tell) -> dict[str, Any]:
 def _requests(child: Child, workers: int) -> dict[str, float]:
     streams = workers * _AT_ONCE // _GENERATORS
     load = Load("requests", streams, 0, 1, rounds=_ROUNDS)
-    file = body(1, _PROMPT)
+    file = body(1, PROMPT)
     before = {pid: child.cpu_s_of(pid) for pid in child.pids()}
     begun = time.perf_counter()
     with ThreadPoolExecutor(_GENERATORS) as pool:

@@ -1,4 +1,4 @@
-"""What ``/docs`` offers to try: each example of ``/openapi.json`` is served as it stands, by the real Triton."""
+"""What ``/docs`` offers to try: each example of ``/openapi.json`` is served by the real Triton, or needs a seal."""
 
 from __future__ import annotations
 

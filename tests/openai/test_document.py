@@ -155,9 +155,16 @@ def found(output: str) -> str:
 async def test_schemathesis_finds_nothing(folder: Path, tmp_path: Path, amount: tuple[str, ...]) -> None:
     (tmp_path / "ask_for_the_model.py").write_text(HOOKS)
     async with gateway(folder, served=True, **KEYS) as running:
+        # Without the examples, which tests/clients ask: a change of theirs is judged by the branch of the schema that
+        # it was made in, though another may allow it.
+        document = await document_of(running)
+        for each in objects(document["paths"]):
+            each.pop("examples", None)
+        (tmp_path / "openapi.json").write_text(json.dumps(document))
         command = [
-            str(Path(sys.executable).with_name("schemathesis")), "run", f"{running.client.base_url}/openapi.json",
-            "-H", "Authorization: Bearer key", *CHECKS, *PATIENCE, *amount, "--generation-deterministic", "--no-shrink",
+            str(Path(sys.executable).with_name("schemathesis")), "run", str(tmp_path / "openapi.json"),
+            "--url", str(running.client.base_url), "-H", "Authorization: Bearer key", *CHECKS, *PATIENCE, *amount,
+            "--generation-deterministic", "--no-shrink",
         ]  # fmt: skip
         environment = {**os.environ, "SCHEMATHESIS_HOOKS": "ask_for_the_model", "PYTHONPATH": str(tmp_path)}
         pipe = asyncio.subprocess.PIPE

@@ -5,8 +5,13 @@ import { Problem, problemOf } from "./request.js";
 const $ = (id) => document.getElementById(id);
 const MOST_SHOWN = 200_000; // characters of an answer
 const PLACE = "MODEL"; // of the model's name in examples
+const OF_MODEL = /^model(_id)?$/;
 const say = (text) => { $("status").textContent = text; };
-const keyed = (headers = {}) => ($("key").value ? { ...headers, Authorization: `Bearer ${$("key").value}` } : headers);
+const keyed = (headers = {}) => {
+  const key = $("key").value;
+  if (/[^\x21-\x7e]/.test(key)) throw new Problem("The key has characters that no header can carry.");
+  return key ? { ...headers, Authorization: `Bearer ${key}` } : headers;
+};
 const at = (path) => new URL(path.replace(/^\//, ""), document.baseURI).href;
 
 // ---- schemas, one level deep; names of schemas lead to their own
@@ -36,7 +41,7 @@ const curlOf = (method, url, headers, body) => [
   `curl -sSN -X ${method} ${quoted(url)}`,
   ...($("key").value ? ['  -H "Authorization: Bearer $GATEWAY_API_KEY"'] : []),
   ...Object.entries(headers).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)}`),
-  ...(body === undefined ? [] : [`  -d ${quoted(body)}`]),
+  ...(body === undefined ? [] : [`  --data-raw ${quoted(body)}`]),
 ].join(" \\\n");
 
 // What the form asks for: the URL with its parameters, headers, and the body as it is written.
@@ -61,30 +66,30 @@ const shownAsJson = (text) => { try { return JSON.stringify(JSON.parse(text), nu
 
 // Write the answer as it comes; what is no stream is laid out at its end.
 const read = async (answer, out) => {
-  let text = "";
+  let text = "", length = 0;
   const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { done, value } = (await reader?.read()) ?? { done: true };
     if (done) break;
-    text += value;
-    out.textContent = text.slice(0, MOST_SHOWN);
-    if (text.length > MOST_SHOWN) {
-      await reader.cancel();
-      return ", and longer than is shown here";
-    }
+    length += value.length;
+    const more = value.slice(0, MOST_SHOWN - text.length);
+    text += more;
+    out.append(more);
   }
+  if (length > text.length) return `, of ${length} characters the first ${text.length}`;
   if (answer.headers.get("content-type")?.includes("json")) out.textContent = shownAsJson(text);
   return "";
 };
 
-const bodies = []; // fields whose requests name the model
+const bodies = [], names = []; // fields whose requests name the model, and those that do nothing else
 
 const trial = (method, path, operation) => {
   const inputs = (operation.parameters ?? []).map((given) => [given, make("input", { id: `${operation.operationId}-${given.name}`, spellcheck: false,
-    autocomplete: "off", value: /^model(_id)?$/.test(given.name) ? $("model").value : "" })]);
+    autocomplete: "off", value: OF_MODEL.test(given.name) ? named : "" })]);
+  names.push(...inputs.filter(([given]) => OF_MODEL.test(given.name)).map(([, input]) => input));
   const described = operation.requestBody?.content?.["application/json"];
   const examples = Object.values(described?.examples ?? {});
-  const written = (value) => JSON.stringify(value ?? {}, null, 2).replaceAll(JSON.stringify(PLACE), () => JSON.stringify($("model").value || PLACE));
+  const written = (value) => JSON.stringify(value ?? {}, null, 2).replaceAll(JSON.stringify(PLACE), () => JSON.stringify(named));
   const body = described && make("textarea", { className: "code", id: `${operation.operationId}-body`, rows: 10, spellcheck: false, value: written(examples[0]?.value) });
   if (body) bodies.push(body);
   const choice = make("select", { id: `${operation.operationId}-example`, onchange: () => { body.value = written(examples[choice.value].value); } },
@@ -119,7 +124,7 @@ const trial = (method, path, operation) => {
     try {
       const { url, headers, body: sent } = requestOf(path, inputs, body);
       curl.textContent = curlOf(method, url, headers, sent);
-      navigator.clipboard?.writeText(curl.textContent).catch(() => {});
+      navigator.clipboard?.writeText(curl.textContent).then(() => { state.textContent = "Copied."; }, () => {});
     } catch (problem) { curl.textContent = problem.message; }
   };
   const labelled = (text, node) => [make("label", { htmlFor: node.id, textContent: text }), node];
@@ -169,17 +174,14 @@ const show = (api) => {
   groups.set("bodies", schemas);
   $("groups").replaceChildren(...[...groups.keys()].map((name) => make("a", { href: `#group-${name}`, textContent: name })));
   $("api").replaceChildren(...[...groups].map(([name, found]) => group(name, found)));
-  $("keys").hidden = !api.components?.securitySchemes;
   openLinked();
 };
 
 // A link to a folded part unfolds it.
 const openLinked = () => {
-  const linked = location.hash && $(decodeURIComponent(location.hash.slice(1)));
-  if (linked?.tagName === "DETAILS") {
-    linked.open = true;
-    linked.scrollIntoView();
-  }
+  const linked = $(location.hash.slice(1)); // ids have letters, digits, "-" and "_"
+  if (linked?.tagName === "DETAILS") linked.open = true;
+  linked?.scrollIntoView();
 };
 
 const loadModels = async () => {
@@ -193,21 +195,40 @@ const loadModels = async () => {
     say(data.length ? "Each operation can be tried below, with this model." : "There is no model that this key may use.");
   } catch (problem) {
     $("model").disabled = true;
-    say(problem.status === 404 ? "Nothing can be tried here: this port serves no models."
+    if (problem.status === 404) $("keys").hidden = true;
+    say(problem.status === 404 ? "This port serves no models: what asks one cannot be tried here."
       : problem.status === 401 && !$("key").value ? "This gateway asks for a key: without one nothing can be tried."
       : problem instanceof Problem ? problem.message : "The gateway cannot be reached.");
   }
 };
 
-let named = ""; // the model that the bodies name
+let named = PLACE; // the model that the forms name
 $("model").onchange = () => {
-  const [before, after] = [named, $("model").value].map((name) => `"model": ${JSON.stringify(name)}`);
+  const chosen = $("model").value || PLACE;
+  const [before, after] = [named, chosen].map((name) => `"model": ${JSON.stringify(name)}`);
   for (const body of bodies) body.value = body.value.replace(before, () => after);
-  named = $("model").value;
+  for (const input of names) if (input.value === named) input.value = chosen;
+  named = chosen;
 };
 addEventListener("hashchange", openLinked);
+const load = async () => {
+  try {
+    const answer = await fetch("openapi.json", { headers: keyed() });
+    if (!answer.ok) throw await problemOf(answer);
+    const api = await answer.json();
+    $("keys").hidden = !api.components?.securitySchemes;
+    await loadModels();
+    show(api);
+    return true;
+  } catch (problem) {
+    if (problem.status === 401) $("keys").hidden = false;
+    say(problem.status === 401 && !$("key").value ? "This gateway shows its API to holders of a key." : `openapi.json cannot be read: ${problem.message}`);
+    return false;
+  }
+};
 $("key").value = store.get();
-$("key").onchange = () => { store.set($("key").value); loadModels(); };
-fetch("openapi.json").then((answer) => (answer.ok ? answer.json() : problemOf(answer).then((problem) => { throw problem; })))
-  .then(async (api) => { await loadModels(); show(api); })
-  .catch((problem) => say(`openapi.json cannot be read: ${problem.message}`));
+let shown = load();
+$("key").onchange = async () => {
+  store.set($("key").value);
+  shown = (await shown) ? loadModels().then(() => true) : load();
+};

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -56,15 +57,22 @@ def test_an_example_is_asked_and_its_answer_shown(docs: Page, scripted_triton: S
     assert all("400" in problem for problem in docs.problems())  # Chromium notes each answer that is an error
 
 
-def test_a_stream_that_does_not_end_is_stopped(docs: Page, scripted_triton: ScriptedServer) -> None:
+def test_a_stream_that_does_not_end_is_stopped(
+    docs: Page, page_gateway: GatewayProcess, scripted_triton: ScriptedServer
+) -> None:
     scripted_triton.play(turn("France", text="word and", hold=True))
     unfold(docs, CHAT)
     docs.fill(f"{CHAT}-body", json.dumps({"model": SPOKEN, "stream": True, "max_tokens": 99,
                                           "messages": [{"role": "user", "content": "France"}]}))  # fmt: skip
     docs.click(f"{CHAT} form button.main")
     docs.says('"content":', f"{CHAT} form pre:last-child")
+    cancelled = page_gateway.metric("gateway_requests_cancelled_total")
     docs.click(f'{CHAT} form button:has-text("Stop")')
     docs.says("Stopped.", f"{CHAT} .figures")
+    until = time.monotonic() + 20
+    while page_gateway.metric("gateway_requests_cancelled_total") == cancelled:
+        assert time.monotonic() < until
+        time.sleep(0.05)
     assert docs.problems() == []
 
 
@@ -81,11 +89,28 @@ def test_a_key_is_asked_for_and_used(browser: Browser, serve: Serve) -> None:
     gateway = serve(server={"api_keys": [KEY]})
     page = browser.open(f"{gateway.url}/docs")
     page.says("This gateway asks for a key")
+    unfold(page, CHAT)
+    unfold(page, "#retrieve_model")
+    page.fill("#key", KEY)
+    page.press("Enter")
+    page.says(READY)  # and what was unfolded before names the model
+    assert json.loads(page.value(f"document.querySelector('{CHAT}-body').value"))["model"] == SPOKEN
+    assert json.loads(ask(page, "#retrieve_model", status=200))["id"] == SPOKEN
+    assert all("401" in problem for problem in page.problems())
+
+
+def test_the_api_is_shown_to_a_key_alone_where_that_is_set(browser: Browser, serve: Serve) -> None:
+    gateway = serve(server={"api_keys": [KEY], "docs": "key"})
+    page = browser.open(f"{gateway.url}/docs")
+    page.says("This gateway shows its API to holders of a key.")
+    page.fill("#key", "k\u00e9y")
+    page.press("Enter")
+    page.says("The key has characters that no header can carry.")
+    assert page.all("details") == []
     page.fill("#key", KEY)
     page.press("Enter")
     page.says(READY)
-    unfold(page, "#list_models")
-    assert SPOKEN in ask(page, "#list_models", status=200)
+    unfold(page, CHAT)
     assert all("401" in problem for problem in page.problems())
 
 
