@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from datetime import datetime
 from pathlib import Path
@@ -91,6 +92,28 @@ def test_templates_know_the_special_tokens_variables_and_the_date() -> None:
 
 def test_generation_blocks_render_their_content() -> None:
     assert render("{% generation %}{{ messages[0].content }}{% endgeneration %}!") == "Hi!"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% macro item(x) %}<{{ x }}>{% endmacro %}{% for m in messages %}{{ item(m.content) }}{% endfor %}",
+        "{% macro _own(x) %}{{ x }}{% endmacro %}{% macro item(x) %}<{{ _own(x) }}>{% endmacro %}{{ item('ab') }}",
+        "{% macro down(x) %}<{{ x }}>{% if x %}{{ down(x[1:]) }}{% endif %}{% endmacro %}{{ down('ab') }}",
+        "{% set n = namespace(x=1) %}{% macro item() %}<{{ n.x }}>{% endmacro %}{% set n.f = item %}{{ n.f() }}",
+    ],
+)
+def test_a_rendering_leaves_nothing_to_the_garbage_collector(source: str) -> None:
+    template = ChatTemplate(source, byte_level())
+    first = template.render([{"role": "user", "content": "ab"}])
+    gc.collect()
+    gc.disable()
+    try:
+        assert {template.render([{"role": "user", "content": "ab"}]) for _ in range(10)} == {first}
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    assert "<" in first
 
 
 def test_the_authors_own_words_reach_the_caller() -> None:
