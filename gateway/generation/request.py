@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gateway.generation.sampling_params import SamplingParams
+from gateway.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from gateway.openai.errors import CLIENT_GONE, from_engine
 from gateway.openai.models.lookup import find_model
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, read_request
+from gateway.records import dataclass
 from gateway.relay.interface import StreamOutput
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gateway.bad_request import BadRequestError
@@ -20,6 +20,7 @@ from gateway.openai.guidance import Structure, structure
 from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.keywords import unsupported
+from gateway.records import dataclass
 from gateway.serving.prompt_source import ChatPrompt
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.request_ids import cause

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gateway.bad_request import BadRequestError
 from gateway.families import Preparation
@@ -14,6 +13,7 @@ from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.plan import ChatPlan, Expectations
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.records import dataclass
 from gateway.serving.budgeted_engine import ThoughtBudget
 from gateway.serving.generation import Generation
 from gateway.serving.served_model import ServedModel
