@@ -35,6 +35,8 @@ _FORMS: Mapping[str, Literal["json_schema", "regex", "choice", "grammar"]] = {
 }
 """Fields that want one form each, and which."""
 
+_FORM_FIELDS = ("response_format", "structured_outputs", *_FORMS)
+
 
 class StreamOptions(BaseModel):
     """Options of a stream."""
@@ -131,6 +133,8 @@ class GenerationFields(SamplingFields):
         Raises:
             BadRequestError: for a text in place of JSON that is none.
         """
+        if self.model_fields_set.isdisjoint(_FORM_FIELDS):
+            return ()
         found: list[Wanted] = []
         wanted = from_response_format(self.response_format)
         if wanted is not None:

@@ -7,7 +7,7 @@ import marshal
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 # All objects and arrays of a body together. Each item is work, in small bodies too, and much of it is done in one
@@ -25,6 +25,7 @@ _LIGHT_CONTAINERS = 4096
 _LIGHT_COMMAS = 32768
 _LIGHT_ESCAPES = 131072
 _MOST_LEVELS = 64  # nesting; real requests have fewer than 20
+_LEAST_LIMIT = min(MOST_MESSAGES, MOST_PARTS, MOST_PARTS_OF_ONE, MOST_CALLS, MOST_PROMPTS)  # items; each has two bytes
 _PIECE = 2**20
 _NOUNS = {"messages": "messages", "input": "items"}
 # Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
@@ -82,16 +83,17 @@ def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
     if len(body) > MOST_CONTAINERS and not light:
         _check_structure(body)
     try:
-        text = body.decode("utf-8-sig")  # some editors begin a file with a mark that is no JSON
-        value = json.loads(
-            text, object_pairs_hook=_Objects().make, parse_constant=_no_constant, parse_float=_finite_float
-        )
+        text = body.decode().removeprefix("\ufeff")  # some editors begin a file with a mark that is no JSON
+        # A field takes five bytes: of so few no object has to count them.
+        value = (_PLAIN if len(body) <= 5 * MOST_FIELDS else _decoder(_Objects().make)).decode(text)
     except (ValueError, RecursionError) as error:
         raise _refusal(error) from None
     if not isinstance(value, dict):
         raise JsonTextError("it must be a JSON object")
-    _check_lengths(value)
-    _check_depth(value)
+    if len(body) > 2 * _LEAST_LIMIT:
+        _check_lengths(value)
+    if _count(body, b"[{") > _MOST_LEVELS:
+        _check_depth(value)
     if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
         for path, string in _strings(value):
             _check_string(path, string)
@@ -152,6 +154,15 @@ def _outside_strings(body: bytes | bytearray) -> Iterator[bytes]:
         position = end
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        doubled = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        shown = doubled[:64].encode("ascii", "backslashreplace").decode()
+        raise JsonTextError(f"the key {shown!r} is given twice", shown)
+    return mapping
+
+
 class _Objects:
     """Makes the objects of one body, and counts their fields."""
 
@@ -159,11 +170,7 @@ class _Objects:
         self._fields = 0
 
     def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        mapping = dict(pairs)
-        if len(mapping) != len(pairs):
-            doubled = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            shown = doubled[:64].encode("ascii", "backslashreplace").decode()
-            raise JsonTextError(f"the key {shown!r} is given twice", shown)
+        mapping = _unique(pairs)
         self._fields += len(mapping)
         if self._fields > MOST_FIELDS:
             raise JsonTextError(f"its objects, messages among them, have more than {MOST_FIELDS} fields")
@@ -179,6 +186,13 @@ def _finite_float(digits: str) -> float:
     if math.isinf(number):
         raise JsonTextError("a number in it is too large")
     return number
+
+
+def _decoder(make: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=make, parse_constant=_no_constant, parse_float=_finite_float)
+
+
+_PLAIN = _decoder(_unique)
 
 
 def _check_lengths(value: dict[str, Any]) -> None:

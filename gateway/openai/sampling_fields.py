@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -257,8 +259,8 @@ class SamplingFields(BaseModel):
         Args:
             defaults: of the model, for fields that the request leaves out.
         """
-        fields = vars(self)
-        values = {name: fields[name] for name in _SAME_NAMES if name in fields}
+        names, pick = _same_names(type(self))
+        values = dict(zip(names, pick(vars(self)), strict=True))
         for name in defaults.given.keys() - self.model_fields_set:
             values[name] = defaults.given[name]
         if values["temperature"] < GREEDY_BELOW or values["top_p"] == 0:
@@ -296,7 +298,13 @@ class SamplingFields(BaseModel):
         return self.n if self.use_beam_search else max(self.n, self.best_of or 1)
 
 
-_SAME_NAMES = tuple(field.name for field in dataclasses.fields(SamplingParams))
+@functools.cache
+def _same_names(kind: type[SamplingFields]) -> tuple[Sequence[str], Callable[[Mapping[str, Any]], Sequence[Any]]]:
+    """The fields of a request that its parameters have under the same names, and what takes their values out."""
+    names = [field.name for field in dataclasses.fields(SamplingParams) if field.name in kind.model_fields]
+    return names, operator.itemgetter(*names)
+
+
 _LISTS = ("bad_words", "stop_token_ids")
 
 

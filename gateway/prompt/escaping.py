@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,12 @@ class ControlEscaper:
     def occurs_in(self, data: Any) -> bool:
         """Whether any string in nested lists and mappings holds a control token's text."""
         pattern = self._pattern
-        return pattern is not None and any(self._search(pattern, text, 0) for text in _strings(data))
+        if pattern is None:
+            return False
+        for text in _strings(data):
+            if pattern.search(text) if len(text) <= _PIECE else self._search(pattern, text, 0):
+                return True
+        return False
 
     def mark(self, data: Any, marker: str) -> Any:
         """Copy nested data with ``marker`` behind the first character of each occurrence, overlapping ones too."""
@@ -125,15 +130,16 @@ def unused_marker(*data: Any) -> str:
     return next(character for character in candidates if character not in used)
 
 
-def _strings(data: Any) -> Iterator[str]:
+def _strings(data: Any) -> list[str]:
     """Every string in nested lists and mappings, keys included."""
+    found: list[str] = []
     pending = [data]
-    while pending:
-        item = pending.pop()
+    for item in pending:  # which grows meanwhile
         if isinstance(item, str):
-            yield item
-        elif isinstance(item, Mapping):
-            pending.extend(item.keys())
-            pending.extend(item.values())
-        elif isinstance(item, list | tuple):
-            pending.extend(item)
+            found.append(item)
+        elif isinstance(item, (dict, Mapping)):  # a dict is told in C
+            pending += item
+            pending += item.values()
+        elif isinstance(item, (list, tuple)):
+            pending += item
+    return found

@@ -53,7 +53,7 @@ def _size(source: PromptSource) -> int:
         size += _weight(message)
         if size > _LARGE:
             return size
-    pending: list[Any] = [source.tools, source.documents, source.variables]
+    pending: list[Any] = [each for each in (source.tools, source.documents, source.variables) if each]
     while pending and size <= _LARGE:
         value = pending.pop()
         if isinstance(value, Mapping):

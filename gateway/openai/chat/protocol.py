@@ -46,7 +46,7 @@ from gateway.openai.parameters.row import (
     Extension,
     Parameter,
 )
-from gateway.openai.request_body import Body, parse_object
+from gateway.openai.request_body import Body, may_hold_null, parse_object
 from gateway.openai.sampling_fields import GREEDY_BELOW, MOST_TOKENS, BestOf
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import ChatPrompt
@@ -57,6 +57,14 @@ _MetadataKey = Annotated[str, Field(min_length=1, max_length=64)]
 _MetadataValue = Annotated[str, Field(max_length=512)]
 _Identifier = Annotated[str, Field(max_length=512)]
 _TIER_PRIORITIES = {"priority": -1, "flex": 1}
+_SAID = (
+    "safety_identifier",
+    "metadata",
+    "store",
+    "service_tier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+)  # of the request itself
 _TIERS: dict[str, Literal["flex", "priority"]] = {"flex": "flex", "priority": "priority"}
 
 
@@ -339,13 +347,12 @@ class ChatCompletionRequest(GenerationFields):
 
     def annotations(self) -> dict[str, Any]:
         """What the request says of itself; for the access log."""
+        if self.model_fields_set.isdisjoint(_SAID):
+            return super().annotations()
         said: dict[str, Any] = {
-            "safety_identifier": self.safety_identifier,
+            **{name: getattr(self, name) for name in _SAID},
             "metadata": self.metadata or None,
             "store": self.store or None,
-            "service_tier": self.service_tier,
-            "prompt_cache_key": self.prompt_cache_key,
-            "prompt_cache_retention": self.prompt_cache_retention,
         }
         return super().annotations() | {name: value for name, value in said.items() if value is not None}
 
@@ -379,7 +386,9 @@ def parse_chat_request(body: Body) -> ChatCompletionRequest:
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    data = _without_nulls(parse_object(body))
+    data = parse_object(body)
+    if may_hold_null(body):
+        data = _without_nulls(data)
     data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
     return chat_request(data)
 

@@ -15,7 +15,7 @@ from gateway.openai.generation_fields import GenerationFields
 from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.nulls import without_nulls
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
-from gateway.openai.request_body import Body, parse_object
+from gateway.openai.request_body import Body, may_hold_null, parse_object
 from gateway.openai.sampling_fields import LIMIT, MOST_TOKENS
 from gateway.openai.validation import error_of
 from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
@@ -142,7 +142,8 @@ def parse_completion_request(body: Body) -> CompletionRequest:
         BadRequestError: naming the parameter at fault.
     """
     try:
-        request = CompletionRequest.model_validate(without_nulls(parse_object(body)))
+        data = parse_object(body)
+        request = CompletionRequest.model_validate(without_nulls(data) if may_hold_null(body) else data)
     except ValidationError as error:
         raise error_of(error) from None
     _check(request)
