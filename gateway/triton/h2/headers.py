@@ -14,6 +14,8 @@ from gateway.triton.h2.status import encode_timeout
 _USER_AGENT = "triton-openai-gateway"
 _TABLE_BYTES = 4_096
 _KNOWN_BLOCKS = 64
+_TIMEOUT = b"\x10\x0cgrpc-timeout"  # never indexed, with its name in full (RFC 7541, 6.2.3); its value follows
+_WHOLE = frames.END_HEADERS | frames.END_STREAM
 
 
 class RequestHeaders:
@@ -64,7 +66,8 @@ class RequestHeaders:
             if min(block) >= 0x80:
                 self._block = block
         if timeout is not None:
-            block += self._encoder.add((b"grpc-timeout", encode_timeout(timeout).encode()), sensitive=True)
+            value = encode_timeout(timeout).encode()
+            block += _TIMEOUT + bytes((len(value),)) + value
         if traceparent is not None:
             block += self._encoder.add((b"traceparent", traceparent.encode()), sensitive=True)
         return block
@@ -93,6 +96,9 @@ class HeaderBlocks:
         Raises:
             ConnectionFailure: it cannot be understood, or is beyond the limits.
         """
+        if flags & ~_WHOLE == 0 and flags & frames.END_HEADERS and (known := self._known.get(payload)) is not None:
+            self.end_stream = bool(flags & frames.END_STREAM)
+            return known
         payload = frames.without_padding(payload, flags)
         if flags & frames.PRIORITIZED:
             if len(payload) < 5:

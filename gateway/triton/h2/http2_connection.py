@@ -19,6 +19,7 @@ from gateway.triton.h2.status import Status, status_of_headers, status_of_reset,
 _HEAD_BYTES = frames.HEADER_BYTES
 _LONG_HEAD_BYTES = frames.HEAD_AND_MESSAGE.size
 _MESSAGE_HEAD = frames.MESSAGE.size
+_KIND = 3  # where the head of a frame says its type
 _ON_CONNECTION = {frames.SETTINGS, frames.PING, frames.GOAWAY}
 _ON_STREAM = {frames.DATA, frames.HEADERS, frames.RST_STREAM, frames.CONTINUATION}
 _SIZES = {frames.PRIORITY: 5, frames.RST_STREAM: 4, frames.PING: 8, frames.WINDOW_UPDATE: 4}
@@ -195,7 +196,7 @@ class Http2Connection:
         """
         position, size = 0, len(data)
         while size - position >= _HEAD_BYTES:
-            if not self._blocks.stream_id:
+            if not data[position + _KIND] and not self._blocks.stream_id:  # DATA
                 position = self._take_plain(data, position)
             behind = self._take_frame(data, position)
             if behind == position:

@@ -59,9 +59,14 @@ class Status(NamedTuple):
     text: str = ""
 
 
+_OK = Status("OK")
+
+
 def status_of_trailers(headers: Mapping[str, str]) -> Status:
     """The status in the last headers of a stream."""
     number = headers.get("grpc-status")
+    if number == "0" and "grpc-message" not in headers:
+        return _OK
     text = decode_message(headers.get("grpc-message", ""))
     if number is None:
         return Status("UNKNOWN", "the stream ended without a gRPC status")
