@@ -6,7 +6,6 @@ import contextlib
 import functools
 import gc
 import logging
-import logging.config
 import signal
 import socket
 import ssl
@@ -79,7 +78,7 @@ from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.store import StoreHolder
 from gateway.telemetry.exporting import open_telemetry
-from gateway.telemetry.logs import logging_config
+from gateway.telemetry.logs import set_up_logging
 from gateway.telemetry.memory import Memory
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, SlimPage, load_families
@@ -428,7 +427,7 @@ def serve(settings: Settings, source: SettingsSource | None = None, share: Share
         ConfigError: when a model cannot be served as configured.
         OSError: when the address cannot be listened on.
     """
-    logging.config.dictConfig(logging_config(settings.server.log_level))
+    set_up_logging(settings.server.log_level)
     uvloop.run(_serve(settings, source, share))
 
 

@@ -105,6 +105,7 @@ class SequenceAssembler:
         "_request",
         "_stop_ids",
         "_stops",
+        "_sums",
         "_takes_entries",
         "_takes_tokens",
         "_textual",
@@ -166,6 +167,7 @@ class SequenceAssembler:
         self._prompt_tokens: int | None = None
         self._engine_finish: EngineFinish | None = None
         self._finished = False
+        self._sums: Usage | None = None  # once they are final
         self.failure: EngineError | None = None
         self.finish_reason: Literal["stop", "length"] = "stop"
         self.finish_estimated = False
@@ -283,10 +285,15 @@ class SequenceAssembler:
     @property
     def usage(self) -> Usage:
         """Token counts so far; final after ``finish``."""
+        if self._sums is not None:
+            return self._sums
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
         completion, estimated = self._count_so_far()
         predicted = self._compare_with_draft() if self._request.draft else _NO_DRAFT
-        return Usage(prompt, completion, self._cached_tokens, predicted, estimated)
+        usage = Usage(prompt, completion, self._cached_tokens, predicted, estimated)
+        if self._finished:
+            self._sums = usage
+        return usage
 
     def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptTokenLogprob]:
         """Return the prompt's tokens with their log-probs, once they came; see ``token_logprobs.prompt_entries``.

@@ -104,7 +104,7 @@ class Generation:
         self._waiter = Waiter(self._relay)
         self._cancel_request: Callable[[], None] | None = None
         self._holding = False
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None  # once it has had to wait for room
         self._timer: DeadlineTimer | None = None  # from its beginning on
 
     def start(self, *, queued: bool = False) -> None:
@@ -123,7 +123,7 @@ class Generation:
             heard=self._last_heard,
             expire=self._expire,
         )
-        self._metrics.in_flight.inc()
+        self._metrics.in_flight.add(1)
         self._task = asyncio.create_task(self._read())
 
     async def __aenter__(self) -> Generation:
@@ -195,7 +195,8 @@ class Generation:
 
     def _take_ready(self) -> list[Piece]:
         ready, self._ready = self._ready, []
-        self._room.set()
+        if self._room is not None:
+            self._room.set()
         return ready
 
     async def _check_outcome(self) -> None:
@@ -246,15 +247,16 @@ class Generation:
         self._leave_route(None if late else self._error)
         metrics = self._metrics
         metrics.inter_token.flush()
-        metrics.in_flight.dec()
+        metrics.in_flight.add(-1)
         if self.responded:
             usage = self.assembler.usage
-            metrics.prompt_tokens.inc(usage.prompt_tokens)
-            metrics.completion_tokens.inc(usage.completion_tokens)
-            metrics.surplus_tokens.inc(self.assembler.surplus_tokens)
+            metrics.prompt_tokens.add(usage.prompt_tokens)
+            metrics.completion_tokens.add(usage.completion_tokens)
+            if self.assembler.surplus_tokens:
+                metrics.surplus_tokens.add(self.assembler.surplus_tokens)
             if self.on_end is not None:
                 self.on_end(usage)
-            if self._complete and usage.predicted is not None:
+            if self._complete and usage.predicted is not None and any(usage.predicted):
                 metrics.accepted_tokens.inc(usage.predicted.accepted)
                 metrics.rejected_tokens.inc(usage.predicted.rejected)
         self._wake()
@@ -323,7 +325,7 @@ class Generation:
             if self._finished:
                 break
             if len(self._ready) >= _MOST_READY:
-                self._room.clear()
+                self._room = asyncio.Event()
                 await self._hold(self._room.wait())
         if not self._finished:
             raise EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")

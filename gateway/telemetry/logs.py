@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import logging.config
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -14,9 +16,26 @@ from gateway.telemetry.request_ids import cause
 from gateway.telemetry.traces import TraceIds
 
 _SELDOM_S: Final = 60.0
+_FACTS: Final = "_facts"  # a field of a record: all those that its line has besides the usual ones
 # Values that orjson would write in its own way are left to Python's encoder, which knows more types.
 _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _RESERVED = frozenset({*RESERVED_ATTRS, "color_message"})  # of uvicorn, its message again, for terminals
+
+
+def log_facts(logger: logging.Logger, level: int, message: str, facts: Mapping[str, Any]) -> None:
+    """Log a record as ``logger.log`` does with ``extra``, in half of its time: it does not look for who calls.
+
+    Args:
+        logger: that has it.
+        level: of the record.
+        message: of the record, as it is.
+        facts: fields of the record; none has the name of one that every record has.
+    """
+    if logger.isEnabledFor(level):
+        record = logging.LogRecord(logger.name, level, "", 0, message, None, None)
+        record.__dict__.update(facts)
+        record.__dict__[_FACTS] = facts
+        logger.handle(record)
 
 
 class LineFormatter(JsonFormatter):
@@ -39,9 +58,13 @@ class LineFormatter(JsonFormatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        for name, value in record.__dict__.items():
-            if name not in _RESERVED and name[:1] != "_":
-                line[name] = value
+        fields = record.__dict__
+        if _FACTS in fields:
+            line |= fields[_FACTS]
+            if "trace_id" in fields:
+                line["trace_id"] = fields["trace_id"]
+        else:
+            line |= {name: value for name, value in fields.items() if name not in _RESERVED and name[:1] != "_"}
         return self.jsonify_log_record(line)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - of the base
@@ -76,6 +99,12 @@ class Seldom(logging.Filter):
             return False
         self._passed[str(record.msg)] = record.created
         return True
+
+
+def set_up_logging(level: str) -> None:
+    """Log as ``logging_config`` says from now on; no record is asked for its process or thread, which no line names."""
+    logging.config.dictConfig(logging_config(level))
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def logging_config(level: str) -> dict[str, Any]:

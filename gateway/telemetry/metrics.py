@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import get_args
@@ -28,6 +28,20 @@ _STORE_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _MOST_NAMES = 100  # clients choose the names of unknown parameters: label values must stay bounded
 _MOST_WAITING = 256  # observations that a scrape may miss
+
+
+class Tally:
+    """Adds to one child of a counter or gauge; ``inc`` of the library checks each time what is known here.
+
+    Attributes:
+        add: takes the amount.
+    """
+
+    __slots__ = ("add",)
+
+    def __init__(self, child: Counter | Gauge) -> None:
+        """Add to ``child``, whose labels are set."""
+        self.add: Callable[[float], None] = child._value.inc  # noqa: SLF001 - prometheus_client has no other way
 
 
 class BatchedHistogram:
@@ -93,12 +107,12 @@ class ModelMetrics:
     """The metrics of one served model, looked up once: the hot path must not look up labels."""
 
     model: str
-    in_flight: Gauge
+    in_flight: Tally
     ttft: Histogram
     inter_token: BatchedHistogram
-    prompt_tokens: Counter
-    completion_tokens: Counter
-    surplus_tokens: Counter
+    prompt_tokens: Tally
+    completion_tokens: Tally
+    surplus_tokens: Tally
     accepted_tokens: Counter
     rejected_tokens: Counter
     cancelled: Counter
@@ -108,8 +122,8 @@ class ModelMetrics:
     waits: Histogram
     refused: Mapping[str, Counter]
     stalls: Mapping[str, Gauge]
-    recalled_tokens: Counter
-    tokenized_tokens: Counter
+    recalled_tokens: Tally
+    tokenized_tokens: Tally
 
 
 class Metrics:
@@ -258,12 +272,12 @@ class Metrics:
         """The metrics of one served model, at zero where nothing was counted yet."""
         return ModelMetrics(
             model=model,
-            in_flight=self.in_flight.labels(model),
+            in_flight=Tally(self.in_flight.labels(model)),
             ttft=self.ttft.labels(model),
             inter_token=BatchedHistogram(self.inter_token.labels(model)),
-            prompt_tokens=self.prompt_tokens.labels(model),
-            completion_tokens=self.completion_tokens.labels(model),
-            surplus_tokens=self.surplus_tokens.labels(model),
+            prompt_tokens=Tally(self.prompt_tokens.labels(model)),
+            completion_tokens=Tally(self.completion_tokens.labels(model)),
+            surplus_tokens=Tally(self.surplus_tokens.labels(model)),
             accepted_tokens=self.predicted_tokens.labels(model, "accepted"),
             rejected_tokens=self.predicted_tokens.labels(model, "rejected"),
             cancelled=self.cancelled.labels(model),
@@ -273,12 +287,14 @@ class Metrics:
             waits=self.waits.labels(model),
             refused={reason: self.refused.labels(model, reason) for reason in ("full", "late")},
             stalls={state: self.stalls.labels(model, state) for state in ("suspect", "stalled")},
-            recalled_tokens=self.tokenized_tokens.labels(model, "cache"),
-            tokenized_tokens=self.tokenized_tokens.labels(model, "tokenizer"),
+            recalled_tokens=Tally(self.tokenized_tokens.labels(model, "cache")),
+            tokenized_tokens=Tally(self.tokenized_tokens.labels(model, "tokenizer")),
         )
 
-    def count_ignored(self, model: str, parameters: Iterable[str]) -> None:
+    def count_ignored(self, model: str, parameters: Sequence[str]) -> None:
         """Count unknown parameters; beyond a bounded number of distinct names all count as ``other``."""
+        if not parameters:
+            return
         for parameter, count in collections.Counter(map(self._counted_as, parameters)).items():
             self._ignored.labels(model, parameter).inc(count)
 

@@ -17,7 +17,7 @@ import secrets
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 KEY_BYTES: Final = 16
@@ -84,9 +84,15 @@ class TokenCache:
 
     def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep packed ids, each by its key, unless another process is writing all the time."""
-        with self._writing() as allowed:
-            for key, packed in entries if allowed else ():
-                self._put(key, packed)
+        with self._lock:
+            if not self._take():
+                return
+            try:
+                for key, packed in entries:
+                    self._put(key, packed)
+            finally:
+                if self._descriptor is not None:
+                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
     def _put(self, key: bytes, packed: bytes) -> None:
         length = _ENTRY.size + len(packed)
@@ -128,22 +134,10 @@ class TokenCache:
         packed = self._memory[at + _ENTRY.size : at + _ENTRY.size + length]
         return packed if len(packed) == length and zlib.crc32(packed) == checksum else None
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[bool]:
-        """Hold the place of the only writer, if it is to be had."""
-        with self._lock:
-            if self._descriptor is None:
-                yield True
-                return
-            taken = self._take()
-            try:
-                yield taken
-            finally:
-                if taken:
-                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
-
     def _take(self) -> bool:
-        assert self._descriptor is not None  # noqa: S101 - checked by the caller
+        """Take the place of the only process that writes, if it is to be had."""
+        if self._descriptor is None:
+            return True
         for _ in range(_TRIES):
             with contextlib.suppress(BlockingIOError):
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 
 import tokenizers
 
@@ -148,7 +148,7 @@ class Tokenizer:
     def obstacle(self) -> str | None:
         """Why a text is tokenized whole at each time, as the end of a sentence; None where known parts are not."""
         try:
-            with _failures_of_the_library():
+            with _failures_of_the_library:
                 return obstacle(self._backend)
         except TokenizerError:
             return "its tokenizer fails on some texts"
@@ -175,7 +175,7 @@ class Tokenizer:
         """
         how = how or Unbounded()
         if self._segments is not None:
-            with _failures_of_the_library():
+            with _failures_of_the_library:
                 return TokenIds(self._segments.encode(text, how, count))
         self._check_size(text, how, count)
         ids = self._encode(self._backend, text)
@@ -240,7 +240,7 @@ class Tokenizer:
         Raises:
             TokenizerError: as ``encode``.
         """
-        with _failures_of_the_library():
+        with _failures_of_the_library:
             return count_beyond(self._backend, text, most, stopped)
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
@@ -305,7 +305,7 @@ class Tokenizer:
     # Private
 
     def _encode(self, backend: tokenizers.Tokenizer, text: str, *, framed: bool = False) -> list[int]:
-        with _failures_of_the_library():
+        with _failures_of_the_library:
             # A batch of one: unlike ``encode`` it releases the GIL, so a long text in a thread stalls nobody.
             ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=framed)[0].ids
         return ids
@@ -348,14 +348,18 @@ class Tokenizer:
         return index
 
 
-@contextlib.contextmanager
-def _failures_of_the_library() -> Iterator[None]:
-    """Raise what the library raises for a text as a TokenizerError."""
-    try:
-        yield
-    except (TypeError, UnicodeEncodeError) as error:
-        raise TokenizerError(_SURROGATE) from error
-    except BaseException as error:  # a panic is no Exception, and its class cannot be imported
-        if type(error).__name__ != "PanicException":
-            raise
-        raise TokenizerError(_PANIC) from error
+class _Failures:
+    """A context that raises what the library raises for a text as a TokenizerError."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (TypeError, UnicodeEncodeError)):
+            raise TokenizerError(_SURROGATE) from error
+        if type(error).__name__ == "PanicException":  # which is no Exception, and cannot be imported
+            raise TokenizerError(_PANIC) from error
+
+
+_failures_of_the_library = _Failures()

@@ -15,10 +15,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
-from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.logs import log_facts
+from gateway.telemetry.metrics import Metrics, Tally
 from gateway.telemetry.request_ids import work_for
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
-from gateway.web.routing import header
+from gateway.web.routing import header, headers_of
 
 ACCESS_LOG: Final = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -80,10 +81,9 @@ def request_id_of(scope: Scope) -> str:
 
 def note_session(scope: Scope) -> None:
     """Note in a request's record the conversation that its headers name."""
-    for key, value in scope["headers"]:
-        if key in _SESSION_HEADERS:
-            record_of(scope).session = value[:_LONGEST_SESSION].decode("latin-1")
-            break
+    if not _SESSION_HEADERS.isdisjoint(headers_of(scope)):
+        value = next(value for key, value in scope["headers"] if key in _SESSION_HEADERS)
+        record_of(scope).session = value[:_LONGEST_SESSION].decode("latin-1")
 
 
 class AccessLogMiddleware:
@@ -113,6 +113,7 @@ class AccessLogMiddleware:
         self._metrics = metrics
         self._hold = hold
         self._telemetry = telemetry
+        self._counts: dict[tuple[str, ...], Callable[[float], None]] = {}  # by labels: looking those up takes long
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -144,12 +145,18 @@ class AccessLogMiddleware:
             if not logged:
                 self._write(scope, record, status, trace)
 
+    def _count(self, *labels: str) -> None:
+        add = self._counts.get(labels)
+        if add is None:
+            add = self._counts[labels] = Tally(self._metrics.requests.labels(*labels)).add
+        add(1)
+
     def _write(self, scope: Scope, record: RequestRecord, status: int, trace: RequestTrace | None) -> None:
         if record.disconnected and status == 500:
             status = 499  # the client left before anything was sent: nginx's number, and no failure of ours
         route = getattr(scope.get("route"), "path", None)
         endpoint = route or "unmatched"
-        self._metrics.requests.labels(record.model or "", endpoint, str(status)).inc()
+        self._count(record.model or "", endpoint, str(status))
         if trace is not None:
             trace.end(route, status, time.perf_counter() - record.started, record)
         fields = {
@@ -165,7 +172,7 @@ class AccessLogMiddleware:
             "annotations": record.annotations or None,
         }
         level = logging.DEBUG if scope["path"] in _QUIET and status in (200, 503) else logging.INFO
-        ACCESS_LOG.log(level, "request", extra={key: value for key, value in fields.items() if value is not None})
+        log_facts(ACCESS_LOG, level, "request", {key: value for key, value in fields.items() if value is not None})
 
 
 def log_background(record: RequestRecord, response_id: str, status: str) -> None:
@@ -183,7 +190,8 @@ def log_background(record: RequestRecord, response_id: str, status: str) -> None
         "status": status,
         **_facts(record),
     }
-    ACCESS_LOG.info("background response", extra={key: value for key, value in fields.items() if value is not None})
+    facts = {key: value for key, value in fields.items() if value is not None}
+    log_facts(ACCESS_LOG, logging.INFO, "background response", facts)
 
 
 def _facts(record: RequestRecord) -> dict[str, Any]:

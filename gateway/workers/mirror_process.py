@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import logging.config
 import os
 import signal
 import sys
@@ -34,7 +33,7 @@ from gateway.hangups import outlive_hangups
 from gateway.helper.child import end_with_parent
 from gateway.mirroring.in_process import InProcess
 from gateway.mirroring.receiver import Receiver
-from gateway.telemetry.logs import logging_config
+from gateway.telemetry.logs import set_up_logging
 from gateway.web.access_log import ACCESS_LOG
 from gateway.web.sse import COMMENT
 
@@ -95,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     source = MirrorSource(found.path, found.environment)
     try:
         settings = source.load()
-        logging.config.dictConfig(logging_config(settings.server.log_level))
+        set_up_logging(settings.server.log_level)
         for name in (ACCESS_LOG.name, "gateway.app"):  # copies are no requests of clients, and no door is open here
             logging.getLogger(name).setLevel(logging.ERROR)
         uvloop.run(_serve(settings, source, Path(socket)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging.config
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,10 +50,10 @@ def serve(
 
 def _supervise(source: SettingsSource, workers: int) -> None:
     from gateway.mirroring.keeper import MirrorKeeper, wants_mirror  # noqa: PLC0415
-    from gateway.telemetry.logs import logging_config  # noqa: PLC0415
+    from gateway.telemetry.logs import set_up_logging  # noqa: PLC0415
     from gateway.workers.supervisor import Supervisor  # noqa: PLC0415
 
     settings = source.load()
-    logging.config.dictConfig(logging_config(settings.server.log_level))
+    set_up_logging(settings.server.log_level)
     mirrors = MirrorKeeper(source.path) if wants_mirror(settings) else None
     asyncio.run(Supervisor(settings.server, workers, mirrors).run())

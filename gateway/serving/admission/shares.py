@@ -172,6 +172,10 @@ class Shares:
         Returns:
             How many of the model run, how many wait, what the caller was served, and the most that a process was.
         """
+        if self._rows == 1:
+            own = self.line(model)
+            mine = self.line(model, caller)[SERVED] if caller else 0
+            return own[RUNNING], own[WAITING], mine, max(own[SERVED], 0)
         running = waiting = served = virtual = 0
         for start in range(0, self._rows * _ROW, _ROW):
             if used := self._cells[start]:
