@@ -49,6 +49,8 @@ def own(function: ast.AST) -> Iterator[ast.AST]:
 
 def is_logging(call: ast.Call) -> bool:
     called = call.func
+    if isinstance(called, ast.Name) and called.id == "log_facts":
+        return True
     if not isinstance(called, ast.Attribute) or called.attr not in LEVELS:
         return False
     return isinstance(called.value, ast.Name) and called.value.id in LOGGERS
@@ -56,6 +58,9 @@ def is_logging(call: ast.Call) -> bool:
 
 def described(place: str, call: ast.Call, function: ast.AST) -> Call:
     extra = next((each.value for each in call.keywords if each.arg == "extra"), None)
+    level = call.func.attr if isinstance(call.func, ast.Attribute) else "log"
+    if isinstance(call.func, ast.Name):  # log_facts
+        extra = call.args[-1]
     assert extra is not None, f"{place} has no event"
     # The fields may have been gathered before the call.
     fields = next((found for found in map(named, (extra, function)) if found), [])
@@ -63,8 +68,6 @@ def described(place: str, call: ast.Call, function: ast.AST) -> Call:
     (about,) = fields
     event = next(value for key, value in zip(about.keys, about.values, strict=True) if key_of(key) == "event")
     assert isinstance(event, ast.Constant), f"{place}: the event is no constant"
-    assert isinstance(call.func, ast.Attribute)
-    level = call.func.attr
     levels = chosen(function) if level == "log" else {level}
     return Call(place, str(event.value), frozenset(levels), gives_request(about, function))
 
