@@ -111,7 +111,7 @@ public final class Client {
         while (true) {
             JsonNode said = chat(body(messages).set("tools", JSON.readTree(TOOLS)));
             if (said.path("tool_calls").isEmpty()) {
-                return said.path("content").asText();
+                return said.path("content").asText("");
             }
             messages.add(said);
             for (JsonNode call : said.path("tool_calls")) {
@@ -132,7 +132,7 @@ public final class Client {
         messages.addObject().put("role", "user").put("content", args[3]);
         try {
             switch (args[2]) {
-                case "chat" -> System.out.println(client.chat(client.body(messages)).path("content").asText());
+                case "chat" -> System.out.println(client.chat(client.body(messages)).path("content").asText(""));
                 case "stream" -> {
                     client.stream(messages, piece -> {
                         System.out.print(piece);

@@ -23,6 +23,13 @@ type message struct {
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 }
 
+func (m message) text() string { // null beside tool calls, or where an answer ended within its reasoning
+	if m.Content == nil {
+		return ""
+	}
+	return *m.Content
+}
+
 type toolCall struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -127,9 +134,7 @@ func (c client) stream(messages []message, piece func(string)) error {
 			return chunk.Error
 		}
 		for _, choice := range chunk.Choices {
-			if choice.Delta.Content != nil {
-				piece(*choice.Delta.Content)
-			}
+			piece(choice.Delta.text())
 		}
 	}
 }
@@ -141,7 +146,7 @@ func (c client) withTools(messages []message, weather func(city string) string) 
 			return "", err
 		}
 		if len(said.ToolCalls) == 0 {
-			return *said.Content, nil
+			return said.text(), nil
 		}
 		messages = append(messages, said)
 		for _, call := range said.ToolCalls {
@@ -174,7 +179,7 @@ func (c client) run(how string, messages []message) error {
 		if err != nil {
 			return err
 		}
-		fmt.Println(*said.Content)
+		fmt.Println(said.text())
 	case "stream":
 		if err := c.stream(messages, func(piece string) { fmt.Print(piece) }); err != nil {
 			return err
