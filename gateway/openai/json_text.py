@@ -137,7 +137,7 @@ def _check_structure(body: bytes | bytearray) -> None:
 
 
 def _count(text: bytes | bytearray, marks: bytes) -> int:
-    return sum(text.count(mark) for mark in marks)
+    return sum([text.count(mark) for mark in marks])
 
 
 def _outside_strings(body: bytes | bytearray) -> Iterator[bytes]:

@@ -137,9 +137,9 @@ def _strings(data: Any) -> list[str]:
     for item in pending:  # which grows meanwhile
         if isinstance(item, str):
             found.append(item)
+        elif isinstance(item, (list, tuple)):
+            pending += item
         elif isinstance(item, (dict, Mapping)):  # a dict is told in C
             pending += item
             pending += item.values()
-        elif isinstance(item, (list, tuple)):
-            pending += item
     return found

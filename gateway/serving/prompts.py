@@ -69,9 +69,9 @@ def _size(source: PromptSource) -> int:
 
 def _weight(message: Mapping[str, Any]) -> int:
     """Roughly the characters that a template makes of a message; it writes something for an empty one as well."""
-    calls = message.get("tool_calls", ())
     texts = len(message["content"]) + len(message.get("reasoning", ""))
-    return _FRAME + texts + sum(_FRAME + len(call["function"]["arguments"]) for call in calls)
+    calls = message.get("tool_calls", ())
+    return _FRAME + texts + (sum(_FRAME + len(call["function"]["arguments"]) for call in calls) if calls else 0)
 
 
 def build(
@@ -167,6 +167,9 @@ class Bound:
 
     What passes takes some hundreds of bytes of memory for each token of ``most``, and no more than 8 characters for
     each, of which tokenizers of one long word take a hundred bytes each.
+
+    Attributes:
+        most: tokens beyond which nothing more is tokenized: those by which it is too long by far.
     """
 
     def __init__(
@@ -187,6 +190,7 @@ class Bound:
         self.recall = recall
         self._parts = parts
         self._most = most or parts.max_seq_len
+        self.most = max(self._most + self._most // 8, LONG)
         self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
         self._left = left
         self._says = (
@@ -206,7 +210,7 @@ class Bound:
         elif isinstance(source, TextPrompt):
             self.check_characters(len(source.text))
         else:
-            self.check_characters(sum(len(each["content"]) for each in source.messages))
+            self.check_characters(sum([len(each["content"]) for each in source.messages]))
 
     def check_count(self, count: int) -> None:
         """Refuse more tokens than there may be.
@@ -229,11 +233,6 @@ class Bound:
         self.check_characters(len(text))
         if len(text) > LONG and len(text.encode("utf-8", "surrogatepass")) > self._most:
             self.check(self._parts.tokenizer.count_beyond(text, self.most, self.stopped))
-
-    @property
-    def most(self) -> int:
-        """Tokens beyond which nothing more is tokenized: those by which it is too long by far."""
-        return max(self._most + self._most // 8, LONG)
 
     def check(self, count: int) -> None:
         """Refuse a prompt that has more tokens by far.

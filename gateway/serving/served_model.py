@@ -286,7 +286,8 @@ class ServedModel:
             most = None if truncation is None else prompts.most_tokens(parts)
             recall = self.recall(salt)
             prompt = prompts.build(source, parts, self.settings, frames=frames, most=most, left=left, recall=recall)
-            self.metrics.recalled_tokens.add(prompt.recalled)
+            if prompt.recalled:
+                self.metrics.recalled_tokens.add(prompt.recalled)
             self.metrics.tokenized_tokens.add(len(prompt.ids) - prompt.recalled)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)

@@ -9,6 +9,7 @@ word of all. A part is therefore tokenized behind that token, whose id is then d
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,11 +49,14 @@ class Recall:
 
     def __init__(self, cache: TokenCache, *scope: bytes) -> None:
         self._cache = cache
-        self._begun = cache.hasher(*scope)
+        self._scope = scope
+        self._begun: hashlib.blake2b | None = None  # once there is a part to look up
         self.found = 0
 
     def key(self, kind: str, text: str) -> bytes:
         """The key of a text, by what else its ids depend on."""
+        if self._begun is None:
+            self._begun = self._cache.hasher(*self._scope)
         hasher = self._begun.copy()
         hasher.update(f"{len(kind)} {kind}{text}".encode("utf-8", "surrogatepass"))
         return hasher.digest()
@@ -180,14 +184,14 @@ class Segments:
                 count += len(packed) // ID_BYTES
                 if key:
                     entries.append((key, packed))
-            if recall:
+            if recall and entries:  # else nothing is locked
                 recall.keep(entries)
             del missing[: len(batch)]
         how.check(count)
         return b"".join(pieces)
 
     def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:
-        if sum(len(part.encode()) for _, _, part, _ in batch) > how.most - count:
+        if sum([len(part.encode()) for _, _, part, _ in batch]) > how.most - count:
             for _, _, part, _ in batch:
                 count += count_beyond(self._backend, part, how.most - count, how.stopped)
             how.check(count)
