@@ -26,13 +26,21 @@ class Terminal:
 
     Attributes:
         raw: all that the command has written.
+
+    Args:
+        command: what to run.
+        environ: its whole environment.
+        columns: letters of a line.
+        rows: lines.
     """
 
-    def __init__(self, command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], environ: Mapping[str, str], *, columns: int = 160, rows: int = 50
+    ) -> None:
         self.raw = b""
         self._seen = 0  # letters of `plain` that were expected
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         try:
             self._process = subprocess.Popen(command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
         finally:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from gateway_ops.cli.console import fail
+from gateway_ops.cli.top_display import view
 
 if TYPE_CHECKING:
     from gateway_ops.watching.watched_gateway import WatchedGateway
 
-_STATES = {"ready": "green", "out": "yellow", "away": "red"}
-_MIB = 2**20
+_UNLIMITED = 1000  # columns where no terminal sets a limit
 
 
 def top(
@@ -40,6 +39,8 @@ def top(
     from gateway_ops.watching.watched_gateway import WatchedGateway  # noqa: PLC0415
 
     console = Console(highlight=False, file=sys.stdout)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _UNLIMITED
     try:
         watched = WatchedGateway(url, api_key)
         if console.is_terminal and not (once or as_json):
@@ -54,7 +55,7 @@ def top(
     if as_json:
         typer.echo(json.dumps({"url": watched.base, **found}, indent=2))
     else:
-        console.print(_view(watched.base, found))
+        console.print(view(watched.base, found, console.width))
 
 
 def _watch(watched: WatchedGateway, console: Console, interval: float) -> None:
@@ -68,108 +69,6 @@ def _watch(watched: WatchedGateway, console: Console, interval: float) -> None:
         while True:
             time.sleep(interval)
             try:
-                live.update(_view(watched.base, watched.look()), refresh=True)
+                live.update(view(watched.base, watched.look(), console.width), refresh=True)
             except ChatError as error:
                 live.update(Text(one_line(str(error)), "bold red"), refresh=True)
-
-
-def _view(base: str, found: dict[str, Any]) -> Group:
-    return Group(*_parts(base, found))
-
-
-def _parts(base: str, found: dict[str, Any]) -> Iterator[RenderableType]:
-    total = found["total"]
-    yield Text(f"{base}, {found['seconds']:.1f} s: {', '.join(_totals(total))}", "bold")
-    table = Table("model", "state", box=None)
-    table.columns[0].overflow = "fold"  # names are copied
-    for title in ("running", "wait", "req/s", "tokens/s", "first ms", "next ms"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for model in found["models"]:
-        table.add_row(*_row(model))
-    yield table
-    for model in found["models"]:
-        for words in _troubles(model):
-            yield Text(f" {model['model']}: {words}", "red")
-    endpoints = _endpoints(found["models"])
-    if endpoints.rows:
-        yield Text("")
-        yield endpoints
-    for triton in found["tritons"]:
-        yield Text(f"Triton {triton['endpoint']}: {'; '.join(_of_triton(triton))}")
-    yield Text("first ms, next ms: p50 / p99 to the first token, and of each further one", "dim")
-    for sentence in found["missing"]:
-        yield Text(sentence, "dim")
-
-
-def _endpoints(models: list[dict[str, Any]]) -> Table:
-    table = Table("model", "endpoint", "state", "running", box=None)
-    for column in table.columns[:2]:
-        column.overflow = "fold"
-    for model in models:
-        for each in model["endpoints"]:
-            state = Text(each["state"], _STATES.get(each["state"], ""))
-            table.add_row(Text(model["model"]), Text(each["endpoint"]), state, _number(each["running"]))
-    return table
-
-
-def _totals(total: dict[str, Any]) -> Iterator[str]:
-    for name in ("running", "waiting"):
-        if total[name] is not None:
-            yield f"{total[name]} {name}"
-    for name, title in (("requests_per_s", "requests/s"), ("completion_tokens_per_s", "tokens/s")):
-        if total[name] is not None:
-            yield f"{total[name]:,.1f} {title}"
-    if total["kv_cache_usage"] is not None:
-        yield f"KV cache {total['kv_cache_usage']:.0%}"
-    if total["memory_bytes"] is not None:
-        limit = f" of {total['memory_limit_bytes'] / _MIB:,.0f}" if total["memory_limit_bytes"] else ""
-        yield f"memory {total['memory_bytes'] / _MIB:,.0f}{limit} MiB"
-    if total["overload"]:
-        yield f"memory beyond the {total['overload']} limit"
-    refused = _counted(total["refused"]) + _counted(total["limited"], " by a key's limit on ")
-    yield f"refused {', '.join(refused)}" if refused else "none refused"
-
-
-def _row(model: dict[str, Any]) -> Iterator[Text]:
-    yield Text(model["model"])
-    state = model["stall"] or ("ready" if model["ready"] else "not ready")
-    yield Text(state, "green" if state == "ready" else "red")
-    limit = "" if model["limit"] is None else f" of {model['limit']}"
-    yield Text(f"{_number(model['running'])}{limit}")
-    yield Text(_number(model["waiting"]))
-    for name in ("requests_per_s", "completion_tokens_per_s"):
-        yield Text(_number(model[name], ",.1f"))
-    for name in ("first_token_s", "next_token_s"):
-        yield Text(" / ".join(_number(seconds and seconds * 1000, ",.0f") for seconds in model[name].values()))
-
-
-def _troubles(model: dict[str, Any]) -> Iterator[str]:
-    """What is not as it should be, as clauses."""
-    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
-
-    if not model["ready"]:
-        yield one_line(str(model["reason"] or "not ready; /health/ready says why"))
-    refused = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
-    if refused:
-        yield f"refused {', '.join(refused)}"
-    if model["engine_failures"]:
-        yield f"the engine failed {', '.join(_counted(model['engine_failures']))}"
-
-
-def _of_triton(triton: dict[str, Any]) -> Iterator[str]:
-    if not triton["up"]:
-        yield "its metrics cannot be read"
-    if triton["pending"] is not None:
-        yield f"{triton['pending']} pending"
-    for name, engine in triton["engines"].items():
-        for kind, values in engine.items():
-            told = ", ".join(f"{value:g} {label}" for label, value in sorted(values.items()))
-            yield f"{name} {kind.replace('_', ' ')}: {told}"
-
-
-def _counted(counts: dict[str, int], between: str = " x ") -> list[str]:
-    return [f"{count}{between}{name}" for name, count in counts.items()]
-
-
-def _number(value: float | None, form: str = ",") -> str:
-    return "-" if value is None else format(value, form)

@@ -129,7 +129,7 @@ def _missing(interval: Interval, listed: Listed | None) -> Iterator[str]:
     elif not now.names("gateway_triton_metrics_up", "endpoint"):
         yield "No queue or KV cache of Triton: models[].triton.metrics_url is not set."
     if listed is None:
-        yield "No reasons: /v1/models could not be read. The key is missing, or this is the internal port."
+        yield "No reasons: /v1/models could not be read. The key is missing or wrong, or this is the internal port."
 
 
 def _statuses(interval: Interval, **labels: str) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -39,12 +40,11 @@ def top(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
 def gateway(server: ScriptedServer, log: Path, **more: str) -> Iterator[GatewayProcess]:
     with GatewayProcess(
         log,
-        GATEWAY_MODEL=MODEL,
         GATEWAY_TRITON_URL=server.grpc_url,
         GATEWAY_TOKENIZER=str(server.model_dir),
         GATEWAY_MAX_SEQ_LEN="4096",
         GATEWAY_API_KEYS=KEY,
-        **more,
+        **{"GATEWAY_MODEL": MODEL, **more},
     ) as process:
         yield process
 
@@ -126,6 +126,33 @@ def test_a_live_view_shows_what_happens_and_that_the_gateway_is_away(
             terminal.interrupt()
             assert terminal.end() == 0
     assert "Traceback" not in terminal.plain
+
+
+LONG = "meta-llama/Llama-3.3-70B-Instruct-FP8-in-the-long-run"
+
+
+def test_lines_fit_the_terminal_and_names_keep_both_ends(scripted_triton: ScriptedServer, tmp_path: Path) -> None:
+    shown: dict[int, list[str]] = {}
+    with gateway(scripted_triton, tmp_path / "log", GATEWAY_MODEL=LONG) as process:
+        for columns in (60, 80, 120):
+            command = [GATEWAY, "top", process.url, "--interval", "0.1", "--once"]
+            with Terminal(command, environ(), columns=columns, rows=24) as terminal:
+                assert terminal.end() == 0
+            shown[columns] = [line.rstrip() for line in terminal.plain.splitlines()]
+        piped = top(process.url).stdout.splitlines()
+    for columns, lines in shown.items():
+        assert max(map(len, lines)) <= columns
+        assert len(lines) < 24
+        (model,) = [line for line in lines if line.startswith("meta-")]
+        assert "  ready  " in model
+    narrow, usual, wide = (" ".join(lines) for lines in shown.values())
+    assert re.search(r"meta-llama/Lla\S*…\S*-long-run  ready", narrow)
+    assert "no room for req/s, first ms, next ms" in narrow
+    assert "first ms" in usual
+    assert "no room for req/s" in usual
+    assert f"{LONG}  ready" in wide
+    assert "no room" not in wide
+    assert any(line.startswith(f"{LONG}  ready") for line in piped)  # whole for programs, whatever its length
 
 
 def test_slim_metrics_and_a_missing_key_are_said(scripted_triton: ScriptedServer, tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""What ``gateway top`` shows of an interval, in the width of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gateway_ops.cli.fitted_table import Column, fitted, packed
+
+_STATES = {"ready": "green", "out": "yellow", "away": "red"}
+_MIB = 2**20
+_MODELS = (
+    Column("model", name=True),
+    Column("state"),
+    Column("running", reserved=7),
+    Column("wait", spare=1, reserved=4),
+    Column("req/s", spare=4, reserved=5),
+    Column("tokens/s", reserved=8),
+    Column("first ms", spare=2, reserved=13),
+    Column("next ms", spare=3, reserved=9),
+)
+_ENDPOINTS = (
+    Column("model", name=True),
+    Column("endpoint", name=True),
+    Column("state"),
+    Column("running", reserved=7),
+)
+_LEGEND = {"first ms": "to the first token", "next ms": "of each further one"}
+
+
+def view(base: str, found: dict[str, Any], width: int) -> Group:
+    """Show an interval.
+
+    Args:
+        base: the address of the gateway.
+        found: as of ``activity``.
+        width: of the terminal, in cells; only sentences are broken, between words.
+    """
+    return Group(*_parts(base, found, width))
+
+
+def _parts(base: str, found: dict[str, Any], width: int) -> Iterator[RenderableType]:
+    first, *others = _totals(found["total"])
+    yield Text(packed([f"{base}, {found['seconds']:.1f} s: {first}", *others], width), "bold")
+    table, left_out = fitted(_MODELS, [list(_row(model)) for model in found["models"]], width)
+    yield table
+    for model in found["models"]:
+        for words in _troubles(model):
+            yield Text(f" {model['model']}: {words}", "red")
+    endpoints = [(model["model"], each) for model in found["models"] for each in model["endpoints"]]
+    if endpoints:
+        yield Text("")
+        yield fitted(_ENDPOINTS, [list(_endpoint(*each)) for each in endpoints], width)[0]
+    for triton in found["tritons"]:
+        yield Text(packed([f"Triton {triton['endpoint']}: {_heard(triton)}", *_of_triton(triton)], width))
+    if legend := {title: words for title, words in _LEGEND.items() if title not in left_out}:
+        yield Text(f"{', '.join(legend)}: p50 / p99 {', '.join(legend.values())}", "dim")
+    if left_out:
+        yield Text(f"no room for {', '.join(left_out)}", "dim")
+    for sentence in found["missing"]:
+        yield Text(sentence, "dim")
+
+
+def _totals(total: dict[str, Any]) -> Iterator[str]:
+    for name in ("running", "waiting"):
+        if total[name] is not None:
+            yield f"{total[name]} {name}"
+    for name, title in (("requests_per_s", "requests/s"), ("completion_tokens_per_s", "tokens/s")):
+        if total[name] is not None:
+            yield f"{total[name]:,.1f} {title}"
+    if total["kv_cache_usage"] is not None:
+        yield f"KV cache {total['kv_cache_usage']:.0%}"
+    if total["memory_bytes"] is not None:
+        limit = f" of {total['memory_limit_bytes'] / _MIB:,.0f}" if total["memory_limit_bytes"] else ""
+        yield f"memory {total['memory_bytes'] / _MIB:,.0f}{limit} MiB"
+    if total["overload"]:
+        yield f"memory beyond the {total['overload']} limit"
+    refused = _counted(total["refused"]) + _counted(total["limited"], " by a key's limit on ")
+    yield f"refused {', '.join(refused)}" if refused else "none refused"
+
+
+def _row(model: dict[str, Any]) -> Iterator[Text]:
+    yield Text(model["model"])
+    state = model["stall"] or ("ready" if model["ready"] else "not ready")
+    yield Text(state, "green" if state == "ready" else "red")
+    limit = "" if model["limit"] is None else f" of {model['limit']}"
+    yield Text(f"{_number(model['running'])}{limit}")
+    yield Text(_number(model["waiting"]))
+    for name in ("requests_per_s", "completion_tokens_per_s"):
+        yield Text(_number(model[name], ",.1f"))
+    for name in ("first_token_s", "next_token_s"):
+        yield Text(" / ".join(_number(seconds and seconds * 1000, ",.0f") for seconds in model[name].values()))
+
+
+def _endpoint(model: str, endpoint: dict[str, Any]) -> Iterator[Text]:
+    yield Text(model)
+    yield Text(endpoint["endpoint"])
+    yield Text(endpoint["state"], _STATES.get(endpoint["state"], ""))
+    yield Text(_number(endpoint["running"]))
+
+
+def _troubles(model: dict[str, Any]) -> Iterator[str]:
+    """What is not as it should be, as clauses."""
+    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
+
+    if not model["ready"]:
+        yield one_line(str(model["reason"] or "not ready; /health/ready says why"))
+    refused = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
+    if refused:
+        yield f"refused {', '.join(refused)}"
+    if model["engine_failures"]:
+        yield f"the engine failed {', '.join(_counted(model['engine_failures']))}"
+
+
+def _heard(triton: dict[str, Any]) -> str:
+    if not triton["up"]:
+        return "its metrics cannot be read"
+    return "no queue told" if triton["pending"] is None else f"{triton['pending']:,} pending"
+
+
+def _of_triton(triton: dict[str, Any]) -> Iterator[str]:
+    """What matters of an engine's own numbers; the JSON object has all of them."""
+    for name, engine in triton["engines"].items():
+        requests, blocks = (engine.get(kind, {}) for kind in ("requests", "kv_cache_blocks"))
+        if "active" in requests:
+            yield f"{name} {_of(requests, 'active')}"
+        if "waiting" in requests:
+            yield f"{name} {requests['waiting']:,.0f} waiting"
+        if "used" in blocks:
+            yield f"{name} KV blocks {_of(blocks, 'used')}"
+        if "reused" in blocks:
+            yield f"{blocks['reused']:,.0f} reused"
+
+
+def _of(values: Mapping[str, float], part: str) -> str:
+    whole = f" of {values['max']:,.0f}" if "max" in values else ""
+    return f"{values[part]:,.0f}{whole} {part}"
+
+
+def _counted(counts: dict[str, int], between: str = " x ") -> list[str]:
+    return [f"{count}{between}{name}" for name, count in counts.items()]
+
+
+def _number(value: float | None, form: str = ",") -> str:
+    return "-" if value is None else format(value, form)
