@@ -29,7 +29,7 @@ class Terminal:
 
     Args:
         command: what to run.
-        environ: its whole environment.
+        environ: its whole environment, but for a size of another terminal.
         columns: letters of a line.
         rows: lines.
     """
@@ -41,6 +41,7 @@ class Terminal:
         self._seen = 0  # letters of `plain` that were expected
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        environ = {name: value for name, value in environ.items() if name not in {"COLUMNS", "LINES"}}
         try:
             self._process = subprocess.Popen(command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
         finally:

@@ -35,7 +35,7 @@ knows, OpenAI's own and extensions that other servers of open models have too. E
 
 - **engine**: it shapes the answer, *native* by the engine or *emulated* exactly by the gateway. Where it depends on the
   engine, `GET /v1/models/{id}` tells under `capabilities` how the model at hand serves it, or why it cannot; so does
-  `gateway check URL`.
+  `gateway check URL --verbose`.
 - **annotation**: it says something about the request. It is checked, written to the access log, and has no effect by
   nature.
 - **impossible**: nothing here can serve it.

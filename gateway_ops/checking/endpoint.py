@@ -61,7 +61,8 @@ async def describe_triton(url: str, model: str) -> Outcome:
     try:
         features = await inspect_model(url, model, "auto", EngineOptions())
     except DiscoveryError as error:
-        return [Finding(Severity.ERROR, where, sentence(str(error)))], {}
+        fix = "On this command line that is --model." if "triton.model" in str(error) else ""
+        return [Finding(Severity.ERROR, where, sentence(str(error)), fix)], {}
     except EngineError as error:
         fix = f"Is this Triton's gRPC port, and {model!r} the model?"
         return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
@@ -87,7 +88,9 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
             entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
         reasons = await anyio.to_thread.run_sync(_reasons, base)
     except urllib.error.HTTPError as error:
-        fix = "Give a key with --api-key or GATEWAY_API_KEY." if error.code in (401, 403) else ""
+        fix = "A URL is taken for a gateway's: of a Triton give host:port of its gRPC endpoint."
+        if error.code in (401, 403):
+            fix = "Give a key with --api-key or GATEWAY_API_KEY."
         return [Finding(Severity.ERROR, base, f"It answered {error.code} to {error.url}.", fix)], {}
     except (OSError, http.client.HTTPException) as error:
         return [Finding(Severity.ERROR, base, f"It cannot be reached ({error}).", "Is it the gateway's address?")], {}

@@ -25,7 +25,9 @@ _STYLES = {
 }
 
 
-def show_conformance(url: str, model: str | None, api_key: str | None, timeout_s: float, *, as_json: bool) -> None:
+def show_conformance(
+    url: str, model: str | None, api_key: str | None, timeout_s: float, *, as_json: bool, verbose: bool
+) -> None:
     """Check a server and print what was found.
 
     Raises:
@@ -43,7 +45,7 @@ def show_conformance(url: str, model: str | None, api_key: str | None, timeout_s
     if as_json:
         typer.echo(json.dumps(_as_json(server, found, seconds), indent=2, ensure_ascii=False))
     else:
-        _show(server, found, seconds)
+        _show(server, found, seconds, verbose)
     if not _is_ok(server, found):
         raise typer.Exit(1)
 
@@ -66,12 +68,12 @@ def _as_json(server: Server, found: list[Outcome], seconds: float) -> dict[str, 
     }
 
 
-def _show(server: Server, found: list[Outcome], seconds: float) -> None:
-    """Print what is untrue first, then the rest by verdict, each by groups."""
+def _show(server: Server, found: list[Outcome], seconds: float, verbose: bool) -> None:
+    """Print what is untrue first, then the rest by verdict, each by groups; what is true by name only if wanted."""
     console = Console(highlight=False)
     for verdict in Verdict:
         chosen = [each for each in found if each.verdict is verdict]
-        if not chosen:
+        if not chosen or (verdict is Verdict.TRUE and not verbose):
             continue
         console.print(Text(f"{verdict.value}: {len(chosen)}", _STYLES[verdict]))
         if verdict is Verdict.UNTRUE:
@@ -82,6 +84,8 @@ def _show(server: Server, found: list[Outcome], seconds: float) -> None:
             for each in chosen:
                 typer.echo(f"  {each.check.name}: {each.evidence or each.check.promise}")
         console.print()
+    if not verbose and suite.counts(found)[Verdict.TRUE]:
+        typer.echo("What is true, check by check: --verbose")
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
     typer.echo(f"{server.http.base} {server.model}: {told}; {server.sent} requests in {seconds:.0f} s")
     if server.lost:

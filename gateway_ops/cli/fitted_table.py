@@ -76,14 +76,14 @@ def elided(text: str, width: int) -> str:
     return f"{set_cell_size(text, head)}…{set_cell_size(text[::-1], tail)[::-1]}"
 
 
-def packed(items: Sequence[str], width: int) -> str:
+def packed(items: Sequence[str], width: int, indent: str = "  ") -> str:
     """Items with commas between them, in lines that end between two of them; further lines are indented."""
     lines = [""]
     for index, item in enumerate(items):
         mark = "," if index + 1 < len(items) else ""
         more = f"{lines[-1]} {item}{mark}" if lines[-1] else f"{item}{mark}"
         if lines[-1] and cell_len(more) > width:
-            lines.append(f"  {elided(item, width - 3)}{mark}")
+            lines.append(f"{indent}{elided(item, width - len(indent) - 1)}{mark}")
         else:
             lines[-1] = more if cell_len(more) <= width else f"{elided(item, width - 1)}{mark}"
     return "\n".join(lines)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.stack import GatewayProcess, free_port
+from tests.terminal import Terminal
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
@@ -27,17 +26,11 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def on_terminal(folder: Path, *arguments: str) -> str:
-    """What a terminal is shown of a check that finds an error."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([GATEWAY, "check", *arguments], cwd=folder, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
-            while data := os.read(ours, 4096):
-                shown += data
-    os.close(ours)
-    assert process.returncode == 1
-    return shown.decode()
+    """What a small terminal is shown of a check that finds an error."""
+    command = ["env", "--chdir", folder, GATEWAY, "check", *arguments]
+    with Terminal(command, os.environ, columns=60, rows=24) as terminal:
+        assert terminal.end() == 1
+        return terminal.plain
 
 
 @pytest.fixture
@@ -74,11 +67,16 @@ def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
     }
 
 
-def test_a_terminal_gets_a_table(folder: Path) -> None:
-    (folder / "gateway.yaml").write_text("sever: {}\n")
-    shown = on_terminal(folder)
-    assert "what to do" in shown
-    assert "sever" in shown
+def test_a_terminal_gets_the_mistakes_of_each_place_together_and_whole(folder: Path) -> None:
+    mistakes = {"triton": {"url": "127.0.0.1:8001"}, "max_stp": 3, "tokeniser": "a"}
+    (folder / "gateway.yaml").write_text(json.dumps({"models": [mistakes]}))  # all of it is line 1
+    heading, place, *said = on_terminal(folder).splitlines()
+    assert (heading, place) == ("error", "  gateway.yaml:1")
+    assert "gateway.yaml:1" not in "".join(said)
+    words = " ".join(line.strip() for line in said)
+    assert "models[0].max_stp: is not a known key. Did you mean 'max_stops'?" in words
+    assert "models[0].tokeniser: is not a known key. Did you mean 'tokenizer'?" in words
+    assert max(map(len, said)) <= 60
 
 
 def test_what_cannot_be_reached(folder: Path) -> None:
@@ -90,8 +88,30 @@ def test_what_cannot_be_reached(folder: Path) -> None:
         assert done.stderr == ""
 
 
-def test_a_triton_and_a_gateway_say_what_they_can_do(folder: Path, triton: Any, tiny_model_dir: Path) -> None:
+def test_what_a_triton_can_do_fits_a_screen(folder: Path, triton: Any) -> None:
+    """What a model is chosen for, in a few lines; a program gets each in one, whatever its length."""
     done = check(folder, triton.grpc_url)
+    assert done.returncode == 0, done.stdout
+    begins = ["ensemble: the tokens path to tensorrt_llm: ", "  can: streams, ", "  cannot: beam search, "]
+    lines = [line for line in done.stdout.splitlines() if ": warning: " not in line]
+    assert [line[: len(begin)] for line, begin in zip(lines, begins, strict=False)] == begins
+    assert ", guaranteed tool calls, JSON schemas, " in lines[1]
+    assert ", log-probs up to " in lines[1]
+    assert "--verbose" in lines[3]
+    assert len(lines) == 5
+    with Terminal([GATEWAY, "check", triton.grpc_url], os.environ, columns=80, rows=24) as terminal:
+        assert terminal.end() == 0
+    shown = terminal.plain.splitlines()
+    assert len(shown) < 24
+    assert max(map(len, shown)) <= 80
+    for whole in ("guaranteed tool calls", "JSON schemas", "beam search"):
+        assert any(whole in line for line in shown)
+
+
+def test_a_triton_and_a_gateway_say_how_each_parameter_is_served(
+    folder: Path, triton: Any, tiny_model_dir: Path
+) -> None:
+    done = check(folder, triton.grpc_url, "--verbose")
     assert done.returncode == 0, done.stdout
     assert "ensemble: the tokens path to tensorrt_llm: " in done.stdout
     *shown, count = done.stdout.splitlines()
@@ -103,6 +123,11 @@ def test_a_triton_and_a_gateway_say_what_they_can_do(folder: Path, triton: Any, 
     wrong = check(folder, triton.grpc_url, "--model", "nothing")
     assert wrong.returncode == 1
     assert "'nothing'" in wrong.stdout
+    assert "--model" in wrong.stdout
+
+    web = check(folder, triton.http_url)
+    assert web.returncode == 1
+    assert "of a Triton give host:port of its gRPC endpoint" in web.stdout
 
     with GatewayProcess(
         folder / "log",

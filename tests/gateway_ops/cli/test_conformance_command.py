@@ -59,13 +59,15 @@ def test_what_is_untrue_comes_first_with_lines_that_can_be_copied() -> None:
         assert line.startswith(f"      curl -sS -i -N {server.url}/v1/chat/completions -H ")
         assert line.endswith("}'")
     assert KEY not in done.stdout
+    assert "usage-total" not in done.stdout  # true, and so one of those that are counted only
+    assert lines[-2].endswith("--verbose")
     assert lines[-1].startswith(f"{server.url} {MODEL}: 1 untrue, 1 not offered, ")
 
 
 def test_a_terminal_gets_tables() -> None:
     ours, theirs = pty.openpty()
     with HonestServer(LIES["form-id"]()) as server:
-        command = [GATEWAY, "check", server.url, "--conformance", "--api-key", KEY]
+        command = [GATEWAY, "check", server.url, "--conformance", "--verbose", "--api-key", KEY]
         with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
             os.close(theirs)
             shown = b""
