@@ -122,6 +122,21 @@ async def test_a_gateway_s_page_has_what_they_ask_for(tmp_path: Path) -> None:
     assert {name for name in asked - of_several if name.removesuffix("_bucket") not in families} == set()
 
 
+def test_a_dashboard_that_is_imported_takes_the_prometheus_that_is_there() -> None:
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboards" / "gateway.json").read_text())
+    source, model = dashboard["templating"]["list"]
+    assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
+    assert {each["datasource"]["uid"] for each in (model, *dashboard["panels"])} == {"${datasource}"}
+
+
+def test_the_page_scrapes_often_enough_for_the_dashboard() -> None:
+    """Grafana's rates reach back over one minute, four scrapes of 15 s, unless its source says otherwise."""
+    page = (DEPLOY.parent / "docs" / "observability.md").read_text()
+    shown = [yaml.safe_load(block) for block in re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)]
+    (scraping,) = (block for block in shown if "scrape_configs" in block)
+    assert int(scraping["global"]["scrape_interval"].removesuffix("s")) <= 15
+
+
 def test_each_panel_has_a_place_and_a_number_of_its_own() -> None:
     panels = json.loads((DEPLOY / "grafana" / "dashboards" / "gateway.json").read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
