@@ -13,6 +13,7 @@ _LONGEST_LINE = 2**20
 _LONGEST_ANSWER = 2**24
 _LONGEST_MESSAGE = 500
 _MOST_TOKENS = 2**53
+_AT_ONCE_S = 0.01
 
 
 class ChatError(Exception):
@@ -82,9 +83,13 @@ class ChatAnswer:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens a second after the first; None where the server does not count, or the answer came at once."""
+        """Tokens a second after the first; None where the server does not count, or the answer came at once.
+
+        A held answer, such as a call of a tool, comes at once in several events, and the time between these is not
+        the model's.
+        """
         count = self.count("completion_tokens")
-        if count is None or count < 2 or self.first is None or self.last <= self.first:
+        if count is None or count < 2 or self.first is None or self.last - self.first < _AT_ONCE_S:
             return None
         return (count - 1) / (self.last - self.first)
 

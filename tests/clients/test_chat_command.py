@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway_ops.chatting.streamed_answer import ChatAnswer
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
@@ -80,7 +81,7 @@ def test_a_conversation(stack: GatewayProcess, scripted_triton: ScriptedServer, 
         terminal.type("first")
         terminal.expect("One thought.\n")
         terminal.expect("An answer.\n")
-        shown = terminal.expect("tokens/s")
+        shown = terminal.expect(" out; first after ")
         terminal.type("/system", "/system Be long.", '"""second line', 'third line"""')
         terminal.expect("Be brief.")
         terminal.expect("Another one.")
@@ -138,10 +139,18 @@ def test_the_user_plays_the_tools(stack: GatewayProcess, scripted_triton: Script
     done = chat(stack.url, "--tools", str(tools), "-m", "weather", GATEWAY_API_KEY=KEY)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the model calls get_weather; ")
-    (call,) = json.loads(chat(stack.url, "--tools", str(tools), "-m", "weather", "--json", GATEWAY_API_KEY=KEY).stdout)[
-        "tool_calls"
-    ]
+    found = json.loads(chat(stack.url, "--tools", str(tools), "-m", "weather", "--json", GATEWAY_API_KEY=KEY).stdout)
+    (call,) = found["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"city": "Rome"}
+    assert found["tokens_per_s"] is None  # the call was held and came at once: what lies between its events is no pace
+
+
+def test_a_pace_is_told_of_an_answer_that_came_in_time() -> None:
+    """Eleven tokens: the first, and ten more after it."""
+    slow, at_once = (
+        ChatAnswer(usage={"completion_tokens": 11}, began=0.0, first=1.0, last=last) for last in (1.5, 1.00002)
+    )
+    assert (slow.tokens_per_s, at_once.tokens_per_s) == (20.0, None)
 
 
 def test_ctrl_c_stops_the_answer_and_then_the_program(stack: GatewayProcess, scripted_triton: ScriptedServer) -> None:
@@ -188,7 +197,6 @@ def test_a_script_gets_the_text_alone(stack: GatewayProcess, scripted_triton: Sc
     found = json.loads(chat(stack.url, "-m", "x", "--json", GATEWAY_API_KEY=KEY).stdout)
     assert (found["model"], found["text"], found["reasoning"]) == ("thinker", "An answer.", "Hm.")
     assert found["usage"]["completion_tokens"] > 2
-    assert found["tokens_per_s"] > 0
 
 
 @pytest.mark.parametrize(
