@@ -8,15 +8,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gateway_ops.cli.console import fail
+from gateway_ops.cli.fitted_table import Column, fitted
 
 _LIST_TIMEOUT_S = 10.0
 _LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
 _OWN = ("ready", "reason", "path", "triton_model", "family", "max_top_logprobs", "guide_types", "streams", "endpoints")
 _COLUMNS = ("model", "state", "context", "path", "family", "log-probs", "guides", "streams", "endpoints")
+_NOT_READY = "not ready"
+_ELIDED = {"model", "state"}
+_SPARE = {"guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, "family": 2, "path": 1}  # the highest goes first
 
 
 def models(
@@ -28,7 +31,7 @@ def models(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the models of a server and what it says of each; `gateway check URL` has every parameter."""
+    """List the models of a server and what it says of each; `gateway check URL` has what each can."""
     from gateway_ops.chatting.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
     from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
@@ -43,14 +46,25 @@ def models(
     cells = [{name: one_line(text) for name, text in zip(_COLUMNS, _cells(row), strict=True)} for row in rows]
     known = [name for name in _COLUMNS if name == "model" or any(cell[name] for cell in cells)]
     console = Console(highlight=False)
-    if not console.is_terminal:
-        for line in (known, *([cell[name] for name in known] for cell in cells)):
-            typer.echo("\t".join(line))
+    if console.is_terminal:
+        _show_table(console, known, cells)
         return
-    table = Table(*known, show_edge=False)
+    for line in (known, *([cell[name] for name in known] for cell in cells)):
+        typer.echo("\t".join(line))
+
+
+def _show_table(console: Console, known: list[str], cells: list[dict[str, str]]) -> None:
+    """Print what finds room in lines of the terminal, and below it in full why models are not ready."""
+    reasons = [f"{cell['model']} is {cell['state']}" for cell in cells if cell["state"].startswith(_NOT_READY)]
     for cell in cells:
-        table.add_row(*(Text(cell[name] or "-") for name in known))
+        cell["state"] = _NOT_READY if cell["state"].startswith(_NOT_READY) else cell["state"]
+    columns = [Column(name, name=name in _ELIDED, spare=_SPARE.get(name, 0)) for name in known]
+    table, left_out = fitted(columns, [[Text(cell[name] or "-") for name in known] for cell in cells], console.width)
     console.print(table)
+    for reason in reasons:
+        console.print(Text(reason, "red"))
+    if left_out:
+        console.print(Text(f"columns without room: {', '.join(left_out)}", "dim"))
 
 
 def _row(model: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +85,7 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
     yield row["id"]
     state = "" if row["ready"] is None else "ready"
     if row["ready"] is False:
-        state = f"not ready: {row['reason'] or 'it does not say why'}"
+        state = f"{_NOT_READY}: {row['reason'] or 'it does not say why'}"
     yield f"{state} (another name of {row['alias_of']})" if row["alias_of"] else state
     yield "" if row["context"] is None else f"{row['context']:,}"
     yield str(row["path"] or "")

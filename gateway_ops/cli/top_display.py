@@ -59,7 +59,7 @@ def _parts(base: str, found: dict[str, Any], width: int) -> Iterator[RenderableT
     if legend := {title: words for title, words in _LEGEND.items() if title not in left_out}:
         yield Text(f"{', '.join(legend)}: p50 / p99 {', '.join(legend.values())}", "dim")
     if left_out:
-        yield Text(f"no room for {', '.join(left_out)}", "dim")
+        yield Text(f"columns without room: {', '.join(left_out)}", "dim")
     for sentence in found["missing"]:
         yield Text(sentence, "dim")
 

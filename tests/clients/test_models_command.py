@@ -36,6 +36,28 @@ def test_this_gateway_says_what_its_models_can(tiny_gateway: GatewayProcess) -> 
         assert terminal.end() == 0
 
 
+def _not_ready(body: dict[str, Any], reply: Reply) -> None:
+    if reply.status == 200:
+        own = {
+            "ready": False,
+            "reason": "the engine of this model is built for another GPU than there is",
+            "path": "tokens",
+        }
+        reply.json["data"] += [{"id": f"a-name-{'that-is-long-' * 5}", "max_model_len": 4096, "gateway": own}]
+
+
+def test_a_narrow_terminal_gets_whole_reasons() -> None:
+    with HonestServer(Lie(after=_not_ready, path="/v1/models")) as server:
+        command = [GATEWAY, "models", server.url, "--api-key", KEY]
+        with Terminal(command, os.environ, columns=60) as terminal:
+            assert terminal.end() == 0
+    head, *lines = terminal.plain.splitlines()
+    assert head.split() == ["model", "state", "context", "path"]
+    assert any("…" in line and "not ready" in line for line in lines)
+    assert "the engine of this model is built for another GPU than there is" in " ".join(map(str.strip, lines))
+    assert max(map(len, lines)) <= 60
+
+
 def _hostile(body: dict[str, Any], reply: Reply) -> None:
     if reply.status == 200:
         reply.json["data"] += [{"id": "other\x1b[2J\n", "max_model_len": 4096}, "no object"]

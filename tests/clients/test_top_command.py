@@ -147,9 +147,9 @@ def test_lines_fit_the_terminal_and_names_keep_both_ends(scripted_triton: Script
         assert "  ready  " in model
     narrow, usual, wide = (" ".join(lines) for lines in shown.values())
     assert re.search(r"meta-llama/Lla\S*…\S*-long-run  ready", narrow)
-    assert "no room for req/s, first ms, next ms" in narrow
+    assert "columns without room: req/s, first ms, next ms" in narrow
     assert "first ms" in usual
-    assert "no room for req/s" in usual
+    assert "columns without room: req/s" in usual
     assert f"{LONG}  ready" in wide
     assert "no room" not in wide
     assert any(line.startswith(f"{LONG}  ready") for line in piped)  # whole for programs, whatever its length
