@@ -12,7 +12,7 @@ ARGS ?=
 MODE ?= relay
 # Processes that run the tests; each starts servers of its own, and waits for them often: more than two cores are not needed.
 JOBS ?= 3
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP_INSTALL := $(BIN)/python gateway_ops/local_stack/pip_progress.py
 
 # What make up needs is part of what make test needs, so the larger installation serves both once it is there.
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
