@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import resource
 import socket
@@ -115,5 +116,6 @@ def _bound(family: int, address: tuple[Any, ...], *, share: bool) -> socket.sock
         made.bind(address)
     except OSError as error:
         made.close()
-        raise OSError(f"Cannot listen on {address[0]} port {address[1]} ({error.strerror}).") from None
+        fix = " GATEWAY_PORT or server.port choose another." if error.errno == errno.EADDRINUSE else ""
+        raise OSError(f"Cannot listen on {address[0]} port {address[1]} ({error.strerror}).{fix}") from None
     return made

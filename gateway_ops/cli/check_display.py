@@ -101,7 +101,7 @@ def _gravest_first(findings: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _in_short(capabilities: dict[str, Any], width: int) -> Iterator[str]:
-    """The features that a model is chosen for: those that it has, and those that it has not."""
+    """The features that a model is chosen for: those that it has, those that it has not, and those that are open."""
     known = {name: capabilities[name] for name in _FEATURES if name in capabilities}
     for word, wanted in (("can", True), ("cannot", False)):
         features = [
@@ -111,6 +111,8 @@ def _in_short(capabilities: dict[str, Any], width: int) -> Iterator[str]:
         ]
         if features:
             yield packed([f"  {word}: {features[0]}", *features[1:]], width, indent="    ")
+    if known and "tools" not in known:  # a Triton was asked, which has no chat template
+        yield "  up to the chat template: tools that the model chooses"
 
 
 def _abilities(capabilities: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

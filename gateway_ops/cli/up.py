@@ -193,7 +193,7 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     if not state.url:
         told = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
-        typer.echo("\n".join([told, *_settings(state), f"Log: {folder.log('triton')}", how_to_stop]))
+        typer.echo("\n".join([told, "", _own_gateway(state), f"Log: {folder.log('triton')}", how_to_stop]))
         return
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
@@ -204,29 +204,41 @@ def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
         "",
         python_snippet(state.url, state.model, os.environ),
         "",
-        *_settings(state),
+        _own_gateway(state),
         f"Logs: {folder.log('gateway')}, {folder.log('triton')}",
         how_to_stop,
     ]
     typer.echo("\n".join(lines))
 
 
-def _settings(state: RunState) -> list[str]:
-    """Name what another gateway before this Triton has to be told."""
-    told = f"triton: {{url: {state.triton_grpc}, metrics_url: {state.triton_metrics}}}"
-    model = [f"tokenizer: {state.tokenizer}", f"max_seq_len: {state.max_seq_len}"] if state.tokenizer else []
-    return [f"Settings of a gateway of your own before this Triton: {', '.join([*model, told])}"]
+def _own_gateway(state: RunState) -> str:
+    """The line that starts another gateway before this Triton."""
+    variables = {
+        "GATEWAY_PORT": (urlsplit(state.url).port or 0) + 1 if state.url else None,
+        "GATEWAY_MODEL": state.model,
+        "GATEWAY_TRITON_URL": state.triton_grpc,
+        "GATEWAY_TRITON_METRICS_URL": state.triton_metrics,
+        "GATEWAY_TOKENIZER": state.tokenizer,
+        "GATEWAY_MAX_SEQ_LEN": state.max_seq_len,
+    }
+    line = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items() if value)
+    return f"A gateway of your own before this Triton:\n{line} {_command()} serve\n"
 
 
 def _to_try(url: str) -> list[str]:
     """Name what talks to the gateway without another line of code."""
     parts = urlsplit(url)
     page = answers(parts.hostname or "", parts.port or 80, "/")
-    started_as = sys.argv[0]
-    command = shlex.quote(os.path.relpath(started_as)) if Path(started_as).name == "gateway" else "gateway"
+    command = _command()
     lines = [("In a browser:", f"{url}/")] if page else []
     lines += [("In a terminal:", f"{command} chat {url}"), ("What it can do:", f"{command} check {url}")]
     return [f"{what:<16}{how}" for what, how in lines]
+
+
+def _command() -> str:
+    """How to say ``gateway`` in this shell."""
+    started_as = sys.argv[0]
+    return shlex.quote(os.path.relpath(started_as)) if Path(started_as).name == "gateway" else "gateway"
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -92,13 +92,18 @@ def test_what_a_triton_can_do_fits_a_screen(folder: Path, triton: Any) -> None:
     """What a model is chosen for, in a few lines; a program gets each in one, whatever its length."""
     done = check(folder, triton.grpc_url)
     assert done.returncode == 0, done.stdout
-    begins = ["ensemble: the tokens path to tensorrt_llm: ", "  can: streams, ", "  cannot: beam search, "]
+    begins = [
+        "ensemble: the tokens path to tensorrt_llm: ",
+        "  can: streams, ",
+        "  cannot: beam search, ",
+        "  up to the chat template: tools ",
+    ]
     lines = [line for line in done.stdout.splitlines() if ": warning: " not in line]
     assert [line[: len(begin)] for line, begin in zip(lines, begins, strict=False)] == begins
     assert ", guaranteed tool calls, JSON schemas, " in lines[1]
     assert ", log-probs up to " in lines[1]
-    assert "--verbose" in lines[3]
-    assert len(lines) == 5
+    assert "--verbose" in lines[4]
+    assert len(lines) == 6
     with Terminal([GATEWAY, "check", triton.grpc_url], os.environ, columns=80, rows=24) as terminal:
         assert terminal.end() == 0
     shown = terminal.plain.splitlines()

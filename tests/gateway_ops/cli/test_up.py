@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -16,12 +17,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.stack import free_port
+from tests.stack import GatewayProcess, free_port
 
 GATEWAY = Path(sys.executable).with_name("gateway")
+README = Path(__file__).parents[3] / "README.md"
 READY = "Ctrl-C stops everything.\n"
 
 
@@ -121,13 +122,8 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
         assert said.endswith("data: [DONE]\n\n")
         assert json.loads(said.split("\n")[0].removeprefix("data: "))["model"] == "tiny"
 
-        told = re.search(r"^Settings of a gateway of your own before this Triton: (.+)$", up.stdout, re.MULTILINE)
-        assert told is not None
-        settings = yaml.safe_load(f"{{{told[1]}}}")
-        assert (Path(settings["tokenizer"]), settings["max_seq_len"] > 0) == (model, True)
-        assert httpx.get(settings["triton"]["metrics_url"]).is_success
-
-        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nSettings of ")]
+        assert f"\nGATEWAY_PORT={port + 1} GATEWAY_MODEL=tiny " in up.stdout
+        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nA gateway of your own ")]
         subprocess.run([sys.executable, "-c", snippet], capture_output=True, timeout=60, check=True)
 
         url = f"http://127.0.0.1:{port}/v1"
@@ -255,3 +251,46 @@ def test_a_model_that_does_not_load_is_said_in_the_engines_words(
     assert "MambaForCausalLM" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def of_the_readme(has: str) -> list[str]:
+    """The arguments of the command among the first steps that has an option."""
+    (command,) = (each for each in re.findall(r"`\.venv/bin/gateway ([^`]+)`", README.read_text()) if has in each)
+    return shlex.split(command)
+
+
+def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+    page = README.with_name("docs") / "families.md"
+    (template,) = re.findall(r"(?ms)^```jinja\n(.*?)^```$", page.read_text())
+    (tmp_path / "FILE.jinja").write_text(template)
+    port = str(free_port())
+    command = [str(tmp_path / each) if each == "FILE.jinja" else each for each in of_the_readme("--template")]
+    command[command.index("--port") + 1] = port
+    up = run(environ, *command, "--model", str(model), "--detach")
+    try:
+        assert up.returncode == 0, up.stderr
+        url = f"http://127.0.0.1:{port}"
+        body = {"messages": [{"role": "user", "content": "Hi"}]}
+        prompt = httpx.post(f"{url}/v1/chat/completions/render", json={"model": "tiny", **body}).json()["prompt"]
+        assert prompt == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        assert re.search("cannot: tools, ", run(environ, "check", url).stdout)
+    finally:
+        run(environ, "down", "--port", port)
+
+
+def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+    """The line that it prints starts a gateway before it."""
+    port = str(free_port())
+    command = of_the_readme("--triton-only")
+    command[command.index("--port") + 1] = port
+    up = run(environ, *command, "--model", str(model), "--detach")
+    try:
+        assert up.returncode == 0, up.stderr
+        told = re.search(r"^A gateway of your own before this Triton:\n(.+) \S*gateway serve$", up.stdout, re.MULTILINE)
+        assert told is not None
+        variables = dict(word.split("=", 1) for word in shlex.split(told[1]))
+        with GatewayProcess(tmp_path / "log", **variables) as own:
+            assert httpx.get(f"{own.url}/v1/models/tiny").json()["gateway"]["ready"]
+            assert "nv_inference_count" in httpx.get(f"{own.url}/metrics").text
+    finally:
+        run(environ, "down", "--port", port)
