@@ -85,7 +85,8 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
         bool,
         typer.Option(
             "--triton-only",
-            help="No gateway: Triton alone, with all models of the repository; --port only names it for gateway down.",
+            help="No gateway: Triton alone, with all models of the repository; --port names it for gateway down, and is "
+            "left to a gateway of your own.",
         ),
     ] = False,
 ) -> None:
@@ -193,7 +194,7 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     if not state.url:
         told = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
-        typer.echo("\n".join([told, "", _own_gateway(state), f"Log: {folder.log('triton')}", how_to_stop]))
+        typer.echo("\n".join([told, "", _own_gateway(state, folder.port), f"Log: {folder.log('triton')}", how_to_stop]))
         return
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
@@ -204,17 +205,17 @@ def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
         "",
         python_snippet(state.url, state.model, os.environ),
         "",
-        _own_gateway(state),
+        _own_gateway(state, folder.port),
         f"Logs: {folder.log('gateway')}, {folder.log('triton')}",
         how_to_stop,
     ]
     typer.echo("\n".join(lines))
 
 
-def _own_gateway(state: RunState) -> str:
+def _own_gateway(state: RunState, port: int) -> str:
     """The line that starts another gateway before this Triton."""
     variables = {
-        "GATEWAY_PORT": (urlsplit(state.url).port or 0) + 1 if state.url else None,
+        "GATEWAY_PORT": port + 1 if state.url else port,
         "GATEWAY_MODEL": state.model,
         "GATEWAY_TRITON_URL": state.triton_grpc,
         "GATEWAY_TRITON_METRICS_URL": state.triton_metrics,

@@ -27,11 +27,11 @@ def install(arguments: Sequence[str]) -> int:
     if not sys.stderr.isatty():
         return subprocess.call([*_PIP, "--quiet", *arguments])  # noqa: S603 - the Makefile's own words
     wanted = sum(_packages_of(Path(file)) for flag, file in pairwise(arguments) if flag == "-r")
-    fetched, doing, began = 0, "", time.monotonic()
+    fetched, doing, began = 0, "starting pip", time.monotonic()
     command = [*_PIP, "--progress-bar", "off", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as pip:  # noqa: S603 - as above
         for line in _lines(pip):
-            fetched += line.startswith(("Collecting ", "Processing "))
+            fetched += line.startswith(("Collecting ", "Processing ", "Obtaining "))
             if line.startswith("Installing collected"):
                 doing = "installing them"
             elif fetched and not doing.startswith("installing"):

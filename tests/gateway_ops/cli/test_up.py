@@ -289,6 +289,7 @@ def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_pa
         told = re.search(r"^A gateway of your own before this Triton:\n(.+) \S*gateway serve$", up.stdout, re.MULTILINE)
         assert told is not None
         variables = dict(word.split("=", 1) for word in shlex.split(told[1]))
+        assert variables.pop("GATEWAY_PORT") == port
         with GatewayProcess(tmp_path / "log", **variables) as own:
             assert httpx.get(f"{own.url}/v1/models/tiny").json()["gateway"]["ready"]
             assert "nv_inference_count" in httpx.get(f"{own.url}/metrics").text
