@@ -85,8 +85,8 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
         bool,
         typer.Option(
             "--triton-only",
-            help="No gateway: Triton alone, with all models of the repository; --port names it for gateway down, and is "
-            "left to a gateway of your own.",
+            help="No gateway: Triton alone, with all models of the repository; --port names it for gateway down, and "
+            "is left to a gateway of your own.",
         ),
     ] = False,
 ) -> None:

@@ -61,7 +61,9 @@ def test_the_repository_commands(tiny_gateway: GatewayProcess, tmp_path: Path) -
     )
     script = found.replace("http://127.0.0.1:9000", tiny_gateway.url).replace(" repo\n", f" {tmp_path}/repo\n")
     script = script.replace("--streams 2", "--streams 2 --requests 2 --warm-up 0 --max-tokens 4")
-    checked, tested = run(["sh", "-ec", f"PATH={Path(sys.executable).parent}:$PATH\n{script}"]).split("\ntrue: ")
+    checked, tested = run(["sh", "-ec", f"PATH={Path(sys.executable).parent}:$PATH\n{script}"]).split(
+        "\nWhat is true, "
+    )
     assert "error:" not in checked
     assert "untrue" not in checked
     assert "2 of 2 requests" in tested
