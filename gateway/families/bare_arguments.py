@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, TypeVar
 from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import json_kind
+from gateway.families.literals import python_json
 from gateway.families.parser_events import FormingCall
-from gateway.families.python_literals import python_json
 from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
+from gateway.families.text_source import SPACE, BrokenCallError, TextSource
 from gateway.families.tool_plan import Tool
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
-_SPACE = " \t\r\n"
 _MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
 _DEFINITIONS = ("$defs", "definitions")
 NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFINITIONS})
@@ -31,14 +31,18 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 class BareArguments:
     """The arguments of one call, from bare text to JSON; a value that must be a string is passed on as it arrives."""
 
-    def __init__(self, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = "") -> None:
+    def __init__(
+        self, source: TextSource, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = ""
+    ) -> None:
         """Begin the arguments.
 
         Args:
+            source: that they are read from.
             call: takes the JSON text.
             parameters: schema of the tool's arguments.
             line_end: text that the format writes between a value and its closing tag; it is no part of the value.
         """
+        self._source = source
         self._call = call
         self._parameters = parameters
         self._line_end = line_end
@@ -49,28 +53,27 @@ class BareArguments:
         self._told = False
         call.arguments("{")
 
-    def begin(self, name: str, *, text: bool | None = None) -> bool:
+    def begin(self, name: str, *, text: bool | None = None) -> None:
         """Begin an argument.
 
         Args:
             name: of the argument.
             text: whether its value is a string, where the format tells; None: the schema does.
 
-        Returns:
-            Whether it can be one: a second value of a name contradicts the first, and a name with space in it, which
-            the tool does not declare, is a tag that went wrong.
+        Raises:
+            BrokenCallError: when it can be none: a second value of a name contradicts the first, and a name with space
+                in it, which the tool does not declare, is a tag that went wrong.
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
         if name in self._names or not (known or (name and not re.search(r"\s", name))):
-            return False
+            raise BrokenCallError
         self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
         self._name, self._held, self._told = name, "", text is not None
         self._pieces = None if text or (text is None and is_text(self._parameters, name)) else []
         if self._pieces is None:
             self._call.arguments('"')
-        return True
 
     def more(self, text: str) -> None:
         """Take more of its value."""
@@ -83,16 +86,16 @@ class BareArguments:
         if shown:
             self._call.arguments(dumps(shown)[1:-1])
 
-    def close(self) -> int:
-        """End its value; returns the characters that were looked at once more."""
+    def close(self) -> None:
+        """End its value."""
         if self._pieces is None:
             self._call.arguments('"')
-            return 0
+            return
         text = "".join(self._pieces)
+        self._source.examined += len(text)
         value = text.removesuffix(self._line_end)
         told = value_json(value) if self._told else typed_json(self._parameters, self._name, value)
         self._call.arguments(told)
-        return len(text)
 
     def end(self) -> None:
         """End the arguments."""
@@ -111,7 +114,7 @@ def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
 
 def value_json(text: str) -> str:
     """The JSON text of an argument that need not be a string: the text itself where it is JSON, else a string."""
-    bare = text.strip(_SPACE)
+    bare = text.strip(SPACE)
     return bare if json_kind(bare) else dumps(text)
 
 
@@ -126,7 +129,7 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
         name: of the argument.
         text: as the model wrote it.
     """
-    bare = text.strip(_SPACE)
+    bare = text.strip(SPACE)
     types = argument_types(parameters, name)
     if types == {"string"} or (types == {"string", "null"} and bare not in {"null", "None"}):
         return dumps(text)

@@ -12,18 +12,19 @@ answer: the same text can be part of an explanation.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
-from gateway.families.json_calls import NAME_CHARACTERS, read_json_call
-from gateway.families.markers import Markers, markers_of
+from gateway.families.bare_arguments import NOTES, argument_types, row_format
+from gateway.families.family_parser import FamilyParser, Grammar
+from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
+from gateway.families.literals import read_python_value, read_row
+from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall, without
-from gateway.families.python_calls import python_arguments, read_python_call
-from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import Steps, TextSource
+from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
+from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.tool_plan import Tool
 
 _LINES = ("\n{", "\n[")
 _FENCE = "```"
@@ -57,160 +58,170 @@ class BareCalls(Grammar):
             return None
         begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
         section = (self.opens[0] + begin, end + self.close)
-        return CallFormat("", "", ")", self.opens[0], section, between, arguments=python_arguments)
+        return CallFormat("", "", ")", self.opens[0], section, between, arguments=_python_arguments)
 
-    @cached_property
-    def _ends(self) -> Markers:
-        return Markers(*filter(None, (self.close, *self.extra)))
+    @property
+    def _ends(self) -> Sequence[str]:
+        return [text for text in (self.close, *self.extra) if text]
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read reasoning, then content and calls."""
         if self.marked:
             return (yield from super().run(parser))
         yield from parser.think(opened=parser.opened)
-        yield from self._beginning(parser)
+        yield from self._read_bare(parser)
         seen = Markers(*parser.markers.texts, *_LINES, *([_FENCE] if self.fenced else []))
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker in _LINES:
                 parser.source.unread(marker[1])
-                yield from self._beginning(parser, marker[0])
+                yield from self._read_bare(parser, marker[0])
             elif marker == _FENCE:
-                yield from self._in_fence(parser)
+                named = yield from parser.source.literal("json")
+                yield from self._read_bare(parser, _FENCE + "json" * named, closing=_FENCE)
             elif marker in self.opens:
                 yield from self.read_block(parser)
-            elif marker in self._ends.texts:  # of a block without calls, which Llama 4's template writes before them
-                yield from self._beginning(parser)
+            elif marker in self._ends:  # of a block without calls, which Llama 4's template writes before them
+                yield from self._read_bare(parser)
 
-    def _beginning(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
-        """Read calls without a marker, if they come next; arguments as of ``_bare``."""
-        begun += yield from parser.source.space()
-        opening = yield from self._bracket(parser.source)
-        if opening:
-            yield from self._bare(parser, begun, opening, closing=closing)
-        else:
-            parser.emitter.content(begun)
-
-    def _bracket(self, source: TextSource) -> Steps[str]:
-        """Read a bracket that begins calls, and no marker; empty where none comes next."""
-        marker = yield from source.choice(markers_of(*self.opens))
-        if marker is not None:
-            source.unread(marker)
-        elif (yield from source.peek()) in {"{", "["}:
-            return (yield from source.take())
-        return ""
-
-    def _in_fence(self, parser: FamilyParser) -> Steps[None]:
-        """Read calls in a fence, which has been opened; a fence of something else is content."""
-        begun = _FENCE + ("json" if (yield from parser.source.literal("json")) else "")
-        yield from self._beginning(parser, begun, closing=_FENCE)
-
-    def _bare(self, parser: FamilyParser, begun: str, opening: str, *, closing: str = "") -> Steps[None]:
-        """Read calls without a marker, whose opening bracket has been read.
+    def _read_bare(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
+        """Read calls without a marker, if they come next.
 
         Args:
-            parser: behind the bracket.
-            begun: text before the bracket, which is content if there are no calls.
-            opening: the bracket.
-            closing: text behind the calls.
+            parser: at them, or at whitespace before them.
+            begun: text before them, which is content if there are no calls.
+            closing: text that may stand behind them.
         """
-        calls: list[FormingCall] = []
-        parser.source.record(opening)
-        good = yield from (self._objects if opening == "{" else self._list)(parser, calls)
-        if good:
-            yield from parser.source.space()
-            yield from parser.source.choice(self._ends)
-            yield from parser.source.literal(closing)
-            yield from parser.source.space()
-            if not (yield from parser.source.more()):
-                self._complete(parser, calls)
-                return
-        if not any(call.started for call in calls):
+        source = parser.source
+        begun += yield from source.space()
+        if not (yield from self._bracket(source)):
             parser.emitter.content(begun)
-            self._give_up(parser, calls)
-        elif good:
-            parser.emitter.content(without(parser.source.recorded(), parser.markers.texts))
+            return
+        calls = [parser.begin_call(begun)]
+        if not (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
+            return
+        yield from source.space()
+        yield from source.choice(*self._ends)
+        yield from source.literal(closing)
+        yield from source.space()
+        if not (yield from source.more()):
+            self._complete(parser, calls)
+        elif calls[0].started:
+            parser.emitter.content(without(source.recorded(), parser.markers.texts))
+        else:
+            parser.broken(calls[0])
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the calls behind the marker; returns whether there was one."""
-        source = parser.source
-        calls: list[FormingCall] = []
-        source.record()
-        yield from source.space()
-        opening = yield from self._bracket(source)
-        if opening:
-            good = yield from (self._objects if opening == "{" else self._list)(parser, calls)
-        else:
-            good = yield from self._functions(parser, calls)
-        if not good:
-            self._give_up(parser, calls)
-            return any(call.started for call in calls)
+        calls = [parser.begin_call()]
+        yield from parser.source.space()
+        if not (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
+            return calls[0].started
         self._complete(parser, calls)
-        yield from source.space()
-        yield from source.choice(self._ends)
+        yield from parser.source.space()
+        yield from parser.source.choice(*self._ends)
         return True
 
-    def _objects(self, parser: FamilyParser, calls: list[FormingCall]) -> Steps[bool]:
-        """Read JSON objects, the first of which has been opened; between them a semicolon, or space alone."""
+    def _bracket(self, source: TextSource) -> Steps[str]:
+        """The bracket that comes next and begins calls, but no marker; empty where there is none."""
+        marker = yield from source.choice(*self.opens)
+        if marker is not None:
+            source.unread(marker)
+            return ""
+        following = yield from source.peek()
+        return following if following in {"{", "["} else ""
+
+    def _read_calls(self, parser: FamilyParser, calls: list[FormingCall]) -> Steps[None]:
+        """Read calls in one of the forms; ``calls`` has the first, which has begun, and takes the others."""
         source = parser.source
-        more = True
-        while more:
-            if not (yield from self._object(parser, calls)):
-                return False
+
+        def another(_: str = "") -> Steps[None]:
+            calls.append(FormingCall(parser.emitter))
+            yield from _read_one(parser, calls[-1])
+
+        opening = yield from self._bracket(source)
+        if opening == "[":
+            yield from source.take()
             yield from source.space()
+        yield from _read_one(parser, calls[0])
+        if opening == "[":
+            yield from read_row(source, "]", another, begun=True)
+            _forget(parser, calls[0])
+            return
+        while (yield from self._goes_on(source, objects=bool(opening))):
+            yield from another()
+
+    def _goes_on(self, source: TextSource, *, objects: bool) -> Steps[bool]:
+        """Whether another call follows: an object, perhaps behind a semicolon, or a Python call in the next line."""
+        space = yield from source.space()
+        if objects:
             yield from source.literal(";")
             yield from source.space()
-            more = yield from source.literal("{")
-        return True
-
-    def _object(self, parser: FamilyParser, calls: list[FormingCall]) -> Steps[bool]:
-        calls.append(FormingCall(parser.emitter))
-        good = yield from read_json_call(parser.source, calls[-1], opened=True)
-        self._behind(parser, calls[-1])
-        return good
-
-    def _list(self, parser: FamilyParser, calls: list[FormingCall]) -> Steps[bool]:
-        """Read JSON objects or Python calls behind a bracket that has been read."""
-        source = parser.source
-        more = True
-        while more:
-            yield from source.space()
-            read = self._object if (yield from source.literal("{")) else self._function
-            if not (yield from read(parser, calls)):
-                return False
-            yield from source.space()
-            more = yield from source.literal(",")
-            yield from source.space()
-            more = more and (yield from source.peek()) != "]"
-        closed = yield from source.literal("]")
-        self._behind(parser, calls[-1])
-        return closed
-
-    def _functions(self, parser: FamilyParser, calls: list[FormingCall]) -> Steps[bool]:
-        """Read a Python call, or several lines of them."""
-        more = True
-        while more:
-            if not (yield from self._function(parser, calls)):
-                return False
-            self._behind(parser, calls[-1])
-            space = yield from parser.source.space()
-            following = yield from parser.source.peek()
-            more = self.written == "lines" and "\n" in space and bool(following) and following in NAME_CHARACTERS
-        return True
-
-    def _function(self, parser: FamilyParser, calls: list[FormingCall]) -> Steps[bool]:
-        calls.append(FormingCall(parser.emitter))
-        return (yield from read_python_call(parser.source, calls[-1], guided=parser.guided))
-
-    def _behind(self, parser: FamilyParser, call: FormingCall) -> None:
-        """Forget the text of a call that has been said already, so that it is not said again."""
-        if call.started:
-            parser.source.record()
+        following = yield from source.peek()
+        if objects:
+            return following == "{"
+        return self.written == "lines" and "\n" in space and bool(following) and following in NAME_CHARACTERS
 
     def _complete(self, parser: FamilyParser, calls: list[FormingCall]) -> None:
         parser.source.recorded()
         for call in calls:
             call.complete()
 
-    def _give_up(self, parser: FamilyParser, calls: list[FormingCall]) -> None:
-        """Give up calls that are none, unless one has been said."""
-        parser.broken(next((call for call in calls if call.started), calls[0]))
+
+def _read_one(parser: FamilyParser, call: FormingCall) -> Steps[None]:
+    """Read one call; it is not completed: the text behind it matters."""
+    if (yield from parser.source.peek()) == "{":
+        yield from read_json_call(parser.source, call)
+    else:
+        yield from _read_python_call(parser.source, call, guided=parser.guided)
+    _forget(parser, call)
+
+
+def _forget(parser: FamilyParser, call: FormingCall) -> None:
+    """Forget the text of a call that has been said already, so that it is not said again."""
+    if call.started:
+        parser.source.record()
+
+
+def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) -> Steps[None]:
+    """Read a call with keyword arguments; as in Python, no name comes twice.
+
+    ``guided``: whether ``_python_arguments`` holds the arguments, so that strings and collections are JSON's.
+    """
+    name = yield from read_name(source)
+    if not (yield from source.literal("(")):
+        raise BrokenCallError
+    call.named(name)
+    call.arguments("{")
+    names: set[str] = set()
+
+    def argument(separator: str) -> Steps[None]:
+        name = yield from source.run(NAME_CHARACTERS)
+        if not name or name in names:
+            raise BrokenCallError
+        yield from source.expect("=")
+        call.arguments(f"{separator}{dumps(name)}: ")
+        names.add(name)
+        if guided and (yield from source.peek()) in {'"', "[", "{"}:
+            yield from source.json(call.arguments)
+        else:
+            yield from read_python_value(source, call.arguments)
+
+    yield from read_row(source, ")", argument)
+    call.arguments("}")
+
+
+def _python_arguments(tool: Tool) -> Format | None:
+    """The arguments of a tool, with the opening bracket, as a piece of a structural tag.
+
+    Returns:
+        The format; None where arguments may have other names, or names that are none in Python.
+    """
+
+    def hold(name: str, value: Mapping[str, Any]) -> Format | None:
+        if not set(name).issubset(NAME_CHARACTERS):
+            return None
+        word = argument_types(tool.parameters, name) == {"boolean"} and NOTES.issuperset(value)
+        form = either(constant("True"), constant("False")) if word else json_format(value)
+        return sequence(constant(f"{name}="), form)
+
+    return row_format(tool, hold, begin="(", between=", ")

@@ -17,18 +17,15 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.families.bare_arguments import BareArguments
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, numbered_arguments
-from gateway.families.text_source import Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
-_END = (_CLOSE, "call")
 _TOKENS = Markers(OPEN, _CLOSE, _SEPARATOR)
-_VALUE_ENDS = Markers('"', *_TOKENS.texts)
 _TAGS = re.compile(r"<\|(?:open|close)\|>.*?(?:<\|sep\|>|\Z)", re.DOTALL)
 
 
@@ -72,35 +69,35 @@ class ChannelCalls(Grammar):
                 continue
             call = parser.begin_call()
             parser.begin_header()
-            tag = yield from _read_tag(parser.source, token)
-            if tag is None:
-                parser.broken(call)
-            elif tag.word in {"think", "response", "tools"}:
-                _enter(parser, thinking=tag.word == "think" and token == OPEN)
-            elif tag.word == "call" and token == OPEN:
-                if (yield from self._read_call(parser, call, tag)):
-                    _enter(parser, thinking=False)
-                else:
-                    parser.broken(call)
+            yield from parser.attempt(call, self._read_tagged(parser, call, token))
 
-    def _read_call(self, parser: FamilyParser, call: FormingCall, tag: Tag) -> Steps[bool]:
-        """Read the arguments of a call behind its tag, and complete it; returns whether it is a whole call."""
-        source, name = parser.source, tag.attributes.get("tool", "")
-        if not call.named(name):
-            return False
+    def _read_tagged(self, parser: FamilyParser, call: FormingCall, token: str) -> Steps[None]:
+        """Read a tag behind its token, and the call that it begins, if it does."""
+        tag = yield from _read_tag(parser.source, token)
+        if tag.word in {"think", "response", "tools"}:
+            _enter(parser, thinking=tag.word == "think" and token == OPEN)
+        elif tag.word == "call" and token == OPEN:
+            yield from self._read_call(parser, call, tag.attributes.get("tool", ""))
+            _enter(parser, thinking=False)
+
+    def _read_call(self, parser: FamilyParser, call: FormingCall, name: str) -> Steps[None]:
+        """Read the arguments of a call behind its tag, and complete it."""
+        source = parser.source
+        call.named(name)
         parser.end_header()
         inner = yield from _read_next_tag(source)
-        if inner and inner[:2] == (OPEN, "json"):
+        if inner[:2] == (OPEN, "json"):
             yield from source.space()
-            return (yield from read_arguments(source, call)) and call.complete()  # closing tags are read as all are
-        arguments = BareArguments(call, parser.plan.parameters(name))
-        while inner and inner[:2] == (OPEN, "argument"):
-            read = yield from _read_argument(source, arguments, inner)
-            inner = (yield from _read_next_tag(source)) if read else None
-        if inner is None or inner[:2] != _END:
-            return False
-        arguments.end()
-        return call.complete()
+            yield from read_arguments(source, call)  # closing tags are read as all are
+        else:
+            arguments = BareArguments(source, call, parser.plan.parameters(name))
+            while inner[:2] == (OPEN, "argument"):
+                yield from _read_argument(source, arguments, inner.attributes)
+                inner = yield from _read_next_tag(source)
+            if inner[:2] != (_CLOSE, "call"):
+                raise BrokenCallError
+            arguments.end()
+        call.complete()
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without its tags; the token of the first, where it is not cut, has been read before."""
@@ -115,38 +112,37 @@ def _enter(parser: FamilyParser, *, thinking: bool) -> None:
     parser.say_prose = parser.emitter.reasoning if thinking else parser.emitter.content
 
 
-def _read_next_tag(source: TextSource) -> Steps[Tag | None]:
-    """Read a tag, with the token that begins it; None where there is none."""
+def _read_next_tag(source: TextSource) -> Steps[Tag]:
+    """Read a tag, with the token that begins it."""
     yield from source.space()
-    token = yield from source.choice(_TOKENS)
-    return (yield from _read_tag(source, token)) if token else None
+    token = yield from source.choice(*_TOKENS.texts)
+    if token is None:
+        raise BrokenCallError
+    return (yield from _read_tag(source, token))
 
 
-def _read_tag(source: TextSource, token: str) -> Steps[Tag | None]:
-    """Read a tag behind the token that begins it; None where it is none."""
+def _read_tag(source: TextSource, token: str) -> Steps[Tag]:
+    """Read a tag behind the token that begins it."""
     yield from source.space()
     word = yield from read_name(source)
     attributes: dict[str, str] = {}
-    yield from source.space()
-    while not (yield from source.literal(_SEPARATOR)):
+    while not (yield from source.spaced(_SEPARATOR)):
         key = yield from read_name(source)
-        pieces: list[str] = []
         if not key or not (yield from source.literal('="')):
-            return None
-        if (yield from source.until(_VALUE_ENDS, pieces.append)) != '"':
-            return None
-        attributes[key] = "".join(pieces).replace("&quot;", '"').replace("&amp;", "&")
-        yield from source.space()
+            raise BrokenCallError
+        value, end = yield from source.text_until('"', *_TOKENS.texts)
+        if end != '"':
+            raise BrokenCallError
+        attributes[key] = value.replace("&quot;", '"').replace("&amp;", "&")
     return Tag(token, word, attributes)
 
 
-def _read_argument(source: TextSource, arguments: BareArguments, tag: Tag) -> Steps[bool]:
-    """Read an argument behind its tag, up to the one that closes it."""
-    text = tag.attributes.get("type", "string") == "string"
-    if not arguments.begin(tag.attributes.get("key", ""), text=text):
-        return False
+def _read_argument(source: TextSource, arguments: BareArguments, attributes: Mapping[str, str]) -> Steps[None]:
+    """Read an argument behind its tag, up to and including the one that closes it."""
+    arguments.begin(attributes.get("key", ""), text=attributes.get("type", "string") == "string")
     if (yield from source.until(_TOKENS, arguments.more)) != _CLOSE:
-        return False
-    source.examined += arguments.close()
+        raise BrokenCallError
+    arguments.close()
     closing = yield from _read_tag(source, _CLOSE)
-    return closing is not None and closing.word == "argument"
+    if closing.word != "argument":
+        raise BrokenCallError

@@ -1,12 +1,89 @@
-"""The parser of one answer: runs a grammar, which is written as generators, and is fed as text arrives."""
+"""The parser of one answer, fed as text arrives, and the base of the grammars that it runs, which are generators."""
 
 from __future__ import annotations
 
-from gateway.families.grammar import Grammar
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.parser_events import Emitter, Event, FormingCall, without
-from gateway.families.text_source import Steps, TextSource
+from gateway.families.structural_tags import CallFormat
+from gateway.families.text_source import BrokenCallError, Steps, TextSource
 from gateway.families.tool_plan import ToolPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grammar:
+    """A format of calls. By itself it has none: everything is content.
+
+    A subclass reads one kind of format; its fields are what differs between families. It has no state: that of an
+    answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements ``read_call``;
+    ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is content.
+
+    Attributes:
+        opens: the markers that begin a call; models write the first.
+        close: the marker behind calls, which may be missing; empty: there is none.
+        extra: other texts that only belong to the format.
+        whole: whether it is the format of whole answers, so that it reads those without calls too.
+    """
+
+    opens: tuple[str, ...] = ()
+    close: str = ""
+    extra: tuple[str, ...] = ()
+    whole: bool = False
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """Texts that only belong to the format, without think tags: cut out of content, reasoning and broken calls."""
+        return [text for text in (*self.opens, self.close, *self.extra) if text]
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """Those of the markers that begin a call."""
+        return self.opens
+
+    @property
+    def call_format(self) -> CallFormat | None:
+        """The format as a structural tag; None where it cannot be written as one."""
+        return None
+
+    def begins_thinking(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether an answer to the prompt begins with reasoning that no think tag tells."""
+        return False
+
+    def run(self, parser: FamilyParser) -> Steps[None]:
+        """Read an answer."""
+        tags = parser.tags
+        thoughts = (tags.open,) if tags and tags.anywhere else ()
+        yield from parser.think(opened=parser.opened)
+        while (marker := (yield from parser.content_until(*self.opening, *thoughts))) is not None:
+            if marker in thoughts:
+                yield from parser.think(opened=True)
+            else:
+                yield from self.read_block(parser)
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read the text behind an opening marker; returns whether there was a call."""
+        call = parser.begin_call()
+        parser.begin_header()
+        return (yield from parser.attempt(call, self.read_call(parser, call))) or call.started
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
+        """Read one call behind the opening marker, and complete it; ``end_header`` tells where its arguments begin.
+
+        Raises:
+            BrokenCallError: when it is no whole call of a known tool.
+        """
+        raise NotImplementedError
+
+    def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - for subclasses
+        """The text of a broken call without what only belongs to the format and is no marker.
+
+        Args:
+            raw: the text.
+            cut: whether the token limit ended the answer.
+        """
+        return raw
 
 
 class FamilyParser:
@@ -58,7 +135,7 @@ class FamilyParser:
 
     @property
     def examined(self) -> int:
-        """Characters looked at so far."""
+        """Characters looked at so far, each time that one was."""
         return self.source.examined
 
     def feed(self, text: str) -> list[Event]:
@@ -98,24 +175,18 @@ class FamilyParser:
             if marker is None or marker in wanted:
                 return marker
 
-    def think(self, *, opened: bool) -> Steps[str | None]:
-        """Read the reasoning between the tags, if there is any.
+    def think(self, *, opened: bool) -> Steps[None]:
+        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already.
 
         A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
         reasoning.
-
-        Args:
-            opened: whether it has begun already.
-
-        Returns:
-            The marker that ended it in place of the closing tag, if any. It has been read, its call has not.
         """
         tags = self.tags
         if tags is None:
-            return None
+            return
         begun = tags.open if opened else (yield from self._begin_thinking(tags))
         if begun is None:
-            return None
+            return
         ends = {tags.close} if begun == tags.open else set(tags.phrases[1])
         self.thinking = True
         if tags.label and not (yield from self.source.literal(tags.label)):
@@ -123,15 +194,13 @@ class FamilyParser:
         marker = yield from self._thoughts(tags, ends)
         self.thinking = False
         self.emitter.end_reasoning()
-        if marker not in ends:
-            return marker
-        yield from self._begin_answer(tags)
-        return None
+        if marker in ends:
+            yield from self._begin_answer(tags)
 
     def _begin_thinking(self, tags: ThinkTags) -> Steps[str | None]:
         """Read what begins the reasoning; returns it, or None where there is none."""
         space = yield from self.source.space()
-        begun = yield from self.source.choice(tags.beginnings)
+        begun = yield from self.source.choice(tags.open, *tags.phrases[0])
         if begun is None and tags.answer_end and tags.closed_by(self.prompt):
             self.emitter.end_reasoning()
             yield from self._begin_answer(tags)
@@ -157,8 +226,7 @@ class FamilyParser:
     def _begin_answer(self, tags: ThinkTags) -> Steps[None]:
         """Read the texts that may stand before the answer."""
         for text in tags.answer:
-            yield from self.source.space()
-            if not (yield from self.source.literal(text)):
+            if not (yield from self.source.spaced(text)):
                 self.source.cut_in(text)
         if tags.answer_end:
             self.markers = self.markers.also(tags.answer_end)
@@ -180,6 +248,15 @@ class FamilyParser:
     def end_header(self) -> None:
         """End the header of the call."""
         self._header = self.source.recorded_length
+
+    def attempt(self, call: FormingCall, reading: Steps[None]) -> Steps[bool]:
+        """Read a call that has begun; returns whether it is one. The text of one that is broken is content."""
+        try:
+            yield from reading
+        except BrokenCallError:
+            self.broken(call)
+            return False
+        return True
 
     def broken(self, call: FormingCall) -> None:
         """Give up a call: the text read since ``begin_call`` is content (inside reasoning: reasoning).

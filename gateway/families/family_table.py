@@ -12,9 +12,8 @@ from gateway.families.bare_calls import BareCalls
 from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
-from gateway.families.json_calls import JsonCalls, Keys
+from gateway.families.json_calls import JsonCalls, Keys, MessageCalls
 from gateway.families.markers import ThinkTags
-from gateway.families.message_calls import MessageCalls
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
 from gateway.families.nested_tags import NestedTags

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from gateway.families.bare_arguments import argument_types, bare_forms, is_text, row_format, typed_json
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
-from gateway.families.markers import Markers
+from gateway.families.literals import MAX_DEPTH, read_python_scalar, read_row, say_text
+from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.python_literals import MAX_DEPTH, read_python_scalar, say_text
 from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
-from gateway.families.text_source import Emit, Steps, TextSource
+from gateway.families.text_source import SPACE, BrokenCallError, Emit, Steps, TextSource
 from gateway.families.tool_plan import Tool
 
 _CALL = "call:"
-_SPACE = " \t\r\n"
 _NO_KEY = frozenset("{}[],")
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
@@ -50,35 +48,22 @@ class GemmaCalls(Grammar):
         """The format as a structural tag."""
         return CallFormat(self.opens[0] + _CALL, "", "}" + self.close, self.opens[0], arguments=self._arguments)
 
-    @cached_property
-    def _quotes(self) -> Markers:
-        return Markers(self.quote)
-
-    @cached_property
-    def _key_ends(self) -> Markers:
-        return Markers(":", self.quote, *_NO_KEY)
-
-    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""
         source = parser.source
-        yield from source.space()
-        if not (yield from source.literal(_CALL)):
-            return False
+        yield from source.expect(_CALL)
         name = yield from read_name(source)
-        yield from source.space()
-        if not (yield from source.literal("{")) or not call.named(name):
-            return False
+        yield from source.expect("{")
+        call.named(name)
         parser.end_header()
         typed = parser.plan.parameters(name) or {} if self.typed else None
-        if not (yield from self._object(source, call.arguments, 1, typed)) or not call.complete():
-            return False
-        yield from source.space()
-        yield from source.literal(self.close)
-        return True
+        yield from self._object(source, call.arguments, 1, typed)
+        call.complete()
+        yield from source.spaced(self.close)
 
     def _object(
         self, source: TextSource, emit: Emit, depth: int, typed: Mapping[str, Any] | None = None
-    ) -> Steps[bool]:
+    ) -> Steps[None]:
         """Read keys and values behind a brace, up to and including the one that closes it.
 
         Args:
@@ -87,92 +72,75 @@ class GemmaCalls(Grammar):
             depth: objects and lists here, this one among them.
             typed: the schema that tells the types of values between quotes; None: they are strings.
         """
-        emit("{")
         keys: set[str] = set()
-        more = True
-        while True:
-            yield from source.space()
-            if (yield from source.literal("}")):
-                emit("}")
-                return True
+
+        def pair(separator: str) -> Steps[bool]:
             key = yield from self._key(source)
-            if not more or not key or key in keys:
-                return False
-            emit(f"{', ' if keys else ''}{dumps(key)}: ")
+            if not key or key in keys:
+                raise BrokenCallError
+            emit(f"{separator}{dumps(key)}: ")
             keys.add(key)
             yield from source.space()
-            quoted = yield from source.literal(self.quote)
-            if quoted and typed is not None and not is_text(typed, key):
-                good = yield from self._typed(source, emit, typed, key)
-            else:
-                good = yield from self._string(source, emit) if quoted else self._value(source, emit, depth)
-            if not good:
-                return False
-            yield from source.space()
-            more = (yield from source.literal(",")) or quoted  # models forget the comma behind a closing quote
+            told = typed if typed is not None and not is_text(typed, key) else None
+            return (yield from self._value(source, emit, depth, told, key))  # models forget the comma behind a quote
+
+        emit("{")
+        yield from read_row(source, "}", pair)
+        emit("}")
 
     def _key(self, source: TextSource) -> Steps[str]:
         """Read a key, between quotes or not, and the colon; empty when there is none."""
-        pieces: list[str] = []
         if (yield from source.literal(self.quote)):
-            end = yield from source.until(self._quotes, pieces.append)
-            yield from source.space()
-            whole = end is not None and (yield from source.literal(":"))
-            return "".join(pieces) if whole else ""
-        end = yield from source.until(self._key_ends, pieces.append)
-        return "".join(pieces).strip(_SPACE) if end == ":" else ""
+            key, _ = yield from source.text_until(self.quote)
+            return key if (yield from source.spaced(":")) else ""
+        key, end = yield from source.text_until(":", self.quote, *_NO_KEY)
+        return key.strip(SPACE) if end == ":" else ""
 
-    def _value(self, source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
-        """Read an object, a list, a number or a word."""
+    def _value(
+        self, source: TextSource, emit: Emit, depth: int, typed: Mapping[str, Any] | None = None, key: str = ""
+    ) -> Steps[bool]:
+        """Read a value; returns whether it stood between quotes. ``typed``: the schema that tells its type there."""
+        if (yield from source.literal(self.quote)):
+            yield from self._quoted(source, emit, typed, key)
+            return True
         if depth >= MAX_DEPTH:
-            return False
+            raise BrokenCallError
         if (yield from source.literal("{")):
-            return (yield from self._object(source, emit, depth + 1))
-        if (yield from source.literal("[")):
-            return (yield from self._list(source, emit, depth + 1))
-        return (yield from read_python_scalar(source, emit))
+            yield from self._object(source, emit, depth + 1)
+        elif (yield from source.literal("[")):
+            yield from self._list(source, emit, depth + 1)
+        else:
+            yield from read_python_scalar(source, emit)
+        return False
 
-    def _list(self, source: TextSource, emit: Emit, depth: int) -> Steps[bool]:
+    def _list(self, source: TextSource, emit: Emit, depth: int) -> Steps[None]:
+        def member(separator: str) -> Steps[None]:
+            emit(separator)
+            yield from self._value(source, emit, depth)
+
         emit("[")
-        first = more = True
-        while True:
-            yield from source.space()
-            if (yield from source.literal("]")):
-                emit("]")
-                return True
-            if not more:
-                return False
-            emit("" if first else ", ")
-            first = False
-            quoted = yield from source.literal(self.quote)
-            if not (yield from self._string(source, emit) if quoted else self._value(source, emit, depth)):
-                return False
-            yield from source.space()
-            more = yield from source.literal(",")
+        yield from read_row(source, "]", member)
+        emit("]")
 
-    def _string(self, source: TextSource, emit: Emit) -> Steps[bool]:
-        """Read a string behind its quote; it ends at the next one, whatever stands in it."""
-        emit('"')
-        closed = (yield from source.until(self._quotes, partial(say_text, source, emit))) is not None
-        emit('"' if closed else "")
-        return closed
-
-    def _typed(self, source: TextSource, emit: Emit, schema: Mapping[str, Any], key: str) -> Steps[bool]:
-        """Read a value of any type behind its quote."""
-        pieces: list[str] = []
-        closed = (yield from source.until(self._quotes, pieces.append)) is not None
-        if closed:
-            text = "".join(pieces)
+    def _quoted(self, source: TextSource, emit: Emit, typed: Mapping[str, Any] | None, key: str) -> Steps[None]:
+        """Read a string behind its quote, or a value of any type; it ends at the next one, whatever stands in it."""
+        if typed is not None:
+            text, end = yield from source.text_until(self.quote)
             source.examined += len(text)
-            emit(typed_json(schema, key, text))
-        return closed
+            emit(typed_json(typed, key, text) if end else "")
+        else:
+            emit('"')
+            end = yield from source.until(markers_of(self.quote), partial(say_text, source, emit))
+            emit('"' if end else "")
+        if end is None:
+            raise BrokenCallError
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
 
         def hold(name: str, value: Mapping[str, Any]) -> Format | None:
             types = argument_types(tool.parameters, name)
-            if not name or name != name.strip(_SPACE) or any(mark in name for mark in self._key_ends.texts):
+            if not name or name != name.strip(SPACE) or any(mark in name for mark in (":", self.quote, *_NO_KEY)):
                 return None
             forms = bare_forms(types, value) if types and types <= _SCALARS else []
             each = [tag(self.quote, form, self.quote) if text else form for text, form in forms]

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.families.family import ThoughtEnd
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments
-from gateway.families.markers import Markers
 from gateway.families.model_family import ModelFamily
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import (
@@ -48,7 +46,6 @@ _FUNCTIONS = "functions."
 _CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}", f" {_CONSTRAIN}json{MESSAGE}", _CALL, once=True)
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="
-_BEGINNINGS = Markers(_START, CHANNEL, _RECIPIENT_FOLLOWS)
 _CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*([a-z]*)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
@@ -120,7 +117,7 @@ class _Messages:
             marker = yield from self._body(place.header, call)
         elif place.fresh:
             space = yield from self._source.space()
-            marker = yield from self._source.choice(_BEGINNINGS)
+            marker = yield from self._source.choice(_START, CHANNEL, _RECIPIENT_FOLLOWS)
             if marker is None:
                 if not self._source.cut_in(_RECIPIENT_FOLLOWS):
                     self._parser.emitter.content(space)
@@ -157,17 +154,16 @@ class _Messages:
         self._source.record()
         recipient = _RECIPIENT.search(header)
         if recipient and recipient[1] not in {"assistant", "user"}:
-            if not (yield from self._call(call, recipient[1].removeprefix(_FUNCTIONS))):
-                self._parser.broken(call)
+            yield from self._parser.attempt(call, self._call(call, recipient[1].removeprefix(_FUNCTIONS)))
             return (yield from self._text(reasoning=False, apart=False))
         self._source.recorded()
         return (yield from self._text(reasoning=_reasons(header), apart=True))
 
-    def _call(self, call: FormingCall, name: str) -> Steps[bool]:
-        if not call.named(name):
-            return False
+    def _call(self, call: FormingCall, name: str) -> Steps[None]:
+        call.named(name)
         yield from self._source.space()
-        return (yield from read_arguments(self._source, call)) and call.complete()
+        yield from read_arguments(self._source, call)
+        call.complete()
 
     def _text(self, *, reasoning: bool, apart: bool) -> Steps[str | None]:
         """Read text of one kind; ``apart``: as a message, between which there is an empty line."""

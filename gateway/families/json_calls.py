@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_scanner import json_kind
-from gateway.families.markers import Markers, markers_of
+from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import Steps, TextSource
+from gateway.families.text_source import SPACE, BrokenCallError, Steps, TextSource
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "_-."
 """Characters of function names, namespaces included."""
@@ -92,7 +94,7 @@ class JsonCalls(Grammar):
         seen = Markers(*parser.markers.texts, self.word)
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker == self.word:
-                yield from read_call_list(parser, parser.begin_call(), word=self.word, keys=self.keys)
+                yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self.keys)
             elif marker in self.opens:
                 yield from self.read_block(parser)
 
@@ -100,9 +102,63 @@ class JsonCalls(Grammar):
         """Read the calls behind an opening marker; returns whether there was one."""
         call = parser.begin_call()
         yield from parser.source.space()
-        while (yield from parser.source.choice(markers_of(*self.opens, *self.extra))):
+        while (yield from parser.source.choice(*self.opens, *self.extra)):
             yield from parser.source.space()
         return (yield from read_call_list(parser, call, keys=self.keys))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageCalls(JsonCalls):
+    """Reads a JSON call in a message of its own, or behind a marker; an answer has one call.
+
+        Text.<|message_sep|>
+
+        function call<|role_sep|>
+        {"name": "f", "arguments": {"a": 1}}
+
+    Attributes:
+        header: all that stands between the text and the call: a marker, the role, which is an ordinary word, a marker.
+    """
+
+    header: str
+    each: bool = True
+    around: tuple[str, str] = ("", "")
+    whole: bool = True
+
+    @cached_property
+    def _pieces(self) -> Sequence[str]:
+        return [piece.strip() for piece in re.findall(r"<[^<>]*>|[^<]+", self.header) if piece.strip()]
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        return (*super().markers, *self._pieces[::2])
+
+    @property
+    def opening(self) -> Sequence[str]:
+        """Those that a call may follow."""
+        return (*self.opens, self._pieces[0])
+
+    @property
+    def call_format(self) -> CallFormat:
+        """The format as a structural tag, in both forms."""
+        message = replace(self._form(self.header, self.header, ""), once=True)
+        return replace(super().call_format, once=True, also=(message,))
+
+    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+        """Read the call behind an opening marker; returns whether there was one."""
+        source, call = parser.source, parser.begin_call()
+        parser.begin_header()
+        for text in self._pieces[1:]:
+            yield from source.spaced(text)
+        yield from source.space()
+        if (yield from source.peek()) == "{":
+            parser.end_header()
+        return (yield from read_call_list(parser, call, keys=self.keys))
+
+    def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
+        """The text without the role, which is shown nowhere; see ``Grammar``."""
+        return raw.replace("".join(self._pieces[1:]), "")
 
 
 class GuidedCalls(Grammar):
@@ -115,8 +171,7 @@ class GuidedCalls(Grammar):
         """Read reasoning, then the array or content."""
         yield from parser.think(opened=parser.opened)
         call = parser.begin_call()
-        yield from parser.source.space()
-        if (yield from parser.source.literal("[")):
+        if (yield from parser.source.spaced("[")):
             yield from read_call_list(parser, call, listed=True)
         else:
             parser.broken(call)
@@ -127,9 +182,7 @@ def read_name(source: TextSource) -> Steps[str]:
     return (yield from source.run(NAME_CHARACTERS, LONGEST_NAME))
 
 
-def read_call_list(
-    parser: FamilyParser, call: FormingCall, *, word: str = "", listed: bool = False, keys: Keys = KEYS
-) -> Steps[bool]:
+def read_call_list(parser: FamilyParser, call: FormingCall, *, listed: bool = False, keys: Keys = KEYS) -> Steps[bool]:
     """Read a JSON array of calls, or calls without an array; reports each call as it is complete.
 
     The first that is broken ends the list: it is content, and so is the text behind it.
@@ -137,7 +190,6 @@ def read_call_list(
     Args:
         parser: at the array.
         call: begun, for the first of them.
-        word: an ordinary word with the array's bracket, where it has been read; shown when no call follows.
         listed: whether the array's bracket has been read.
         keys: of a call.
 
@@ -145,15 +197,12 @@ def read_call_list(
         Whether there was a call.
     """
     source = parser.source
-    yield from source.space()
-    listed = listed or bool(word) or (yield from source.literal("["))
+    listed = listed or (yield from source.spaced("["))
     called = False
     while True:
-        if not (yield from read_json_call(source, call, keys=keys)) or not call.complete():
-            if not called and not call.started:
-                parser.emitter.content(word)
-            parser.broken(call)
+        if not (yield from parser.attempt(call, read_json_call(source, call, keys=keys))):
             return called or call.started
+        call.complete()
         called = True
         yield from source.space()
         more = (yield from source.literal(",")) if listed else (yield from source.peek()) == "{"
@@ -165,7 +214,7 @@ def read_call_list(
     return True
 
 
-def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, opened: bool = False) -> Steps[bool]:
+def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, opened: bool = False) -> Steps[None]:
     """Read one object with a call's name and arguments, in any order; other keys are skipped.
 
     Arguments that are missing or null are ``{}``; a string that holds a JSON object is that object.
@@ -176,85 +225,75 @@ def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, 
         keys: of the object.
         opened: whether the object's brace has been read.
 
-    Returns:
-        Whether it was a whole object with the name of a tool and an object of arguments. False: the text that was
-        read is a broken call.
+    Raises:
+        BrokenCallError: when it is no whole object with the name of a tool and an object of arguments.
     """
-    yield from source.space()
-    if not opened and not (yield from source.literal("{")):
-        return False
+    if not opened:
+        yield from source.expect("{")
     seen: set[str] = set()
     more = True
     while more:
         yield from source.space()
         key = yield from read_json_string(source)
-        if key is None or not (yield from _punctuation(source, ":")):
-            return False
-        if not (yield from _read_field(source, call, key, seen, keys)):
-            return False
-        more = yield from _punctuation(source, ",")
-    if not (yield from source.literal("}")):
-        return False
+        yield from source.expect(":")
+        yield from source.space()
+        yield from _read_field(source, call, keys.part(key), key, seen)
+        more = yield from source.spaced(",")
+    yield from source.expect("}")
+    if "name" not in seen:
+        raise BrokenCallError
     if "arguments" not in seen:
         call.arguments("{}")
-    return "name" in seen
 
 
-def _read_field(source: TextSource, call: FormingCall, key: str, seen: set[str], keys: Keys) -> Steps[bool]:
-    """Read the value of a key; returns whether it is one that a call may have. Notes the parts of a call as seen."""
-    part = keys.part(key)
+def _read_field(source: TextSource, call: FormingCall, part: str, key: str, seen: set[str]) -> Steps[None]:
+    """Read the value of a key, which is a ``part`` of the call as of ``Keys``; notes the parts that were seen."""
     if not part:
         return (yield from source.json())
-    if part in seen or (part == "call" and not call.named(key)):
-        return False
+    if part in seen:
+        raise BrokenCallError
     seen.update(("call", "name", "arguments") if part == "call" else (part,))
+    if part == "call":
+        call.named(key)
     if part in {"call", "arguments"}:
-        return (yield from read_arguments(source, call))
-    text = yield from read_json_string(source)
-    if part == "name":
-        return text is not None and call.named(text)
-    call.identified(text or "")
-    return text is not None
+        yield from read_arguments(source, call)
+    elif part == "name":
+        call.named((yield from read_json_string(source)))
+    else:
+        call.id = yield from read_json_string(source)
 
 
-def read_json_string(source: TextSource) -> Steps[str | None]:
-    """Read a JSON string; returns its value, or None when there is no whole string."""
+def read_json_string(source: TextSource) -> Steps[str]:
+    """Read a JSON string; returns its value."""
     pieces: list[str] = []
-    if (yield from source.peek()) != '"' or not (yield from source.json(pieces.append)):
-        return None
+    if (yield from source.peek()) != '"':
+        raise BrokenCallError
+    yield from source.json(pieces.append)
     text = "".join(pieces)
     source.examined += len(text)
     value: str = json.loads(text)
     return value
 
 
-def _punctuation(source: TextSource, character: str) -> Steps[bool]:
-    yield from source.space()
-    found = yield from source.literal(character)
-    yield from source.space()
-    return found
-
-
-def read_arguments(source: TextSource, call: FormingCall) -> Steps[bool]:
-    """Read the arguments of a call; returns whether they were an object, a string that holds one, or null."""
+def read_arguments(source: TextSource, call: FormingCall) -> Steps[None]:
+    """Read the arguments of a call: an object, a string that holds one, or null."""
     first = yield from source.peek()
     if first == "{":
-        return (yield from source.json(call.arguments))
-    if first == '"':
+        yield from source.json(call.arguments)
+    elif first == '"':
         text = yield from read_json_string(source)
-        if text is None or not _is_object(source, text):
-            return False
+        if not _is_object(source, text):
+            raise BrokenCallError
         call.arguments(text)
-        return True
-    if not (yield from source.literal("null")):
-        return False
-    call.arguments("{}")
-    return True
+    elif (yield from source.literal("null")):
+        call.arguments("{}")
+    else:
+        raise BrokenCallError
 
 
 def _is_object(source: TextSource, text: str) -> bool:
     """Whether a text is one JSON object and nothing else; counted as examined."""
-    stripped = text.strip(" \t\r\n")
+    stripped = text.strip(SPACE)
     if not stripped.endswith("}"):
         return False
     source.examined += len(text)

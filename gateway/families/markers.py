@@ -1,8 +1,4 @@
-"""Markers of a format, and the think tags among them.
-
-A set of markers is found in a text that arrives in pieces by an automaton, which looks at a character once: A. V. Aho,
-M. J. Corasick, "Efficient string matching", CACM 18(6), 1975.
-"""
+"""Markers of a format, and the think tags among them."""
 
 from __future__ import annotations
 
@@ -13,72 +9,27 @@ from functools import cache, cached_property
 _TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
-class MarkerState:
-    """A state of the automaton.
-
-    Attributes:
-        path: the marker prefix that the text ends with in this state.
-        follow: the next state by character, along a marker.
-        fallback: the state of the longest proper suffix of ``path`` that begins a marker; None at the root.
-        marker: the marker that ends here, else None.
-    """
-
-    __slots__ = ("fallback", "follow", "marker", "path")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.follow: dict[str, MarkerState] = {}
-        self.fallback: MarkerState | None = None
-        self.marker: str | None = None
-
-
 class Markers:
-    """A set of markers.
+    """A set of markers, found in a text that arrives in pieces: ``step`` takes a character once, as an automaton does.
 
     Attributes:
         texts: the markers.
-        root: the state before the first character.
         first: finds a character that begins a marker.
     """
 
     def __init__(self, *texts: str) -> None:
-        """Prepare the automaton.
+        """Prepare to find the markers.
 
         Raises:
             ValueError: when a marker is empty, or holds another, so that the two could not be told apart.
         """
-        texts = tuple(dict.fromkeys(texts))
-        if any(one in other for one in texts for other in texts if one is not other):
-            raise ValueError("A marker must not hold another marker.")
-        self.texts = texts
-        self.root = MarkerState("")
-        for text in texts:
-            self._add(text)
-        self._link()
-        self.first = re.compile("[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)")
-
-    def _add(self, text: str) -> None:
-        if not text:
+        self.texts = tuple(dict.fromkeys(texts))
+        if not all(texts):
             raise ValueError("A marker must not be empty.")
-        node = self.root
-        for character in text:
-            node = node.follow.setdefault(character, MarkerState(node.path + character))
-        node.marker = text
-
-    def _link(self) -> None:
-        level = [self.root]
-        while level:
-            for node in level:
-                for character, child in node.follow.items():
-                    child.fallback = self._longest_suffix(node.fallback, character)
-            level = [child for node in level for child in node.follow.values()]
-
-    def _longest_suffix(self, node: MarkerState | None, character: str) -> MarkerState:
-        while node is not None:
-            if character in node.follow:
-                return node.follow[character]
-            node = node.fallback
-        return self.root
+        if any(one in other for one in self.texts for other in self.texts if one is not other):
+            raise ValueError("A marker must not hold another marker.")
+        self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text) + 1))
+        self.first = re.compile("[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)")
 
     def also(self, *texts: str) -> Markers:
         """These markers and more."""
@@ -89,22 +40,22 @@ class Markers:
 
         One character alone says nothing, nor does the beginning of a word: both stay.
         """
-        begun = (
-            marker[:length] for marker in self.texts for length in range(2, len(marker)) if not marker[0].isalpha()
-        )
-        longest = max((len(beginning) for beginning in begun if text.endswith(beginning)), default=0)
-        return text[: len(text) - longest]
+        begun = self.begun(text)
+        return text if len(begun) < 2 or begun[0].isalpha() else text.removesuffix(begun)
 
     def begun(self, text: str) -> str:
         """The end of a text that begins a marker; empty where there is none."""
-        node = self.root
+        found = ""
         for character in text[-max(map(len, self.texts), default=1) :]:
-            node = self.step(self.root if node.marker else node, character)
-        return "" if node.marker else node.path
+            found = self.step("" if found in self.texts else found, character)
+        return "" if found in self.texts else found
 
-    def step(self, node: MarkerState, character: str) -> MarkerState:
-        """The state after one more character."""
-        return node.follow.get(character) or self._longest_suffix(node.fallback, character)
+    def step(self, begun: str, character: str) -> str:
+        """The beginning of a marker, or all of it, that a text ends with: ``begun``, then after one more character."""
+        begun += character
+        while begun and begun not in self._beginnings:
+            begun = begun[1:]
+        return begun
 
 
 @cache
@@ -154,8 +105,3 @@ class ThinkTags:
     def closed_by(self, prompt: str) -> bool:
         """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
         return prompt[-len(self.close) - _TAIL :].rstrip().endswith(self.close)
-
-    @cached_property
-    def beginnings(self) -> Markers:
-        """All that begin reasoning."""
-        return Markers(self.open, *self.phrases[0])

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from gateway.families.call_schema import calls_schema, object_schema, schema_guide
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, arguments_format, numbered_arguments
-from gateway.families.text_source import Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
 Variant: TypeAlias = Literal["no", "read", "written"]
 """A form of its own: whether it is read all the same, and whether it is the one that the family's models write."""
@@ -76,10 +75,10 @@ class NamedCalls(Grammar):
             return (yield from read_call_list(parser, parser.begin_call(), keys=Keys(id="id")))
         return (yield from super().read_block(parser))
 
-    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""
         source = parser.source
-        name, call_id = yield from self._read_head(source)
+        name, call.id = yield from self._read_head(source)
         fenced = self.fenced != "no" and (yield from source.literal(_FENCE))
         if fenced:
             yield from source.literal("json")
@@ -87,30 +86,27 @@ class NamedCalls(Grammar):
         begun = yield from source.peek()
         if begun in {"{", '"'}:
             parser.end_header()
-        if not begun or begun not in _BEGINNINGS or not call.named(name, call_id or None):
-            return False
-        if not (yield from read_arguments(source, call)) or not call.complete():
-            return False
+        if not begun or begun not in _BEGINNINGS:
+            raise BrokenCallError
+        call.named(name)
+        yield from read_arguments(source, call)
+        call.complete()
         if fenced:
-            yield from source.space()
-            yield from source.literal(_FENCE)
-        return True
+            yield from source.spaced(_FENCE)
 
-    def _read_head(self, source: TextSource) -> Steps[tuple[str, str]]:
-        """Read the name, the separators and the model's id, both empty where they are missing."""
+    def _read_head(self, source: TextSource) -> Steps[tuple[str, str | None]]:
+        """Read the name, the separators and the model's id."""
         written = yield from source.run(NAME_CHARACTERS + ":" * self.numbered, LONGEST_NAME)
-        yield from source.space()
         call_id = written if self.numbered else ""
-        if self.id_marker and (yield from source.literal(self.id_marker)):
+        if self.id_marker and (yield from source.spaced(self.id_marker)):
             yield from source.space()
             call_id = yield from read_name(source)
-            yield from source.space()
-        if not (yield from source.literal(self.separator)) and not self.bare:
-            return "", ""
+        if not (yield from source.spaced(self.separator)) and not self.bare:
+            raise BrokenCallError
         yield from source.space()
         following = yield from source.peek()
         if self.typed != "no" and following and following in NAME_CHARACTERS:
             written = yield from read_name(source)
             yield from source.space()
         name = written.rpartition(":")[0] if self.numbered else written
-        return name.removeprefix(self.namespace), call_id
+        return name.removeprefix(self.namespace), call_id or None

@@ -10,17 +10,15 @@ Objects are tags inside a tag, lists are tags ``item``, all other values stand b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.families.bare_arguments import argument_types, resolve, typed_json
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, dumps, read_name
-from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.text_source import Steps
+from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
 _CALL, _CALL_END = '<invoke name="', "</invoke>"
 _SECTION, _SECTION_END = "<tool_call>", "</tool_call>"
@@ -44,110 +42,97 @@ class NestedTags(Grammar):
         """Read a section behind the token before its tag, or a call; returns whether there was one."""
         source = parser.source
         called, section = False, False
-        while True:
+        more = True
+        while more:
             yield from source.space()
             if not section and (yield from source.literal(_SECTION)):
                 section = True
             elif (yield from source.literal(_SECTION_END)):
-                return called
+                break
             else:
                 call = parser.begin_call(self._word)
                 parser.begin_header()
-                if not (yield from self.read_call(parser, call)):
-                    yield from source.run(_TAG_CHARACTERS, LONGEST_NAME)
-                    yield from source.literal(">")
-                    parser.broken(call)
+                if not (yield from parser.attempt(call, self.read_call(parser, call))):
                     return called or call.started
                 called = True
                 if not section:
-                    return True
-            yield from source.space()
-            if not (yield from source.literal(self._word)):
-                return called
+                    break
+            more = yield from source.spaced(self._word)
+        return called
 
-    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
-        """Read a call behind the token before its tag; see ``Grammar``."""
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
+        """Read a call behind the token before its tag; see ``Grammar``. Of a broken one the rest of a tag is read."""
+        try:
+            yield from self._read_whole(parser, call)
+        except BrokenCallError:
+            yield from parser.source.run(_TAG_CHARACTERS, LONGEST_NAME)
+            yield from parser.source.literal(">")
+            raise
+        call.complete()
+
+    def _read_whole(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         source = parser.source
         if not (yield from source.literal(_CALL)):
-            return False
+            raise BrokenCallError
         name = yield from read_name(source)
-        if not (yield from source.literal('">')) or not call.named(name):
-            return False
+        if not (yield from source.literal('">')):
+            raise BrokenCallError
+        call.named(name)
         parser.end_header()
-        yield from source.space()
-        if not (yield from source.literal(self._word)):
-            return False
-        arguments = yield from self._read_tags(parser, parser.plan.parameters(name) or {}, _CALL_END, 0)
-        if arguments is None:
-            return False
-        call.arguments(arguments)
-        return call.complete()
+        yield from source.expect(self._word)
+        call.arguments((yield from self._read_tags(source, parser.plan.parameters(name) or {}, _CALL_END, 0)))
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without the tags behind the token, and those that the token limit has cut; see ``Grammar``."""
         rest = "|\\Z" if cut else ""
         return re.sub(rf"{re.escape(self._word)}\s*</?[^<>\n]*(?:>{rest})", "", raw)
 
-    def _read_tags(self, parser: FamilyParser, schema: Mapping[str, Any], end: str, depth: int) -> Steps[str | None]:
-        """Read tags up to the ``end`` of the one around them; returns the JSON text of their values, None: broken.
+    def _read_tags(self, source: TextSource, schema: Mapping[str, Any], end: str, depth: int) -> Steps[str]:
+        """Read tags up to the ``end`` of the one around them; returns the JSON text of their values.
 
         Args:
-            parser: behind the token before the first tag.
+            source: behind the token before the first tag.
             schema: of the object; that of a list names its items as an object's properties.
             end: the closing tag.
             depth: tags around this one.
         """
-        source = parser.source
         values: dict[str, str] = {}
         items: list[str] = []
-        while True:
-            yield from source.space()
-            if (yield from source.literal(end)):
-                return _container(values, items)
-            name = yield from self._read_tag(parser)
-            value = (yield from self._read_value(parser, schema, name, depth)) if name else None
-            if value is None or name in values:
-                return None
+        while not (yield from source.spaced(end)):
+            if not (yield from source.literal("<")):
+                raise BrokenCallError
+            name = yield from read_name(source)
+            if not name or not (yield from source.literal(">")):
+                raise BrokenCallError
+            value = yield from self._read_value(source, schema, name, depth)
+            if name in values:
+                raise BrokenCallError
             if name == _ITEM:
                 items.append(value)
             else:
                 values[name] = value
-            yield from source.space()
-            if not (yield from source.literal(self._word)):
-                return None
+            yield from source.expect(self._word)
+        if items and values:
+            raise BrokenCallError
+        if items:
+            return f"[{', '.join(items)}]"
+        return "{" + ", ".join(f"{dumps(name)}: {value}" for name, value in values.items()) + "}"
 
-    def _read_tag(self, parser: FamilyParser) -> Steps[str]:
-        """Read a tag; returns its name, empty where it is none."""
-        source = parser.source
-        if not (yield from source.literal("<")):
-            return ""
-        name = yield from read_name(source)
-        return name if (yield from source.literal(">")) else ""
-
-    def _read_value(self, parser: FamilyParser, schema: Mapping[str, Any], name: str, depth: int) -> Steps[str | None]:
-        """Read the value behind a tag, and its closing tag; returns its JSON text, None: it is broken."""
-        source, end = parser.source, f"</{name}>"
-        pieces: list[str] = []
-        if (yield from source.until(markers_of(self._word), pieces.append)) is None or depth == _DEEPEST:
-            return None
-        text = "".join(pieces)
-        yield from source.space()
-        if (yield from source.literal(end)):
+    def _read_value(self, source: TextSource, schema: Mapping[str, Any], name: str, depth: int) -> Steps[str]:
+        """Read the value behind a tag, and its closing tag; returns its JSON text."""
+        end = f"</{name}>"
+        text, marker = yield from source.text_until(self._word)
+        if marker is None or depth == _DEEPEST:
+            raise BrokenCallError
+        if (yield from source.spaced(end)):
             source.examined += len(text)
             types = argument_types(schema, name)
             if not text.strip() and types & {"array", "object"}:
                 return "[]" if "array" in types else "{}"
             return typed_json(schema, name, text)
         if text.strip():
-            return None
-        return (yield from self._read_tags(parser, _inner(schema, name), end, depth + 1))
-
-
-def _container(values: Mapping[str, str], items: Sequence[str]) -> str | None:
-    """The JSON text of an object or a list; None for what is both."""
-    if items:
-        return None if values else f"[{', '.join(items)}]"
-    return "{" + ", ".join(f"{dumps(name)}: {value}" for name, value in values.items()) + "}"
+            raise BrokenCallError
+        return (yield from self._read_tags(source, _inner(schema, name), end, depth + 1))
 
 
 def _inner(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
+from gateway.families.text_source import SPACE, BrokenCallError
 from gateway.families.tool_plan import ToolPlan
-
-_SPACE = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,30 +160,30 @@ class FormingCall:
 
     Attributes:
         started: whether it has been said, so that it cannot be taken back.
+        id: the model's own id of it, which comes too late for a call that has been said.
     """
 
-    __slots__ = ("_emitter", "_held", "_id", "_index", "_name", "started")
+    __slots__ = ("_emitter", "_held", "_index", "_name", "id", "started")
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
-        self._name: str | None = None
-        self._id: str | None = None
+        self._name = ""
         self._held: list[str] = []
         self._index: int | None = None
+        self.id: str | None = None
         self.started = False
 
-    def named(self, name: str, call_id: str | None = None) -> bool:
-        """Take the name; returns whether there is such a tool. If not, the call is broken."""
-        if not self._emitter.knows(name):
-            return False
-        self._name, self._id = name, call_id
-        if self._emitter.eager:
-            self._start(name)
-        return True
+    def named(self, name: str) -> None:
+        """Take the name.
 
-    def identified(self, call_id: str) -> None:
-        """Take the model's own id, which comes too late for a call that has been said."""
-        self._id = call_id
+        Raises:
+            BrokenCallError: when there is no such tool.
+        """
+        if not self._emitter.knows(name):
+            raise BrokenCallError
+        self._name = name
+        if self._emitter.eager:
+            self._start()
 
     def arguments(self, text: str) -> None:
         """Take more of the JSON text of the arguments."""
@@ -193,16 +192,13 @@ class FormingCall:
         elif self._index is not None:
             self._emitter.more_arguments(self._index, text)
 
-    def complete(self) -> bool:
-        """End the call, which is whole and valid; returns False, saying nothing, when it never got a name."""
-        if self._name is None:
-            return False
+    def complete(self) -> None:
+        """End the call, which is whole and valid."""
         if not self.started:
-            self._start(self._name)
-        return True
+            self._start()
 
-    def _start(self, name: str) -> None:
-        self._index = self._emitter.start(name, self._id)
+    def _start(self) -> None:
+        self._index = self._emitter.start(self._name, self.id)
         self.started = True
         held, self._held = self._held, []
         for text in held:
@@ -227,11 +223,11 @@ class _Channel:
 
     def text(self, text: str) -> None:
         if self._trim:
-            text = text.lstrip(_SPACE)
+            text = text.lstrip(SPACE)
             if not text:
                 return
             self._trim = False
-        body = text.rstrip(_SPACE) if self._hold else text
+        body = text.rstrip(SPACE) if self._hold else text
         if body:
             self._emit("".join([*self._space, body]))
             self._space = []
@@ -244,7 +240,7 @@ class _Channel:
         return (
             self._shown
             and not (self._trim or self._space or self._interrupted)
-            and not (self._hold and text[-1] in _SPACE)
+            and not (self._hold and text[-1] in SPACE)
         )
 
     def interrupt(self) -> None:

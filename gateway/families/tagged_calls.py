@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from functools import cache
 
 from gateway.families.bare_arguments import BareArguments, Forms, bare_formats
-from gateway.families.family_parser import FamilyParser
-from gateway.families.grammar import Grammar
+from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
 from gateway.families.markers import Markers, markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
-from gateway.families.text_source import Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Steps, TextSource
 from gateway.families.tool_plan import Tool
 
 _TRUE, _FALSE = 'true"', 'false"'
-_TRUTH = Markers(_TRUE, _FALSE)
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 
 
@@ -111,7 +109,9 @@ class TaggedCalls(Grammar):
                     break
             call = parser.begin_call(space + first)
             parser.begin_header()
-            if not (yield from self.read_call(parser, call)):
+            try:
+                yield from self.read_call(parser, call)
+            except BrokenCallError:
                 if source.cut and not call.started:
                     parser.say_prose(space)
                 parser.broken(call)
@@ -125,97 +125,94 @@ class TaggedCalls(Grammar):
             yield from source.literal(self.section[1].strip())
         return called
 
-    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[bool]:
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""
-        source, marker = parser.source, None
+        source, named = parser.source, self.named.strip()
         *between, last = _pieces(self.call)
         for piece in between[1:]:
-            yield from _read(source, (piece,))
-        if between and not (yield from _read(source, (last,))):
-            return False
+            yield from source.spaced(piece)
+        if between:
+            yield from source.expect(last)
         yield from source.space()
         name = yield from read_name(source)
-        if not (yield from _read(source, _pieces(self.named))):
-            if self.named.startswith('"'):
+        if not (yield from source.spaced(named)):
+            if named.startswith('"'):
                 yield from _rest_of_tag(source)
-            return False
-        if not _pieces(self.named):
-            yield from source.space()
-            marker = yield from source.choice(self._next)
-            if marker is None:
-                return False
-        if not call.named(name):
-            return False
+            raise BrokenCallError
+        marker = "" if named else (yield from self._marker(source))
+        call.named(name)
         parser.end_header()
         marker = yield from self._read_arguments(parser, call, name, marker)
         end, *more = _pieces(self.end)
         if marker == end:
-            yield from _read(source, more)
-        return marker is not None and call.complete()
+            for piece in more:
+                yield from source.spaced(piece)
+        call.complete()
 
-    def _read_arguments(
-        self, parser: FamilyParser, call: FormingCall, name: str, marker: str | None
-    ) -> Steps[str | None]:
-        """Read the arguments and the marker behind them, which is returned; None: they are broken.
+    def _marker(self, source: TextSource) -> Steps[str]:
+        """Read the text that begins an argument, or ends the call."""
+        yield from source.space()
+        marker = yield from source.choice(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
+        if marker is None:
+            raise BrokenCallError
+        return marker
+
+    def _read_arguments(self, parser: FamilyParser, call: FormingCall, name: str, marker: str) -> Steps[str]:
+        """Read the arguments and the marker behind them, which is returned.
 
         Args:
             parser: at the arguments.
             call: takes them.
             name: of the function.
-            marker: the first marker, where it has been read.
+            marker: the first marker, where it has been read; else empty.
         """
         source = parser.source
         if self.or_json:
             yield from source.space()
             if (yield from source.peek()) == "{":
-                whole = yield from read_arguments(source, call)
-                yield from source.space()
-                return (yield from source.choice(markers_of(*_pieces(self.end)[:1]))) if whole else None
-        arguments = BareArguments(call, parser.plan.parameters(name), line_end=self._line_end)
-        if marker is None:
-            yield from source.space()
-            marker = yield from source.choice(self._next)
+                yield from read_arguments(source, call)
+                yield from source.expect(end := _pieces(self.end)[0])
+                return end
+        arguments = BareArguments(source, call, parser.plan.parameters(name), line_end=self._line_end)
+        marker = marker or (yield from self._marker(source))
         while marker == self.key:
-            if not (yield from self._read_argument(parser, arguments)):
-                return None
-            yield from source.space()
-            marker = yield from source.choice(self._next)
-        if marker is not None:
-            arguments.end()
+            yield from self._read_argument(parser, arguments)
+            marker = yield from self._marker(source)
+        arguments.end()
         return marker
 
-    def _read_argument(self, parser: FamilyParser, arguments: BareArguments) -> Steps[bool]:
+    def _read_argument(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
         """Read an argument behind ``key``."""
         source = parser.source
-        pieces: list[str] = []
         text = None
         first, *more = _pieces(self.keyed)
         bare = () if first.startswith("<") else ("<", "\n")
-        ends = markers_of(first[0] if self.attribute else first, *(bare or (self.key, *more)))
-        if (yield from source.until(ends, pieces.append)) != ends.texts[0]:
-            return False
+        ends = (first[0] if self.attribute else first, *(bare or (self.key, *more)))
+        name, end = yield from source.text_until(*ends)
+        if end != ends[0]:
+            raise BrokenCallError
         if self.attribute:
             more = [first[1:]]
             if (yield from source.literal(f' {self.attribute}="')):
-                word = yield from source.choice(_TRUTH)
+                word = yield from source.choice(_TRUE, _FALSE)
                 if word is None:
                     yield from _rest_of_tag(source)
-                    return False
+                    raise BrokenCallError
                 text = word == _TRUE
-        if not (yield from _read(source, more)) or not arguments.begin("".join(pieces).strip(), text=text):
-            return False
+        yield from source.expect(*more)
+        arguments.begin(name.strip(), text=text)
         yield from source.literal(self._line_end)
-        if not (yield from self._read_value(parser, arguments)):
-            return False
-        source.examined += arguments.close()
-        return True
+        yield from self._read_value(parser, arguments)
+        arguments.close()
 
-    def _read_value(self, parser: FamilyParser, arguments: BareArguments) -> Steps[bool]:
+    def _read_value(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
         """Read a value and the text behind it; one that another begins in was never closed."""
         source, end = parser.source, self.value_end.strip()
         if self.cdata and (yield from source.literal(_CDATA)):
             yield from source.until(markers_of(_CDATA_END), arguments.more)
-            return (yield from source.literal(end))
+            if not (yield from source.literal(end)):
+                raise BrokenCallError
+            return
         first, *more = _pieces(self.keyed)
         again, closed = (more[-1], "") if more else (self.key, first if first.startswith("<") else first[0])
         while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
@@ -223,19 +220,16 @@ class TaggedCalls(Grammar):
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
                 if closed == '"':
                     yield from _rest_of_tag(source)
-                return False
+                raise BrokenCallError
             arguments.more(again + name)
-        return marker is not None
+        if marker is None:
+            raise BrokenCallError
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
         if cut:
             raw = self._tags.cut_off(raw)
         return self._whole_tags.sub("", raw) if cut or self.own else raw
-
-    @property
-    def _next(self) -> Markers:
-        return markers_of(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
 
     @property
     def _line_end(self) -> str:
@@ -279,15 +273,6 @@ class TaggedCalls(Grammar):
 def _pieces(text: str) -> tuple[str, ...]:
     """The tags in a text, and what is between them, without whitespace."""
     return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
-
-
-def _read(source: TextSource, pieces: Sequence[str]) -> Steps[bool]:
-    """Read pieces with any whitespace before each; returns whether all were there."""
-    for piece in pieces:
-        yield from source.space()
-        if not (yield from source.literal(piece)):
-            return False
-    return True
 
 
 def _rest_of_tag(source: TextSource) -> Steps[None]:

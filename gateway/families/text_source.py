@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from functools import cache
 from typing import TypeAlias, TypeVar
 
 from gateway.families.json_scanner import JsonScanner
-from gateway.families.markers import Markers, MarkerState
+from gateway.families.markers import Markers, markers_of
 
 _T = TypeVar("_T")
 Steps: TypeAlias = Generator[None, None, _T]
@@ -19,6 +20,13 @@ Steps: TypeAlias = Generator[None, None, _T]
 
 Emit: TypeAlias = Callable[[str], None]
 """Takes text as it becomes certain."""
+
+SPACE = " \t\r\n"
+_ENDLESS = 1 << 60
+
+
+class BrokenCallError(Exception):
+    """The text is no call of a known tool from the character on that comes next."""
 
 
 def ignore(text: str) -> None:
@@ -68,11 +76,7 @@ class TextSource:
         self.cut = cut
 
     def record(self, begun: str = "") -> None:
-        """Keep the text that is read from here on, for ``recorded``. A new record replaces an older one.
-
-        Args:
-            begun: text that has been read already and belongs to the record.
-        """
+        """Keep the text that is read from here on, and ``begun`` before it, for ``recorded``, in place of all else."""
         self._raw = [begun]
 
     @property
@@ -115,63 +119,57 @@ class TextSource:
 
     def space(self) -> Steps[str]:
         """Read whitespace; returns it."""
-        return (yield from self.run(" \t\r\n"))
+        return (yield from self.run(SPACE))
 
-    def run(self, characters: str, limit: int | None = None) -> Steps[str]:
-        """Read characters of a set, as many as there are.
-
-        Args:
-            characters: the set.
-            limit: how many at most.
-        """
+    def run(self, characters: str, limit: int = _ENDLESS) -> Steps[str]:
+        """Read characters of a set, as many as there are, ``limit`` at most."""
         pieces: list[str] = []
-        left = limit
-        while left != 0 and (yield from self.more()):
-            text, start = self._text, self._at
-            stop = len(text) if left is None else min(len(text), start + left)
-            end = start
-            while end < stop and text[end] in characters:
-                end += 1
-            self.examined += min(end + 1, len(text)) - start
+        pattern = _run_of(characters)
+        while limit and (yield from self.more()):
+            start, length = self._at, len(self._text)
+            end: int = pattern.match(self._text, start, start + limit).end()  # type: ignore[union-attr]  # it matches
+            self.examined += min(end + 1, length) - start
             pieces.append(self._consume(end))
-            left = None if left is None else left - (end - start)
-            if end < stop:
+            limit -= end - start
+            if end < length:
                 break
         return "".join(pieces)
 
     def literal(self, text: str) -> Steps[bool]:
         """Read ``text`` if it comes next; otherwise nothing is read."""
-        length = 0
-        while length < len(text):
+        return not text or (yield from self.choice(text)) is not None
+
+    def spaced(self, text: str) -> Steps[bool]:
+        """Read whitespace, then ``text`` if it comes next."""
+        yield from self.space()
+        return (yield from self.literal(text))
+
+    def expect(self, *texts: str) -> Steps[None]:
+        """Read these texts one after the other, with any whitespace before each.
+
+        Raises:
+            BrokenCallError: when one does not come next.
+        """
+        for text in texts:
+            if not (yield from self.spaced(text)):
+                raise BrokenCallError
+
+    def choice(self, *texts: str) -> Steps[str | None]:
+        """Read the one of the texts that comes next, if one does; otherwise nothing is read. None begins another."""
+        length, left = 0, list(texts)
+        while left:
             if self._at + length == len(self._text):
                 if self.ended:
-                    return False
+                    break
                 yield
                 continue
             self.examined += 1
-            if self._text[self._at + length] != text[length]:
-                return False
+            character = self._text[self._at + length]
+            left = [text for text in left if text[length] == character]
             length += 1
-        self._consume(self._at + length)
-        return True
-
-    def choice(self, markers: Markers) -> Steps[str | None]:
-        """Read the marker that comes next, if one does; otherwise nothing is read. Returns it."""
-        node = markers.root
-        while node.marker is None:
-            at = self._at + len(node.path)
-            if at == len(self._text):
-                if self.ended:
-                    return None
-                yield
-                continue
-            self.examined += 1
-            following = node.follow.get(self._text[at])
-            if following is None:
-                return None
-            node = following
-        self._consume(self._at + len(node.path))
-        return node.marker
+            if left and len(left[0]) == length:
+                return self._consume(self._at + length)
+        return None
 
     def cut_in(self, text: str) -> bool:
         """Read the rest of an answer that the token limit has cut inside of ``text``; whether it was."""
@@ -192,27 +190,33 @@ class TextSource:
         Returns:
             The marker; None when the text ended without one.
         """
-        node = markers.root
+        begun = ""
         while True:
-            if node is markers.root and self._raw is None:
+            if not begun and self._raw is None:
                 self._first, self.taker = markers.first, emit
             more = yield from self.more()
             self.taker = None
             if not more:
                 break
-            node = self._search(markers, node, emit)
-            if node.marker is not None:
-                return node.marker
-        shown = markers.cut_off(node.path) if self.cut else node.path
+            begun = self._search(markers, begun, emit)
+            if begun in markers.texts:
+                return begun
+        shown = markers.cut_off(begun) if self.cut else begun
         if shown:
             emit(shown)
         return None
 
-    def json(self, emit: Emit = ignore) -> Steps[bool]:
+    def text_until(self, *texts: str) -> Steps[tuple[str, str | None]]:
+        """Read up to and including the first of the texts; returns what is before it, and the text as of ``until``."""
+        pieces: list[str] = []
+        found = yield from self.until(markers_of(*texts), pieces.append)
+        return "".join(pieces), found
+
+    def json(self, emit: Emit = ignore) -> Steps[None]:
         """Read one JSON value, whose text ``emit`` takes.
 
-        Returns:
-            Whether it is complete. False: the text is no JSON from the next unread character on, or it ended.
+        Raises:
+            BrokenCallError: when the text is no JSON from the next unread character on, or ended.
         """
         scanner = JsonScanner()
         while not scanner.complete and (yield from self.more()):
@@ -221,32 +225,40 @@ class TextSource:
             if end > self._at:
                 emit(self._consume(end))
             if scanner.failed:
-                return False
-        return scanner.complete or scanner.end()
+                raise BrokenCallError
+        if not scanner.end():
+            raise BrokenCallError
 
-    def _search(self, markers: Markers, node: MarkerState, emit: Emit) -> MarkerState:
-        """Read all the text there is, or up to a marker's end; emits the part that belongs to no marker."""
-        text, start = self._text, self._at
-        held = node.path
-        index = start
+    def _search(self, markers: Markers, begun: str, emit: Emit) -> str:
+        """Read all the text there is, or up to a marker's end; emits the part that belongs to no marker.
+
+        Args:
+            markers: to look for.
+            begun: the beginning of a marker that was read before.
+            emit: takes text.
+
+        Returns:
+            The marker, or the beginning of one that the text ends with.
+        """
+        text, index, held = self._text, self._at, begun
         while index < len(text):
-            if node is markers.root:
+            if not begun:
                 hit = markers.first.search(text, index)
                 end = hit.start() if hit else len(text)
                 self.examined += end - index
                 index = end
                 if hit is None:
                     break
-            node = markers.step(node, text[index])
+            begun = markers.step(begun, text[index])
             self.examined += 1
             index += 1
-            if node.marker is not None:
+            if begun in markers.texts:
                 break
         whole = held + self._consume(index)
-        certain = whole[: len(whole) - len(node.path)]
+        certain = whole[: len(whole) - len(begun)]
         if certain:
             emit(certain)
-        return node
+        return begun
 
     def _consume(self, end: int) -> str:
         text = self._text[self._at : end]
@@ -254,3 +266,8 @@ class TextSource:
         if self._raw is not None and text:
             self._raw.append(text)
         return text
+
+
+@cache
+def _run_of(characters: str) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(characters)}]*")

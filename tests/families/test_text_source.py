@@ -87,7 +87,7 @@ def test_a_literal_is_read_or_left(text: str, word: str, cuts: list[int]) -> Non
 def test_a_choice_is_read_or_left(text: str, words: list[str], cuts: list[int]) -> None:
     words = [word for word in set(words) if not any(other in word for other in set(words) - {word})]
     source = TextSource()
-    found = drive(source, source.choice(Markers(*words)), cut_at(text, cuts))
+    found = drive(source, source.choice(*words), cut_at(text, cuts))
     assert found == next((word for word in words if text.startswith(word)), None)
     assert rest(source) == text[len(found or "") :]
 
