@@ -14,6 +14,7 @@ class Markers:
 
     Attributes:
         texts: the markers.
+        whole: the same, to look one up.
         first: finds a character that begins a marker.
     """
 
@@ -24,6 +25,7 @@ class Markers:
             ValueError: when a marker is empty, or holds another, so that the two could not be told apart.
         """
         self.texts = tuple(dict.fromkeys(texts))
+        self.whole = frozenset(texts)
         if not all(texts):
             raise ValueError("A marker must not be empty.")
         if any(one in other for one in self.texts for other in self.texts if one is not other):
@@ -47,8 +49,8 @@ class Markers:
         """The end of a text that begins a marker; empty where there is none."""
         found = ""
         for character in text[-max(map(len, self.texts), default=1) :]:
-            found = self.step("" if found in self.texts else found, character)
-        return "" if found in self.texts else found
+            found = self.step("" if found in self.whole else found, character)
+        return "" if found in self.whole else found
 
     def step(self, begun: str, character: str) -> str:
         """The beginning of a marker, or all of it, that a text ends with: ``begun``, then after one more character."""

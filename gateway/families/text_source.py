@@ -7,7 +7,7 @@ text. So a parser reads like a grammar and can still be fed a character at a tim
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import TypeAlias, TypeVar
 
@@ -156,20 +156,17 @@ class TextSource:
 
     def choice(self, *texts: str) -> Steps[str | None]:
         """Read the one of the texts that comes next, if one does; otherwise nothing is read. None begins another."""
-        length, left = 0, list(texts)
-        while left:
-            if self._at + length == len(self._text):
-                if self.ended:
-                    break
-                yield
-                continue
-            self.examined += 1
-            character = self._text[self._at + length]
-            left = [text for text in left if text[length] == character]
-            length += 1
-            if left and len(left[0]) == length:
-                return self._consume(self._at + length)
-        return None
+        left: Sequence[str] = texts
+        while True:
+            room = len(self._text) - self._at
+            left = [text for text in left if self._text.startswith(text[:room], self._at)]
+            if left and len(left[0]) <= room:
+                self.examined += len(left[0])
+                return self._consume(self._at + len(left[0]))
+            if self.ended or not left:
+                self.examined += 1
+                return None
+            yield
 
     def cut_in(self, text: str) -> bool:
         """Read the rest of an answer that the token limit has cut inside of ``text``; whether it was."""
@@ -199,7 +196,7 @@ class TextSource:
             if not more:
                 break
             begun = self._search(markers, begun, emit)
-            if begun in markers.texts:
+            if begun in markers.whole:
                 return begun
         shown = markers.cut_off(begun) if self.cut else begun
         if shown:
@@ -252,7 +249,7 @@ class TextSource:
             begun = markers.step(begun, text[index])
             self.examined += 1
             index += 1
-            if begun in markers.texts:
+            if begun in markers.whole:
                 break
         whole = held + self._consume(index)
         certain = whole[: len(whole) - len(begun)]
