@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
-from gateway.families.json_scanner import json_kind
+from gateway.families.json_scanner import is_json
 from gateway.families.literals import python_json
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
@@ -115,7 +115,7 @@ def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
 def value_json(text: str) -> str:
     """The JSON text of an argument that need not be a string: the text itself where it is JSON, else a string."""
     bare = text.strip(SPACE)
-    return bare if json_kind(bare) else dumps(text)
+    return bare if is_json(bare) else dumps(text)
 
 
 def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from gateway.families.family_parser import FamilyParser, Grammar
-from gateway.families.json_scanner import json_kind
+from gateway.families.json_scanner import is_json
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
@@ -294,10 +294,10 @@ def read_arguments(source: TextSource, call: FormingCall) -> Steps[None]:
 def _is_object(source: TextSource, text: str) -> bool:
     """Whether a text is one JSON object and nothing else; counted as examined."""
     stripped = text.strip(SPACE)
-    if not stripped.endswith("}"):
+    if not (stripped.startswith("{") and stripped.endswith("}")):
         return False
     source.examined += len(text)
-    return json_kind(stripped) == "object"
+    return is_json(stripped)
 
 
 def dumps(value: Any) -> str:
