@@ -163,7 +163,7 @@ def _doubts(
         doubts[f"the signs of {names} are in its chat template as well"] = other
     types = {*evidence.architectures, evidence.model_type}
     for claimant in CLAIMING:
-        if claimant is not family and rank is not None and rank < 3 and not claimant.model_types.isdisjoint(types):
+        if claimant is not family and rank is not None and rank < 3 and not types.isdisjoint(claimant.model_types):
             doubts[f"its config.json is that of {claimant.name}, but its chat template is not"] = other
     if rank == 1 and (evidence.written is None or evidence.written.bare):
         doubts["only its architecture tells, on which many families build: its chat template has no sign of it"] = other

@@ -43,6 +43,11 @@ class Grammar:
         return self.opens
 
     @property
+    def begins(self) -> Sequence[str]:
+        """Those that the first call of an answer begins with, as models write it."""
+        return self.opens
+
+    @property
     def call_format(self) -> CallFormat | None:
         """The format as a structural tag; None where it cannot be written as one."""
         return None

@@ -26,12 +26,9 @@ _VLLM = "https://github.com/vllm-project/vllm/blob/main/"
 _SGLANG = "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/"
 
 _HERMES_CALLS = JsonCalls(opens=("<tool_call>",), close="</tool_call>", each=True, around=("\n", "\n"), separator="\n")
-_HERMES_THINK = ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens)
 _TOOL_CALLS = JsonCalls(opens=("<tool_calls>",), close="</tool_calls>")
-_GRANITE_CALLS = JsonCalls(opens=("<|tool_call|>", "<tool_call>"), extra=("</tool_call>",))
 _PHI_CALLS = JsonCalls(opens=("<|tool_call|>",), close="<|/tool_call|>", word="functools[")
 _APERTUS_CALLS = JsonCalls(opens=("<|tools_prefix|>",), close="<|tools_suffix|>", keys=Keys(name=""))
-_NEMOTRON_CALLS = JsonCalls(opens=("<TOOLCALL>",), close="</TOOLCALL>")
 _INTERN_CALLS = JsonCalls(
     opens=("<|action_start|>",),
     close="<|action_end|>",
@@ -41,7 +38,6 @@ _INTERN_CALLS = JsonCalls(
     around=("<|plugin|>\n", ""),
     separator="",
 )
-_LONGCAT_CALLS = replace(_HERMES_CALLS, opens=("<longcat_tool_call>",), close="</longcat_tool_call>")
 _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in llama.cpp's tests for it
     opens=("<｜tool▁call▁begin｜>",),
     separator="<｜tool▁sep｜>",
@@ -51,23 +47,13 @@ _DEEPSEEK_CALLS = NamedCalls(  # V3.1 at times writes the fence too, as noted in
     fenced="read",
 )
 _DEEPSEEK_SECTION = _DEEPSEEK_CALLS.section[0]
-_DEEPSEEK_THINK = ThinkTags(instead=(_DEEPSEEK_SECTION,))
-_COHERE_CALLS = JsonCalls(
-    opens=("<|START_ACTION|>",),
-    close="<|END_ACTION|>",
-    extra=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
-    keys=Keys("tool_name", ("parameters", "arguments")),
-    around=("[\n    ", "\n]"),
-    separator=",\n    ",
-    whole=True,
-)
 _KIMI_SLIPS = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")  # as noted in vLLM's parser for Kimi K2
 _KIMI_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 # Both generations are read by both entries. Some models leave the separator out, as noted in vLLM's parser.
 _MISTRAL_CALLS = NamedCalls(opens=("[TOOL_CALLS]",), separator="[ARGS]", id_marker="[CALL_ID]", bare=True, array="read")
-_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", instead=_MISTRAL_CALLS.opens, anywhere=True)
-_MISTRAL_TYPES = frozenset({"mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration"})
-_GRANITE_TYPES = frozenset({"granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM"})
+_MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", anywhere=True)
+_MISTRAL_TYPES = ("mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration")
+_GRANITE_TYPES = ("granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM")
 
 _FUNCTION_TAGS = TaggedCalls(
     section=("<tool_call>\n", "\n</tool_call>"),
@@ -79,8 +65,6 @@ _FUNCTION_TAGS = TaggedCalls(
     value_end="\n</parameter>\n",
     end="</function>",
 )
-_TOOL_CALL_THINK = ThinkTags(instead=("<tool_call>",))
-_LINE_THINK = replace(_TOOL_CALL_THINK, between="\n")
 _GLM_STOP = ("<|observation|>", "<|user|>")
 
 
@@ -123,13 +107,13 @@ def _hunyuan_tags(suffix: str) -> TaggedCalls:
 
 
 def _hunyuan_think(suffix: str) -> ThinkTags:
-    return ThinkTags(f"<think{suffix}>", f"</think{suffix}>", instead=(f"<tool_calls{suffix}>",))
+    return ThinkTags(f"<think{suffix}>", f"</think{suffix}>")
 
 
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
-_GLM_TYPES = frozenset({"glm4_moe", "Glm4MoeForCausalLM"})
+_GLM_TYPES = ("glm4_moe", "Glm4MoeForCausalLM")
 _MINIMAX_WORD = "]<]minimax[>["
-_HUNYUAN_TYPES = frozenset({"hy_v3", "HYV3ForCausalLM"})
+_HUNYUAN_TYPES = ("hy_v3", "HYV3ForCausalLM")
 _HUNYUAN_SOURCES = (_HUB + "tencent/Hy3-preview", _SGLANG + "function_call/hunyuan_detector.py")
 
 PLAIN = ModelFamily(name="plain", models="all others")
@@ -174,7 +158,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _VLLM + "examples/tool_chat_template_xlam_qwen.jinja",
         ),
         grammar=BareCalls(opens=("[TOOL_CALLS]", "<tool_call>"), close="</tool_call>", fenced=True, written="array"),
-        tags=ThinkTags(instead=("[TOOL_CALLS]", "<tool_call>")),
+        tags=ThinkTags(),
         signs=(('[{"name": "tool_call_name", "arguments": {',),),
     ),
     ModelFamily(
@@ -193,9 +177,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             namespace="functions.",
             numbered=True,
         ),
-        tags=ThinkTags(instead=(_KIMI_SECTION[0], _KIMI_SLIPS[0])),
+        tags=ThinkTags(instead=_KIMI_SLIPS[:1]),
         signs=(_KIMI_SECTION[:1], ("<|im_system|>tool_declare<|im_middle|>",)),
-        model_types=frozenset({"kimi_k2", "kimi_k25"}),
+        model_types=("kimi_k2", "kimi_k25"),
     ),
     ModelFamily(
         name="kimi_k3",
@@ -204,25 +188,24 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=ChannelCalls(),
         tags=ThinkTags("<|open|>think<|sep|>", "<|close|>think<|sep|>", between="<|open|>response<|sep|>"),
         signs=(("<|open|>", "<|close|>", "<|sep|>"),),
-        model_types=frozenset({"kimi_k3", "KimiK3ForConditionalGeneration"}),
+        model_types=("kimi_k3", "KimiK3ForConditionalGeneration"),
     ),
     ModelFamily(
         name="deepseek_v31",
         models="DeepSeek V3.1",
         sources=(_HUB + "deepseek-ai/DeepSeek-V3.1",),
         grammar=_DEEPSEEK_CALLS,
-        tags=_DEEPSEEK_THINK,
+        tags=ThinkTags(),
         signs=((_DEEPSEEK_SECTION, "<｜Assistant｜></think>"), (_DEEPSEEK_SECTION, "thinking is defined")),
-        older_types=frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),  # V3.2-Exp writes as V3.1 does
+        older_types=("deepseek_v32", "DeepseekV32ForCausalLM"),  # V3.2-Exp writes as V3.1 does
     ),
     ModelFamily(
         name="deepseek_v3",
         models="DeepSeek V3, R1 and its distilled models",
         sources=(_HUB + "deepseek-ai/DeepSeek-V3-0324", _HUB + "deepseek-ai/DeepSeek-R1"),
         grammar=replace(_DEEPSEEK_CALLS, gap="\n", typed="written", fenced="written"),
-        tags=_DEEPSEEK_THINK,
-        signs=((_DEEPSEEK_SECTION,),),
-        shared_types=frozenset({"deepseek_v3", "DeepseekV3ForCausalLM"}),
+        tags=ThinkTags(),
+        shared_types=("deepseek_v3", "DeepseekV3ForCausalLM"),
     ),
     harmony.HarmonyFamily(
         name="harmony",
@@ -231,7 +214,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=harmony.HarmonyCalls(),
         stop=harmony.STOP,
         signs=((harmony.CHANNEL, harmony.MESSAGE),),
-        model_types=frozenset({"gpt_oss", "GptOssForCausalLM"}),
+        model_types=("gpt_oss", "GptOssForCausalLM"),
     ),
     ModelFamily(
         name="granite4",
@@ -239,16 +222,15 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=(_HUB + "ibm-granite/granite-4.0-h-small",),
         grammar=replace(_HERMES_CALLS, opens=(*_HERMES_CALLS.opens, "<|tool_call|>")),
         signs=(("<|start_of_role|>", "<tool_call>"),),
-        model_types=frozenset({"granitemoehybrid", "GraniteMoeHybridForCausalLM"}),
+        model_types=("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
         older_types=_GRANITE_TYPES,
     ),
     ModelFamily(  # tags in 3.3, phrases in 3.2; 3.1 writes <tool_call> before the list, as noted in vLLM's parser
         name="granite",
         models="Granite 3.0 to 3.3",
         sources=(_HUB + "ibm-granite/granite-3.3-8b-instruct", _HUB + "ibm-granite/granite-3.2-8b-instruct"),
-        grammar=_GRANITE_CALLS,
+        grammar=JsonCalls(opens=("<|tool_call|>", "<tool_call>"), extra=("</tool_call>",)),
         tags=ThinkTags(
-            instead=_GRANITE_CALLS.opens,
             phrases=(
                 ("Here is my thought process:", "Here's my thought process:"),
                 ("Here is my response:", "Here's my response:"),
@@ -274,19 +256,20 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Apertus",
         sources=(_HUB + "swiss-ai/Apertus-8B-Instruct-2509", _TEMPLATES + "Apertus-8B-Instruct.jinja"),
         grammar=_APERTUS_CALLS,
-        tags=ThinkTags("<|inner_prefix|>", "<|inner_suffix|>", instead=_APERTUS_CALLS.opens, anywhere=True),
+        tags=ThinkTags("<|inner_prefix|>", "<|inner_suffix|>", anywhere=True),
         stop=(_APERTUS_CALLS.close,),
-        signs=(_APERTUS_CALLS.opens,),
-        model_types=frozenset({"apertus", "ApertusForCausalLM"}),
+        model_types=("apertus", "ApertusForCausalLM"),
     ),
     ModelFamily(  # a list of calls in its reasoning is none, nor is one in that of MiniMax M1
         name="hunyuan",
         models="Hunyuan A13B",
         sources=(_HUB + "tencent/Hunyuan-A13B-Instruct", _VLLM + "examples/tool_chat_template_hunyuan_a13b.jinja"),
         grammar=_TOOL_CALLS,
-        tags=ThinkTags(between="\n<answer>\n", answer=("<answer>", "助手："), answer_end="</answer>"),
+        tags=ThinkTags(
+            between="\n<answer>\n", until_calls=False, answer=("<answer>", "助手："), answer_end="</answer>"
+        ),
         signs=(("<tool_calls>[", "<|extra_0|>"),),
-        model_types=frozenset({"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"}),
+        model_types=("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"),
     ),
     ModelFamily(
         name="minimax_m1",
@@ -296,9 +279,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _VLLM + "examples/tool_chat_template_minimax_m1.jinja",
         ),
         grammar=replace(_TOOL_CALLS, around=("\n", "\n"), separator="\n"),
-        tags=ThinkTags(),
+        tags=ThinkTags(until_calls=False),
         signs=(("<tool_calls>", "<end_of_sentence>"),),
-        model_types=frozenset({"minimax_m1", "MiniMaxM1ForCausalLM"}),
+        model_types=("minimax_m1", "MiniMaxM1ForCausalLM"),
     ),
     ModelFamily(
         name="jamba",
@@ -309,7 +292,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         grammar=replace(_TOOL_CALLS, around=("[\n    ", "\n]"), separator=",\n    "),
         signs=(("<tool_calls>", "<|bom|>"),),
-        shared_types=frozenset({"jamba", "JambaForCausalLM"}),
+        shared_types=("jamba", "JambaForCausalLM"),
     ),
     ModelFamily(
         name="pangu",
@@ -318,9 +301,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=JsonCalls(
             opens=("[unused11]", "<|tool_call_start|>"), close="[unused12]", extra=("<|tool_call_end|>",)
         ),
-        tags=ThinkTags("[unused16]", "[unused17]", instead=("[unused11]", "<|tool_call_start|>")),
+        tags=ThinkTags("[unused16]", "[unused17]"),
         signs=(("[unused11]",),),
-        model_types=frozenset({"PanguEmbeddedForCausalLM", "PanguProMoEV2ForCausalLM", "PanguUltraMoEForCausalLM"}),
+        model_types=("PanguEmbeddedForCausalLM", "PanguProMoEV2ForCausalLM", "PanguUltraMoEForCausalLM"),
     ),
     ModelFamily(
         name="apriel",
@@ -331,7 +314,6 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "Here are my reasoning steps:",
             "[BEGIN FINAL RESPONSE]",
             between="\n",
-            instead=_TOOL_CALLS.opens,
             answer_end="[END FINAL RESPONSE]",
         ),
         signs=(("<tool_calls>", "[BEGIN FINAL RESPONSE]"),),
@@ -344,19 +326,18 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _HUB + "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
             _TEMPLATES + "NVIDIA-Nemotron-Nano-v2.jinja",
         ),
-        grammar=_NEMOTRON_CALLS,
-        tags=ThinkTags(instead=_NEMOTRON_CALLS.opens),
-        signs=(_NEMOTRON_CALLS.opens,),
-        shared_types=frozenset({"nemotron-nas", "DeciLMForCausalLM"}),
+        grammar=JsonCalls(opens=("<TOOLCALL>",), close="</TOOLCALL>"),
+        tags=ThinkTags(),
+        shared_types=("nemotron-nas", "DeciLMForCausalLM"),
     ),
     ModelFamily(
         name="intern_s1",
         models="Intern-S1",
         sources=(_HUB + "internlm/Intern-S1", _SGLANG + "function_call/internlm_detector.py"),
         grammar=replace(_INTERN_CALLS, around=(" <|plugin|>\n", "")),
-        tags=ThinkTags(between="\n", instead=_INTERN_CALLS.opens),
+        tags=ThinkTags(between="\n"),
         signs=((*_INTERN_CALLS.opens, "<|plugin|>", "<think>"),),
-        model_types=frozenset({"interns1", "InternS1ForConditionalGeneration"}),
+        model_types=("interns1", "InternS1ForConditionalGeneration"),
     ),
     ModelFamily(
         name="internlm",
@@ -367,24 +348,23 @@ CLAIMING: tuple[ModelFamily, ...] = (
         ),
         grammar=_INTERN_CALLS,
         signs=((*_INTERN_CALLS.opens, "<|plugin|>"),),
-        shared_types=frozenset({"internlm2", "internlm3", "InternLM2ForCausalLM", "InternLM3ForCausalLM"}),
+        shared_types=("internlm2", "internlm3", "InternLM2ForCausalLM", "InternLM3ForCausalLM"),
     ),
     ModelFamily(
         name="longcat2",
         models="LongCat 2.0, LongCat-Flash-Lite",
         sources=(_HUB + "meituan-longcat/LongCat-2.0-Preview",),
         grammar=_argument_tags(prefix="longcat_"),
-        tags=ThinkTags("<longcat_think>", "</longcat_think>", instead=("<longcat_tool_call>",)),
+        tags=ThinkTags("<longcat_think>", "</longcat_think>"),
         signs=(("<longcat_arg_key>",),),
     ),
     ModelFamily(
         name="longcat",
         models="LongCat-Flash",
         sources=(_HUB + "meituan-longcat/LongCat-Flash-Chat",),
-        grammar=_LONGCAT_CALLS,
-        tags=ThinkTags("<longcat_think>", "</longcat_think>", between="\n", instead=_LONGCAT_CALLS.opens),
-        signs=(_LONGCAT_CALLS.opens,),
-        shared_types=frozenset({"longcat_flash", "LongcatFlashForCausalLM"}),
+        grammar=replace(_HERMES_CALLS, opens=("<longcat_tool_call>",), close="</longcat_tool_call>"),
+        tags=ThinkTags("<longcat_think>", "</longcat_think>", between="\n"),
+        shared_types=("longcat_flash", "LongcatFlashForCausalLM"),
     ),
     ModelFamily(
         name="ernie",
@@ -394,28 +374,28 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/PaddlePaddle/FastDeploy/blob/develop/docs/features/tool_calling.md",
         ),
         grammar=_HERMES_CALLS,
-        tags=ThinkTags(between="\n\n", instead=_HERMES_CALLS.opens, answer=("<response>",), answer_end="</response>"),
+        tags=ThinkTags(between="\n\n", answer=("<response>",), answer_end="</response>"),
         signs=(("<tool_call>", "<response>"),),
-        shared_types=frozenset({"ernie4_5_moe", "Ernie4_5_MoeForCausalLM"}),
+        shared_types=("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"),
     ),
     ModelFamily(
         name="phi4",
         models="Phi-4-mini, Phi-4-multimodal",
         sources=(_HUB + "microsoft/Phi-4-mini-instruct",),
         grammar=_PHI_CALLS,
-        tags=ThinkTags(instead=_PHI_CALLS.opens),
+        tags=ThinkTags(),
         signs=(("<|tool|>", "<|/tool|>"), (_PHI_CALLS.word,)),
-        model_types=frozenset({"phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"}),
+        model_types=("phi4", "phi4mm", "phi4_multimodal", "Phi4MMForCausalLM"),
     ),
     ModelFamily(
         name="deepseek_v32",
         models="DeepSeek V3.2",
         sources=(_HUB + "deepseek-ai/DeepSeek-V3.2", _TEMPLATES + "DeepSeek-V3.2.jinja"),
         grammar=_marked_tags("function_calls", "｜DSML｜"),
-        tags=ThinkTags(instead=("<｜DSML｜function_calls>",)),
+        tags=ThinkTags(),
         visible=("｜DSML｜",),
         signs=(("｜DSML｜", "function_calls"),),
-        model_types=frozenset({"deepseek_v32", "DeepseekV32ForCausalLM"}),
+        model_types=("deepseek_v32", "DeepseekV32ForCausalLM"),
     ),
     ModelFamily(
         name="deepseek_v4",
@@ -425,17 +405,17 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _VLLM + "vllm/tool_parsers/deepseekv4_tool_parser.py",
         ),
         grammar=_marked_tags("tool_calls", "｜DSML｜"),
-        tags=ThinkTags(instead=("<｜DSML｜tool_calls>",)),
+        tags=ThinkTags(),
         visible=("｜DSML｜",),
         signs=(("｜DSML｜", "tool_calls"),),
-        model_types=frozenset({"deepseek_v4", "DeepseekV4ForCausalLM"}),
+        model_types=("deepseek_v4", "DeepseekV4ForCausalLM"),
     ),
     ModelFamily(
         name="gigachat35",
         models="GigaChat 3.5",
         sources=(_TEMPLATES + "GigaChat3.5.jinja", _VLLM + "vllm/tool_parsers/gigachat35_tool_parser.py"),
         grammar=_marked_tags("tool_calls", "｜GCML｜"),
-        tags=ThinkTags(instead=("<｜GCML｜tool_calls>",)),
+        tags=ThinkTags(),
         visible=("｜GCML｜",),
         signs=(("｜GCML｜",),),
     ),
@@ -447,26 +427,24 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _TEMPLATES + "unsloth-MiniMax-M2.jinja",
         ),
         grammar=replace(_invoke_tags("minimax:tool_call"), lead="\n"),
-        tags=ThinkTags(between="\n\n", instead=("<minimax:tool_call>",)),
-        signs=(("<minimax:tool_call>",),),
-        model_types=frozenset({"minimax_m2", "MiniMaxM2ForCausalLM"}),
+        tags=ThinkTags(between="\n\n"),
+        model_types=("minimax_m2", "MiniMaxM2ForCausalLM"),
     ),
     ModelFamily(
         name="minimax_m3",
         models="MiniMax M3",
         sources=(_HUB + "MiniMaxAI/MiniMax-M3", _SGLANG + "function_call/minimax_m3.py"),
         grammar=NestedTags(opens=(_MINIMAX_WORD,)),
-        tags=ThinkTags("<mm:think>", "</mm:think>", instead=(_MINIMAX_WORD,)),
+        tags=ThinkTags("<mm:think>", "</mm:think>"),
         signs=(("<mm:think>", "minimax[>["), (_MINIMAX_WORD,)),
-        model_types=frozenset({"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration"}),
+        model_types=("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration"),
     ),
     ModelFamily(
         name="dots",
         models="dots, as SGLang serves them",
         sources=(_SGLANG + "function_call/dots_detector.py",),
         grammar=_invoke_tags("dots_function_call"),
-        tags=ThinkTags(instead=("<dots_function_call>",)),
-        signs=(("<dots_function_call>",),),
+        tags=ThinkTags(),
     ),
     ModelFamily(
         name="seed_oss",
@@ -475,9 +453,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=replace(
             _FUNCTION_TAGS, section=("<seed:tool_call>\n", "\n</seed:tool_call>"), keyed=">", value_end="</parameter>\n"
         ),
-        tags=ThinkTags("<seed:think>", "</seed:think>", between="\n", instead=("<seed:tool_call>",)),
-        signs=(("<seed:tool_call>",),),
-        model_types=frozenset({"seed_oss", "SeedOssForCausalLM"}),
+        tags=ThinkTags("<seed:think>", "</seed:think>", between="\n"),
+        model_types=("seed_oss", "SeedOssForCausalLM"),
     ),
     ModelFamily(
         name="step3",
@@ -493,9 +470,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             end="</steptml:invoke><｜tool_call_end｜>",
             own=True,
         ),
-        tags=ThinkTags(instead=("<｜tool_calls_begin｜>",)),
+        tags=ThinkTags(),
         signs=(("steptml:invoke",),),
-        model_types=frozenset({"step3_vl", "step3_text", "Step3VLForConditionalGeneration", "Step3TextForCausalLM"}),
+        model_types=("step3_vl", "step3_text", "Step3VLForConditionalGeneration", "Step3TextForCausalLM"),
     ),
     ModelFamily(
         name="minicpm5",
@@ -559,10 +536,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=replace(
             _argument_tags(), named="", keyed="</arg_key><arg_value>", value_end="</arg_value>", separator=""
         ),
-        tags=_TOOL_CALL_THINK,
+        tags=ThinkTags(),
         stop=_GLM_STOP,
         signs=(("<arg_key>", "<arg_value>", "</arg_key><arg_value>"),),
-        model_types=frozenset({"glm4_moe_lite", "glm_moe_dsa", "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM"}),
+        model_types=("glm4_moe_lite", "glm_moe_dsa", "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM"),
         older_types=_GLM_TYPES,
     ),
     ModelFamily(
@@ -575,7 +552,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _VLLM + "vllm/tool_parsers/poolside_v1_tool_parser.py",
         ),
         grammar=_argument_tags(),
-        tags=_LINE_THINK,
+        tags=ThinkTags(between="\n"),
         stop=_GLM_STOP,
         signs=(("<arg_key>", "<arg_value>"),),
         model_types=_GLM_TYPES,
@@ -585,36 +562,36 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Qwen3.5 and later",
         sources=(_HUB + "Qwen/Qwen3.5-35B-A3B",),
         grammar=_FUNCTION_TAGS,
-        tags=_HERMES_THINK,
+        tags=ThinkTags(between="\n\n"),
         signs=_FUNCTION_THINK_SIGNS,
-        model_types=frozenset({"qwen3_5", "qwen3_5_moe"}),
+        model_types=("qwen3_5", "qwen3_5_moe"),
     ),
     ModelFamily(
         name="nemotron3",
         models="Nemotron 3",
         sources=(_HUB + "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", _VLLM + "vllm/parser/nemotron_v3.py"),
         grammar=_FUNCTION_TAGS,
-        tags=_LINE_THINK,
+        tags=ThinkTags(between="\n"),
         signs=_FUNCTION_THINK_SIGNS,
-        older_types=frozenset({"nemotron_h", "NemotronHForCausalLM"}),
+        older_types=("nemotron_h", "NemotronHForCausalLM"),
     ),
     ModelFamily(
         name="step3p5",
         models="Step 3.5 and 3.7",
         sources=(_TEMPLATES + "StepFun3.7-Flash.jinja",),
         grammar=replace(_FUNCTION_TAGS, separator=""),
-        tags=_LINE_THINK,
+        tags=ThinkTags(between="\n"),
         signs=_FUNCTION_THINK_SIGNS,
-        model_types=frozenset({"step3p5", "step3p7", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"}),
+        model_types=("step3p5", "step3p7", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"),
     ),
     ModelFamily(
         name="mimo",
         models="MiMo V2",
         sources=(_SGLANG + "function_call/mimo_detector.py",),
         grammar=replace(_FUNCTION_TAGS, keyed=">", value_end="</parameter>\n"),
-        tags=_TOOL_CALL_THINK,
+        tags=ThinkTags(),
         signs=_FUNCTION_THINK_SIGNS,
-        model_types=frozenset({"mimo_v2_flash", "MiMoV2FlashForCausalLM"}),
+        model_types=("mimo_v2_flash", "MiMoV2FlashForCausalLM"),
     ),
     ModelFamily(
         name="qwen3_coder",
@@ -628,9 +605,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Qwen3, QwQ, SmolLM3",
         sources=("https://github.com/QwenLM/Qwen3/blob/main/docs/source/inference/transformers.md",),
         grammar=_HERMES_CALLS,
-        tags=_HERMES_THINK,
+        tags=ThinkTags(between="\n\n"),
         signs=(("<tool_call>", "<think>"),),
-        shared_types=frozenset({"qwen3", "qwen3_moe", "qwen3_next", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"}),
+        shared_types=("qwen3", "qwen3_moe", "qwen3_next", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
     ),
     ModelFamily(
         name="hermes",
@@ -640,8 +617,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/QwenLM/Qwen2.5/blob/main/docs/source/framework/function_call.md",
         ),
         grammar=_HERMES_CALLS,
-        signs=(("<tool_call>",),),
-        shared_types=frozenset({"qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"}),
+        shared_types=("qwen2", "qwen2_moe", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM"),
     ),
     ModelFamily(
         name="pythonic",
@@ -655,16 +631,15 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=BareCalls(opens=("<|python_start|>",), close="<|python_end|>", extra=("<|eom|>",)),
         stop=("<|eom|>",),
         signs=(("<|python_start|>",), ("[func_name1(",)),
-        model_types=frozenset({"llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"}),
+        model_types=("llama4", "Llama4ForConditionalGeneration", "Llama4ForCausalLM"),
     ),
     ModelFamily(
         name="lfm2",
         models="LFM2, LFM2.5",
         sources=(_HUB + "LiquidAI/LFM2-1.2B", _TEMPLATES + "LFM2.5-8B-A1B.jinja"),
         grammar=BareCalls(opens=("<|tool_call_start|>",), close="<|tool_call_end|>", marked=True),
-        tags=ThinkTags(instead=("<|tool_call_start|>",)),
-        signs=(("<|tool_call_start|>",),),
-        model_types=frozenset({"lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}),
+        tags=ThinkTags(),
+        model_types=("lfm2", "lfm2_moe", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"),
     ),
     ModelFamily(
         name="olmo3",
@@ -675,9 +650,9 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _VLLM + "examples/tool_chat_template_olmo3.jinja",
         ),
         grammar=BareCalls(opens=("<function_calls>",), close="</function_calls>", marked=True, written="lines"),
-        tags=ThinkTags(instead=("<function_calls>",)),
+        tags=ThinkTags(),
         signs=(("<functions>", "<function_calls>"),),
-        model_types=frozenset({"olmo3", "Olmo3ForCausalLM"}),
+        model_types=("olmo3", "Olmo3ForCausalLM"),
     ),
     ModelFamily(
         name="gemma4",
@@ -687,10 +662,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _TEMPLATES + "google-gemma-4-31B-it-interleaved.jinja",
         ),
         grammar=GemmaCalls(opens=("<|tool_call>",), close="<tool_call|>", extra=("<|tool_response>",), quote='<|"|>'),
-        tags=ThinkTags("<|channel>", "<channel|>", instead=("<|tool_call>",), label="thought\n", anywhere=True),
+        tags=ThinkTags("<|channel>", "<channel|>", label="thought\n", anywhere=True),
         stop=("<|tool_response>",),
         signs=(("<|tool_call>call:",),),
-        model_types=frozenset({"gemma4", "gemma4_text", "Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}),
+        model_types=("gemma4", "gemma4_text", "Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"),
     ),
     ModelFamily(
         name="functiongemma",
@@ -704,7 +679,6 @@ CLAIMING: tuple[ModelFamily, ...] = (
             typed=True,
         ),
         stop=("<start_function_response>",),
-        signs=(("<start_function_call>",),),
     ),
     ModelFamily(
         name="kimi_vl",
@@ -712,7 +686,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         sources=(_HUB + "moonshotai/Kimi-VL-A3B-Thinking", _SGLANG + "parser/reasoning_parser.py"),
         tags=ThinkTags("◁think▷", "◁/think▷"),
         signs=(("◁think▷",), ("◁/think▷",)),
-        model_types=frozenset({"kimi_vl", "KimiVLForConditionalGeneration"}),
+        model_types=("kimi_vl", "KimiVLForConditionalGeneration"),
     ),
     ModelFamily(
         name="cohere",
@@ -722,16 +696,22 @@ CLAIMING: tuple[ModelFamily, ...] = (
             _HUB + "CohereLabs/c4ai-command-r7b-12-2024",
             _HUB + "CohereLabs/command-a-reasoning-08-2025",
         ),
-        grammar=_COHERE_CALLS,
+        grammar=JsonCalls(
+            opens=("<|START_ACTION|>",),
+            close="<|END_ACTION|>",
+            extra=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+            keys=Keys("tool_name", ("parameters", "arguments")),
+            around=("[\n    ", "\n]"),
+            separator=",\n    ",
+            whole=True,
+        ),
         tags=ThinkTags(
             "<|START_THINKING|>",
             "<|END_THINKING|>",
-            instead=(*_COHERE_CALLS.opens, "<|START_RESPONSE|>", "<|START_TEXT|>"),
+            instead=("<|START_RESPONSE|>", "<|START_TEXT|>"),
         ),
         signs=(("<|START_ACTION|>", "<|END_ACTION|>"),),
-        model_types=frozenset(
-            {"cohere2", "cohere2_vision", "Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"}
-        ),
+        model_types=("cohere2", "cohere2_vision", "Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"),
     ),
     ModelFamily(
         name="gigachat3",
@@ -759,7 +739,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         grammar=BareCalls(opens=("<|python_tag|>",), close="<|eom_id|>", written="json"),
         stop=("<|eom_id|>",),
         signs=(("<|python_tag|>",), ("<|start_header_id|>", '"parameters": ')),
-        shared_types=frozenset({"llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"}),
+        shared_types=("llama", "mllama", "LlamaForCausalLM", "MllamaForConditionalGeneration"),
     ),
 )
 """The families that claim models. Of those that do it equally well the first gets a model: particular signs first."""

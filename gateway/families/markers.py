@@ -76,7 +76,8 @@ class ThinkTags:
         open: before the reasoning.
         close: after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
-        instead: markers that end the reasoning where the model forgot to close it, such as a call's.
+        instead: markers that end the reasoning where the model forgot to close it.
+        until_calls: whether those that begin calls are among them, besides the others that are named.
         label: text that the model writes behind the opening tag and that is no reasoning.
         anywhere: whether reasoning may begin again behind text or a call.
         phrases: ordinary texts that begin reasoning in place of the tag, and those that end it then.
@@ -88,6 +89,7 @@ class ThinkTags:
     close: str = "</think>"
     between: str = ""
     instead: tuple[str, ...] = ()
+    until_calls: bool = True
     label: str = ""
     anywhere: bool = False
     phrases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gateway.families.call_schema import calls_schema, object_schema, schema_guide
@@ -28,7 +28,7 @@ class ModelFamily:
         tags: around its reasoning; None: it does not reason.
         stop: texts of special tokens that end the turn besides the model's end ids.
         visible: texts of special tokens that its markers are made of, where those are no tokens themselves.
-        signs: a template of this family holds all texts of one of these groups.
+        signs: a template of this family holds all texts of one of these groups; by default the marker of a call.
         model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
         older_types: those of the family that this one follows; they say it together with a sign.
         shared_types: those that many families build on; they count where the template takes tools and tells no more.
@@ -42,9 +42,17 @@ class ModelFamily:
     stop: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
     signs: tuple[tuple[str, ...], ...] = ()
-    model_types: frozenset[str] = frozenset()
-    older_types: frozenset[str] = frozenset()
-    shared_types: frozenset[str] = frozenset()
+    model_types: tuple[str, ...] = ()
+    older_types: tuple[str, ...] = ()
+    shared_types: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Take over from the grammar what begins calls."""
+        begins = tuple(self.grammar.begins) if self.grammar else ()
+        if begins and not self.signs:
+            object.__setattr__(self, "signs", (begins,))
+        if self.tags and self.tags.until_calls:
+            object.__setattr__(self, "tags", replace(self.tags, instead=(*begins, *self.tags.instead)))
 
     @cached_property
     def markers(self) -> Markers:
@@ -80,10 +88,10 @@ class ModelFamily:
         """
         types = {*architectures, model_type}
         if self.signs_in(template_source):
-            return 2 if (self.model_types | self.older_types).isdisjoint(types) else 4
-        if not self.model_types.isdisjoint(types):
+            return 2 if types.isdisjoint((*self.model_types, *self.older_types)) else 4
+        if not types.isdisjoint(self.model_types):
             return 3
-        return int("tools" in template_source and not self.shared_types.isdisjoint(types))
+        return int("tools" in template_source and not types.isdisjoint(self.shared_types))
 
     def signs_in(self, template_source: str) -> Sequence[Sequence[str]]:
         """Those groups of its signs whose texts are all in a chat template."""

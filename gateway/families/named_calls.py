@@ -56,6 +56,11 @@ class NamedCalls(Grammar):
         return [text for text in texts if len(text) > 1]
 
     @property
+    def begins(self) -> Sequence[str]:
+        """That of the section, if there is one."""
+        return self.section[:1] if self.section[0] else self.opens
+
+    @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, without an id that may be missing."""
         call = self.opens[0]

@@ -77,13 +77,19 @@ class TaggedCalls(Grammar):
         return (*_pieces(self.section[0]), _pieces(self.call)[0])
 
     @property
+    def begins(self) -> Sequence[str]:
+        """The first of the section, or of a call where there is none."""
+        return _pieces(self.section[0] or self.call)[:1]
+
+    @property
     def call_format(self) -> CallFormat | None:
         """The format of a call in its section."""
         (begin, end), call, after = self.section, self.call, self.end
         if self.wrapped:
             begin, end, call, after = "", "", begin + call, after + end
-        trigger = _pieces(self.section[0] or call)[0]
-        return CallFormat(call, "", after, trigger, (begin, end), self.separator, self.lead, arguments=self._arguments)
+        return CallFormat(
+            call, "", after, self.begins[0], (begin, end), self.separator, self.lead, arguments=self._arguments
+        )
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer; a call may come without its section."""
