@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
@@ -22,8 +22,6 @@ _DEFINITIONS = ("$defs", "definitions")
 NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFINITIONS})
 """Keywords of a schema that limit no value beyond its type."""
 _Held = TypeVar("_Held")
-Forms: TypeAlias = list[tuple[bool, Format]]
-"""A form that a value may have: whether that is a string, and its format."""
 _BEGINNINGS = {"array": "[", "object": "{"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
@@ -147,8 +145,12 @@ def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:
     return _types(schema, parameters or {}, _DEEPEST)
 
 
+def types_of(schema: Mapping[str, Any]) -> set[str]:
+    """The JSON types that a schema names, which has its own definitions; empty where it does not say."""
+    return _types(schema, schema, _DEEPEST)
+
+
 def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
-    """The JSON types that a schema names; empty where it does not say."""
     if not isinstance(schema, Mapping) or depth == 0:
         return set()
     reference = schema.get("$ref")
@@ -178,16 +180,6 @@ def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
     return found
 
 
-def bare_formats(tool: Tool) -> dict[str, tuple[Forms, bool]] | None:
-    """The arguments of a tool as pieces of a structural tag, in order; strings stand bare, other values are JSON.
-
-    Returns:
-        By name the forms, and whether it may be missing. None where bare text cannot be held to the schema: arguments
-        may have other names, strings have limits, or may be something else than null as well.
-    """
-    return _held(tool, lambda name, value: bare_forms(argument_types(tool.parameters, name), value) or None)
-
-
 def row_format(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
 ) -> Format | None:
@@ -195,14 +187,14 @@ def row_format(
 
     Args:
         tool: the tool.
-        hold: makes the format of an argument, with its name, of its name and its schema; None: it cannot.
+        hold: makes the format of an argument, with its name; see ``held_arguments``.
         begin: text before the first.
         between: text between two.
 
     Returns:
         The format; None where an argument cannot be held, may have another name, or where too many may all be missing.
     """
-    held = _held(tool, hold)
+    held = held_arguments(tool, hold)
     if held is None:
         return None
     required = [form for form, optional in held.values() if not optional]
@@ -216,8 +208,19 @@ def row_format(
     return sequence(constant(begin), either(*rows, nothing()))
 
 
-def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) -> dict[str, tuple[_Held, bool]] | None:
-    """What ``hold`` makes of each argument, and whether it may be missing; None where one cannot be held."""
+def held_arguments(
+    tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]
+) -> dict[str, tuple[_Held, bool]] | None:
+    """The arguments of a tool as pieces of a structural tag, in order.
+
+    Args:
+        tool: the tool.
+        hold: makes the pieces of an argument, of its name and its schema with all definitions; None: it cannot.
+
+    Returns:
+        By name what ``hold`` made, and whether the argument may be missing; None where one cannot be held, or may have
+        another name.
+    """
     schema = arguments_schema(tool)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
@@ -235,8 +238,14 @@ def _held(tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]) ->
     return held
 
 
-def bare_forms(types: set[str], value: Mapping[str, Any]) -> Forms:
-    """What an argument may be; empty where bare text cannot be held to it."""
+def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
+    """The forms that an argument may have: whether that is a string, which stands bare, and its format, else JSON.
+
+    Returns:
+        The forms; none where bare text cannot be held to the schema: strings have limits, or may be something else
+        than null as well.
+    """
+    types = types_of(value)
     if "string" not in types:
         return [(False, json_format(value))] if types else []
     texts = _text_formats(value, value, _DEEPEST) if types <= {"string", "null"} else None

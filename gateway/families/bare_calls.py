@@ -16,11 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.families.bare_arguments import NOTES, argument_types, row_format
+from gateway.families.bare_arguments import NOTES, row_format, types_of
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
 from gateway.families.literals import read_python_value, read_row
-from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall, without
 from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
@@ -70,7 +69,7 @@ class BareCalls(Grammar):
             return (yield from super().run(parser))
         yield from parser.think(opened=parser.opened)
         yield from self._read_bare(parser)
-        seen = Markers(*parser.markers.texts, *_LINES, *([_FENCE] if self.fenced else []))
+        seen = parser.markers.also(*_LINES, *([_FENCE] if self.fenced else []))
         while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
             if marker in _LINES:
                 parser.source.unread(marker[1])
@@ -216,12 +215,12 @@ def _python_arguments(tool: Tool) -> Format | None:
     Returns:
         The format; None where arguments may have other names, or names that are none in Python.
     """
+    return row_format(tool, _python_argument, begin="(", between=", ")
 
-    def hold(name: str, value: Mapping[str, Any]) -> Format | None:
-        if not set(name).issubset(NAME_CHARACTERS):
-            return None
-        word = argument_types(tool.parameters, name) == {"boolean"} and NOTES.issuperset(value)
-        form = either(constant("True"), constant("False")) if word else json_format(value)
-        return sequence(constant(f"{name}="), form)
 
-    return row_format(tool, hold, begin="(", between=", ")
+def _python_argument(name: str, value: Mapping[str, Any]) -> Format | None:
+    if not set(name).issubset(NAME_CHARACTERS):
+        return None
+    word = types_of(value) == {"boolean"} and NOTES.issuperset(value)
+    form = either(constant("True"), constant("False")) if word else json_format(value)
+    return sequence(constant(f"{name}="), form)

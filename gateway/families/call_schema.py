@@ -29,27 +29,23 @@ def _placed(schema: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str,
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _moved(schema: Mapping[str, Any], base: str) -> dict[str, Any]:
-    """A copy of the schema whose references to its own root point to ``base``."""
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "$ref" and isinstance(value, str) and (value == "#" or value.startswith("#/")):
-            result[key] = base + value[1:]
-        elif key in _DATA:
-            result[key] = value
-        elif key in _NAMED and isinstance(value, Mapping):
-            result[key] = {name: _moved_value(part, base) for name, part in value.items()}
-        else:
-            result[key] = _moved_value(value, base)
-    return result
-
-
-def _moved_value(value: Any, base: str) -> Any:
-    if isinstance(value, Mapping):
-        return _moved(value, base)
+def _moved(value: Any, base: str) -> Any:
+    """A copy of a schema, or of a list in one, whose references to its own root point to ``base``."""
     if isinstance(value, list):
-        return [_moved_value(part, base) for part in value]
-    return value
+        return [_moved(part, base) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    result: dict[str, Any] = {}
+    for key, part in value.items():
+        if key == "$ref" and isinstance(part, str) and (part == "#" or part.startswith("#/")):
+            result[key] = base + part[1:]
+        elif key in _DATA:
+            result[key] = part
+        elif key in _NAMED and isinstance(part, Mapping):
+            result[key] = {name: _moved(inner, base) for name, inner in part.items()}
+        else:
+            result[key] = _moved(part, base)
+    return result
 
 
 def arguments_schema(tool: Tool) -> dict[str, Any]:

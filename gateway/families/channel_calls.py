@@ -67,8 +67,7 @@ class ChannelCalls(Grammar):
         while (token := (yield from parser.source.until(parser.markers, parser.say_prose))) is not None:
             if token == _SEPARATOR:
                 continue
-            call = parser.begin_call()
-            parser.begin_header()
+            call = parser.begin_call(header=True)
             yield from parser.attempt(call, self._read_tagged(parser, call, token))
 
     def _read_tagged(self, parser: FamilyParser, call: FormingCall, token: str) -> Steps[None]:

@@ -39,7 +39,7 @@ class Grammar:
 
     @property
     def opening(self) -> Sequence[str]:
-        """Those of the markers that begin a call."""
+        """Those of the markers that begin a call, and ordinary texts that do."""
         return self.opens
 
     @property
@@ -65,12 +65,16 @@ class Grammar:
             if marker in thoughts:
                 yield from parser.think(opened=True)
             else:
+                parser.marker = marker
                 yield from self.read_block(parser)
 
+    def skip(self, source: TextSource, marker: str) -> Steps[None]:  # noqa: ARG002 - for subclasses
+        """Read what belongs to a marker that begins nothing where it stands."""
+        yield from ()
+
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read the text behind an opening marker; returns whether there was a call."""
-        call = parser.begin_call()
-        parser.begin_header()
+        """Read the text behind ``parser.marker``, which begins calls; returns whether there was one."""
+        call = parser.begin_call(header=True)
         return (yield from parser.attempt(call, self.read_call(parser, call))) or call.started
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
@@ -91,6 +95,10 @@ class Grammar:
         return raw
 
 
+NO_CALLS = Grammar()
+"""The grammar of answers without calls."""
+
+
 class FamilyParser:
     """Parses one answer: reasoning, where the family has it, then content and calls.
 
@@ -103,7 +111,7 @@ class FamilyParser:
         thinking: whether the text that comes next is reasoning, as far as can be told.
         guided: whether a guide holds the calls.
         source: the text to read.
-        marker: the opening marker that was read last.
+        marker: the text that was read last of those that begin calls.
         emitter: takes the parts of the answer.
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
@@ -112,18 +120,15 @@ class FamilyParser:
         self,
         plan: ToolPlan,
         *,
-        grammar: Grammar | None = None,
+        grammar: Grammar,
         markers: Markers,
         tags: ThinkTags | None = None,
         prompt: str = "",
         eager: bool = False,
         guided: bool = False,
     ) -> None:
-        """Parse one answer; arguments as of the attributes.
-
-        ``grammar``: of the calls; None: there are none to read. ``eager``: whether calls are said while they form.
-        """
-        self._grammar = grammar or Grammar()
+        """Parse one answer with a grammar; ``eager``: whether calls are said while they form; see the attributes."""
+        self._grammar = grammar
         self.plan = plan
         self.prompt = prompt
         self.markers = markers
@@ -170,15 +175,17 @@ class FamilyParser:
         return self.emitter.take()
 
     def content_until(self, *wanted: str) -> Steps[str | None]:
-        """Read content up to one of the ``wanted`` markers; the family's other markers are dropped on the way.
+        """Read content up to one of the ``wanted`` texts; the family's other markers are dropped on the way.
 
         Returns:
-            The marker, None at the end.
+            The text, None at the end.
         """
-        while True:
-            marker = yield from self.source.until(self.markers, self.emitter.content)
-            if marker is None or marker in wanted:
-                return marker
+        markers = self.markers.also(*wanted)
+        while (marker := (yield from self.source.until(markers, self.emitter.content))) is not None:
+            if marker in wanted:
+                break
+            yield from self._grammar.skip(self.source, marker)
+        return marker
 
     def think(self, *, opened: bool) -> Steps[None]:
         """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already.
@@ -236,19 +243,16 @@ class FamilyParser:
         if tags.answer_end:
             self.markers = self.markers.also(tags.answer_end)
 
-    def begin_call(self, begun: str = "") -> FormingCall:
+    def begin_call(self, begun: str = "", *, header: bool = False) -> FormingCall:
         """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
 
         Args:
             begun: text of the call that has been read already.
+            header: whether its text up to ``end_header`` is the format's; of a cut call that is shown nowhere.
         """
         self.source.record(begun)
-        self._header = 0
+        self._header = None if header else 0
         return FormingCall(self.emitter)
-
-    def begin_header(self) -> None:
-        """Begin the header of the call: up to ``end_header`` its text is the format's, and is shown nowhere."""
-        self._header = None
 
     def end_header(self) -> None:
         """End the header of the call."""

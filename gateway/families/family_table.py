@@ -106,10 +106,6 @@ def _hunyuan_tags(suffix: str) -> TaggedCalls:
     return replace(_argument_tags(suffix=suffix), section=section, named=f"<tool_sep{suffix}>\n")
 
 
-def _hunyuan_think(suffix: str) -> ThinkTags:
-    return ThinkTags(f"<think{suffix}>", f"</think{suffix}>")
-
-
 _FUNCTION_THINK_SIGNS = (("<tool_call>", "<function=", "<think>"),)
 _GLM_TYPES = ("glm4_moe", "Glm4MoeForCausalLM")
 _MINIMAX_WORD = "]<]minimax[>["
@@ -498,7 +494,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Hunyuan 3 (Hy3) with the tokens of its open release",
         sources=_HUNYUAN_SOURCES,
         grammar=_hunyuan_tags(":opensource"),
-        tags=_hunyuan_think(":opensource"),
+        tags=ThinkTags("<think:opensource>", "</think:opensource>"),
         signs=((":opensource", "tool_sep", "arg_key"),),
         older_types=_HUNYUAN_TYPES,
     ),
@@ -507,7 +503,7 @@ CLAIMING: tuple[ModelFamily, ...] = (
         models="Hunyuan 3 (Hy3) preview",
         sources=_HUNYUAN_SOURCES,
         grammar=_hunyuan_tags(""),
-        tags=_hunyuan_think(""),
+        tags=ThinkTags(),
         signs=(("<tool_sep>", "<arg_key>"),),
         model_types=_HUNYUAN_TYPES,
     ),

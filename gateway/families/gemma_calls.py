@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gateway.families.bare_arguments import argument_types, bare_forms, is_text, row_format, typed_json
+from gateway.families.bare_arguments import bare_forms, is_text, row_format, typed_json, types_of
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.literals import MAX_DEPTH, read_python_scalar, read_row, say_text
@@ -139,10 +139,9 @@ class GemmaCalls(Grammar):
         """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
 
         def hold(name: str, value: Mapping[str, Any]) -> Format | None:
-            types = argument_types(tool.parameters, name)
             if not name or name != name.strip(SPACE) or any(mark in name for mark in (":", self.quote, *_NO_KEY)):
                 return None
-            forms = bare_forms(types, value) if types and types <= _SCALARS else []
+            forms = bare_forms(value) if types_of(value) <= _SCALARS else []
             each = [tag(self.quote, form, self.quote) if text else form for text, form in forms]
             return sequence(constant(f"{name}:"), either(*each)) if each else None
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_scanner import is_json
-from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import SPACE, BrokenCallError, Steps, TextSource
@@ -86,20 +85,15 @@ class JsonCalls(Grammar):
             return CallFormat(begin + before, between, "}" + end, trigger, separator=self.separator)
         return CallFormat(before, between, "}", trigger, (begin, end), self.separator)
 
-    def run(self, parser: FamilyParser) -> Steps[None]:
-        """Read an answer; see ``Grammar``."""
-        if not self.word:
-            return (yield from super().run(parser))
-        yield from parser.think(opened=parser.opened)
-        seen = Markers(*parser.markers.texts, self.word)
-        while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
-            if marker == self.word:
-                yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self.keys)
-            elif marker in self.opens:
-                yield from self.read_block(parser)
+    @property
+    def opening(self) -> Sequence[str]:
+        """The markers, and the word."""
+        return (*self.opens, self.word) if self.word else self.opens
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the calls behind an opening marker; returns whether there was one."""
+        if parser.marker == self.word:
+            return (yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self.keys))
         call = parser.begin_call()
         yield from parser.source.space()
         while (yield from parser.source.choice(*self.opens, *self.extra)):
@@ -147,8 +141,7 @@ class MessageCalls(JsonCalls):
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the call behind an opening marker; returns whether there was one."""
-        source, call = parser.source, parser.begin_call()
-        parser.begin_header()
+        source, call = parser.source, parser.begin_call(header=True)
         for text in self._pieces[1:]:
             yield from source.spaced(text)
         yield from source.space()

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gateway.families.call_schema import calls_schema, object_schema, schema_guide
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
-from gateway.families.family_parser import FamilyParser, Grammar
+from gateway.families.family_parser import NO_CALLS, FamilyParser, Grammar
 from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
@@ -24,7 +24,7 @@ class ModelFamily:
         name: for settings and logs.
         models: those that write as it does, in short text for people, such as "Granite 3.0 to 3.3".
         sources: where their format is described: addresses of model cards, templates, documentation.
-        grammar: of its calls; None where it has none.
+        grammar: of its calls, which may be none.
         tags: around its reasoning; None: it does not reason.
         stop: texts of special tokens that end the turn besides the model's end ids.
         visible: texts of special tokens that its markers are made of, where those are no tokens themselves.
@@ -37,7 +37,7 @@ class ModelFamily:
     name: str
     models: str = ""
     sources: tuple[str, ...] = ()
-    grammar: Grammar | None = None
+    grammar: Grammar = NO_CALLS
     tags: ThinkTags | None = None
     stop: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class ModelFamily:
 
     def __post_init__(self) -> None:
         """Take over from the grammar what begins calls."""
-        begins = tuple(self.grammar.begins) if self.grammar else ()
+        begins = tuple(self.grammar.begins)
         if begins and not self.signs:
             object.__setattr__(self, "signs", (begins,))
         if self.tags and self.tags.until_calls:
@@ -57,17 +57,13 @@ class ModelFamily:
     @cached_property
     def markers(self) -> Markers:
         """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
-        texts = (*(self.grammar.markers if self.grammar else ()), *(self.tags.markers.texts if self.tags else ()))
+        texts = (*self.grammar.markers, *(self.tags.markers.texts if self.tags else ()))
         # A tag that is made of markers is found by them.
         return Markers(*(text for text in texts if not any(other in text and other != text for other in texts)))
 
     @cached_property
     def _call_format(self) -> CallFormat | None:
-        return self.grammar.call_format if self.grammar else None
-
-    @property
-    def _whole(self) -> bool:
-        return self.grammar is not None and self.grammar.whole
+        return self.grammar.call_format
 
     @property
     def reasons(self) -> bool:
@@ -100,7 +96,7 @@ class ModelFamily:
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
         """Prepare the generation of an answer; see ``Family.prepare``."""
         guide, guided = self._guide(plan, prompt)
-        special = {*self.markers.texts, *self.visible} if plan.calls or self._whole else set()
+        special = {*self.markers.texts, *self.visible} if plan.calls or self.grammar.whole else set()
         if self.tags:
             special.update(self.tags.markers.texts)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
@@ -129,8 +125,8 @@ class ModelFamily:
         grammar, markers = self.grammar, self.markers
         if plan.calls and preparation.guided and self._native_calls(plan) is None:
             grammar = GuidedCalls()
-        elif not (plan.calls or self._whole) or not tagged:
-            grammar, markers = None, tags.markers if tags else Markers()
+        elif not (plan.calls or self.grammar.whole) or not tagged:
+            grammar, markers = NO_CALLS, tags.markers if tags else Markers()
         return FamilyParser(
             plan, grammar=grammar, markers=markers, tags=tags, prompt=prompt, eager=eager, guided=preparation.guided
         )
@@ -179,4 +175,4 @@ def ends_thoughts(family: Family) -> bool:
 
 def writes_calls(family: Family) -> bool:
     """Whether a family's models write calls by themselves, in a format that is known."""
-    return not isinstance(family, ModelFamily) or family.grammar is not None
+    return not isinstance(family, ModelFamily) or family.grammar is not NO_CALLS

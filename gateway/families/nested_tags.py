@@ -50,8 +50,7 @@ class NestedTags(Grammar):
             elif (yield from source.literal(_SECTION_END)):
                 break
             else:
-                call = parser.begin_call(self._word)
-                parser.begin_header()
+                call = parser.begin_call(self._word, header=True)
                 if not (yield from parser.attempt(call, self.read_call(parser, call))):
                     return called or call.started
                 called = True

@@ -120,10 +120,10 @@ class CallFormat:
     def tags_among(self, plan: ToolPlan, calls: Mapping[str, Format]) -> list[Format]:
         """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
         if self.before.startswith(self.trigger or self.before):
-            return self._single(calls)
+            return self.each(calls)
         if self._many(plan) and self.section[1]:
             return [self._several(calls)]
-        return self._single(calls, *self.section)
+        return self.each(calls, *self.section)
 
     def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
         """The format of an answer that is calls, one at least.
@@ -142,13 +142,9 @@ class CallFormat:
             return None
         single = not self._many(plan) or (beside and not self.section[1])
         forms = (self, *self.also) if self.once else (self,)
-        ones = [tagged for form in forms for tagged in form.tags_alone(calls)]
+        ones = [tagged for form in forms for tagged in form.each(calls, *form.section)]
         form = either(*ones) if single else self._several(calls)
         return sequence(constant(self.lead), form) if self.lead else form
-
-    def tags_alone(self, calls: Mapping[str, Format]) -> list[Format]:
-        """The tags of one call alone, in this form alone; ``calls``: the arguments of each tool."""
-        return self._single(calls, *self.section)
 
     def _held(self, tool: Tool) -> Format | None:
         """Arguments that follow the tool's schema, as far as can be where it is not strict."""
@@ -158,8 +154,8 @@ class CallFormat:
     def _many(self, plan: ToolPlan) -> bool:
         return plan.parallel and not self.once
 
-    def _single(self, calls: Mapping[str, Format], begin: str = "", end: str = "") -> list[Format]:
-        """A call of each tool, each between two texts."""
+    def each(self, calls: Mapping[str, Format], begin: str = "", end: str = "") -> list[Format]:
+        """A call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
         return [
             tag(f"{begin}{self.before}{name}{self.between}", content, self.after + end)
             for name, content in calls.items()

@@ -10,11 +10,12 @@ Strings stand bare, all other values are JSON: what a value is, the tool's schem
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from gateway.families.bare_arguments import BareArguments, Forms, bare_formats
+from gateway.families.bare_arguments import BareArguments, bare_forms, held_arguments
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
 from gateway.families.markers import Markers, markers_of
@@ -91,20 +92,13 @@ class TaggedCalls(Grammar):
             call, "", after, self.begins[0], (begin, end), self.separator, self.lead, arguments=self._arguments
         )
 
-    def run(self, parser: FamilyParser) -> Steps[None]:
-        """Read an answer; a call may come without its section."""
-        opening = self.opening
-        seen = Markers(*parser.markers.texts, *opening)
-        yield from parser.think(opened=parser.opened)
-        while (marker := (yield from parser.source.until(seen, parser.emitter.content))) is not None:
-            if marker in opening:
-                parser.marker = marker
-                yield from self.read_block(parser)
-            elif marker.endswith('"'):
-                yield from _rest_of_tag(parser.source)
+    def skip(self, source: TextSource, marker: str) -> Steps[None]:
+        """Read the rest of a tag."""
+        if marker.endswith('"'):
+            yield from _rest_of_tag(source)
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read a section, or the call whose first text has been read; returns whether there was a call."""
+        """Read a section, or a call, which may come without one; returns whether there was a call."""
         source, first = parser.source, _pieces(self.call)[0]
         begun, called, space = parser.marker == first, False, ""
         while True:
@@ -113,8 +107,7 @@ class TaggedCalls(Grammar):
                 if not (yield from source.literal(first)):
                     source.cut_in(first)
                     break
-            call = parser.begin_call(space + first)
-            parser.begin_header()
+            call = parser.begin_call(space + first, header=True)
             try:
                 yield from self.read_call(parser, call)
             except BrokenCallError:
@@ -254,17 +247,18 @@ class TaggedCalls(Grammar):
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool; None where one of them cannot be held to its schema."""
-        values = bare_formats(tool)
-        if values is None:
+        held = held_arguments(tool, lambda name, value: self._argument(name, value) or None)
+        if held is None:
             return None
         named = [constant(self.named)] if self.named else []
-        pieces = [*named, *(self._argument(name, *value) for name, value in values.items())]
-        return sequence(*(pieces or [nothing()]))
+        pieces = [either(*forms, *([nothing()] if optional else [])) for forms, optional in held.values()]
+        return sequence(*([*named, *pieces] or [nothing()]))
 
-    def _argument(self, name: str, forms: Forms, optional: bool) -> Format:
+    def _argument(self, name: str, value: Mapping[str, Any]) -> list[Format]:
+        """The forms of an argument; none where it cannot be held."""
         tags = []
         end = self.value_end.strip()
-        for text, form in forms:
+        for text, form in bare_forms(value):
             attribute = f' {self.attribute}="{str(text).lower()}"' if self.attribute else ""
             begin = self.key + name + (self.keyed.replace(">", attribute + ">") if attribute else self.keyed)
             if form == free_text():  # which must not hold the tag, with or without line ends
@@ -272,7 +266,7 @@ class TaggedCalls(Grammar):
                 tags.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
             else:
                 tags.append(tag(begin, form, self.value_end))
-        return either(*tags, *([nothing()] if optional else []))
+        return tags
 
 
 @cache

@@ -14,7 +14,7 @@ from pathlib import Path
 from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
 from gateway.families.bare_calls import BareCalls
 from gateway.families.family_table import CLAIMING, PLAIN, THINK
-from gateway.families.model_family import ModelFamily
+from gateway.families.model_family import ModelFamily, writes_calls
 from gateway.families.named_calls import NamedCalls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
@@ -77,7 +77,7 @@ def render(page: str) -> str:
     before, rest = page.split(BEGIN)
     calling = sorted(CLAIMING, key=lambda family: family.name)
     rows = (f"| {' | '.join(_row(family))} |\n" for family in (*calling, THINK, PLAIN))
-    parsed = [family.name for family in calling if family.grammar is not None and _strict(family) == "parsed"]
+    parsed = [family.name for family in calling if writes_calls(family) and _strict(family) == "parsed"]
     reasons = (f"- `{name}`: {_PARSED[name]}\n" for name in parsed)
     entries = "\n".join(map(_entry, calling))
     return "".join([before, BEGIN, _HEAD, *rows, _NOTES, *reasons, "\n", entries, END, rest.split(END)[1]])
@@ -91,11 +91,11 @@ def _row(family: ModelFamily) -> Iterator[str]:
         yield f"`{family.tags.open.replace('|', chr(92) + '|')}`"
     else:
         yield "in messages of its own" if family.reasons else "-"
-    yield "-" if family.grammar is None else _strict(family)
+    yield _strict(family) if writes_calls(family) else "-"
 
 
 def _form(family: ModelFamily) -> str:
-    if family.grammar is None:
+    if not writes_calls(family):
         return "-"
     if isinstance(family.grammar, BareCalls):
         return "Python" if family.grammar.written in ("list", "lines") else "JSON"
@@ -136,7 +136,7 @@ def _listed(texts: Iterator[str] | list[str] | tuple[str, ...]) -> str:
 
 def _call(family: ModelFamily) -> str:
     """A call in the family's form: as its guide has it, else the shortest recorded one. Without calls, an answer."""
-    if family.grammar is None and family.tags is not None:
+    if not writes_calls(family) and family.tags is not None:
         return f"{family.tags.open}Thoughts.{family.tags.close}Answer."
     form = native(family, [_EXACT], prompts(family)[-1])
     if form is not None:
