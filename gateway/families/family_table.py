@@ -55,43 +55,35 @@ _MISTRAL_THINK = ThinkTags("[THINK]", "[/THINK]", anywhere=True)
 _MISTRAL_TYPES = ("mistral", "mistral3", "mixtral", "MistralForCausalLM", "Mistral3ForConditionalGeneration")
 _GRANITE_TYPES = ("granite", "granitemoe", "GraniteForCausalLM", "GraniteMoeForCausalLM")
 
-_FUNCTION_TAGS = TaggedCalls(
+_FUNCTION_TAGS = TaggedCalls.written(
+    "<function=NAME>\n",
+    "<parameter=KEY>\nVALUE\n</parameter>\n",
+    "</function>",
     section=("<tool_call>\n", "\n</tool_call>"),
     wrapped=True,
-    call="<function=",
-    named=">\n",
-    key="<parameter=",
-    keyed=">\n",
-    value_end="\n</parameter>\n",
-    end="</function>",
 )
 _GLM_STOP = ("<|observation|>", "<|user|>")
 
 
 def _argument_tags(*, prefix: str = "", suffix: str = "") -> TaggedCalls:
     """The tags of GLM and its kin, for the name and for the value of each argument; families differ in their words."""
-    return TaggedCalls(
-        call=f"<{prefix}tool_call{suffix}>",
-        named="\n",
-        key=f"<{prefix}arg_key{suffix}>",
-        keyed=f"</{prefix}arg_key{suffix}>\n<{prefix}arg_value{suffix}>",
-        value_end=f"</{prefix}arg_value{suffix}>\n",
-        end=f"</{prefix}tool_call{suffix}>",
+    key, value = f"{prefix}arg_key{suffix}", f"{prefix}arg_value{suffix}"
+    return TaggedCalls.written(
+        f"<{prefix}tool_call{suffix}>NAME\n",
+        f"<{key}>KEY</{key}>\n<{value}>VALUE</{value}>\n",
+        f"</{prefix}tool_call{suffix}>",
         own=True,
     )
 
 
 def _invoke_tags(section: str, word: str = "") -> TaggedCalls:
     """The tags of MiniMax M2 and its kin, in a section; ``word``: in each tag, as the mark of the format."""
-    return TaggedCalls(
-        lead="\n\n",
+    return TaggedCalls.written(
+        f'<{word}invoke name="NAME">\n',
+        f'<{word}parameter name="KEY">VALUE</{word}parameter>\n',
+        f"</{word}invoke>",
         section=(f"<{word}{section}>\n", f"\n</{word}{section}>"),
-        call=f'<{word}invoke name="',
-        named='">\n',
-        key=f'<{word}parameter name="',
-        keyed='">',
-        value_end=f"</{word}parameter>\n",
-        end=f"</{word}invoke>",
+        lead="\n\n",
     )
 
 
@@ -456,14 +448,11 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="step3",
         models="Step3",
         sources=(_HUB + "stepfun-ai/step3/blob/main/chat_template.json", _SGLANG + "function_call/step3_detector.py"),
-        grammar=TaggedCalls(
+        grammar=TaggedCalls.written(
+            '<｜tool_call_begin｜>\nfunction<｜tool_sep｜><steptml:invoke name="NAME">',
+            '<steptml:parameter name="KEY">VALUE</steptml:parameter>',
+            "</steptml:invoke><｜tool_call_end｜>",
             section=("<｜tool_calls_begin｜>\n", "\n<｜tool_calls_end｜>"),
-            call='<｜tool_call_begin｜>\nfunction<｜tool_sep｜><steptml:invoke name="',
-            named='">',
-            key='<steptml:parameter name="',
-            keyed='">',
-            value_end="</steptml:parameter>",
-            end="</steptml:invoke><｜tool_call_end｜>",
             own=True,
         ),
         tags=ThinkTags(),
@@ -477,14 +466,8 @@ CLAIMING: tuple[ModelFamily, ...] = (
             "https://github.com/OpenBMB/MiniCPM#with-tool-calling",
             _HUB + "openbmb/MiniCPM5-1B/blob/main/chat_template.jinja",
         ),
-        grammar=TaggedCalls(
-            call='<function name="',
-            named='">',
-            key='<param name="',
-            keyed='">',
-            value_end="</param>",
-            end="</function>",
-            cdata=True,
+        grammar=TaggedCalls.written(
+            '<function name="NAME">', '<param name="KEY">VALUE</param>', "</function>", cdata=True
         ),
         tags=ThinkTags(between="\n\n"),
         signs=(('<function name="', '<param name="'), ("<function name=", "<param name=")),
@@ -511,13 +494,10 @@ CLAIMING: tuple[ModelFamily, ...] = (
         name="solar_open2",
         models="Solar Open 2",
         sources=(_VLLM + "vllm/tool_parsers/solar_open2_tool_parser.py",),
-        grammar=TaggedCalls(
-            call="<|tool_call:start|>",
-            named="\n",
-            key="<|tool_arg:start|>",
-            keyed="<|tool_arg:value|>",
-            value_end="<|tool_arg:end|>\n",
-            end="<|tool_call:end|>",
+        grammar=TaggedCalls.written(
+            "<|tool_call:start|>NAME\n",
+            "<|tool_arg:start|>KEY<|tool_arg:value|>VALUE<|tool_arg:end|>\n",
+            "<|tool_call:end|>",
             own=True,
         ),
         signs=(("<|tool_call:start|>", "<|tool_arg:start|>"),),

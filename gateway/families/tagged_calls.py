@@ -66,6 +66,21 @@ class TaggedCalls(Grammar):
     or_json: bool = False
     cdata: bool = False
 
+    @classmethod
+    def written(cls, call: str, argument: str, end: str, **fields: Any) -> TaggedCalls:
+        """The grammar of such calls.
+
+        Args:
+            call: their beginning as a template writes it, with ``NAME`` for the function's name.
+            argument: an argument, with ``KEY`` for its name and ``VALUE`` for its value.
+            end: text behind the arguments.
+            fields: the other fields.
+        """
+        call, _, named = call.partition("NAME")
+        key, _, rest = argument.partition("KEY")
+        keyed, _, value_end = rest.partition("VALUE")
+        return cls(call=call, named=named, key=key, keyed=keyed, value_end=value_end, end=end, **fields)
+
     @property
     def markers(self) -> Sequence[str]:
         """The section's, and the tags where they are the format's own."""
