@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gateway.families.call_schema import arguments_schema
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import is_json
-from gateway.families.literals import python_json
+from gateway.families.literals import WORDS, python_json
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
 from gateway.families.text_source import SPACE, BrokenCallError, TextSource
@@ -23,7 +23,6 @@ NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFI
 """Keywords of a schema that limit no value beyond its type."""
 _Held = TypeVar("_Held")
 _BEGINNINGS = {"array": "[", "object": "{"}
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class BareArguments:
@@ -131,7 +130,7 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
     types = argument_types(parameters, name)
     if types == {"string"} or (types == {"string", "null"} and bare not in {"null", "None"}):
         return dumps(text)
-    told = _PYTHON_WORDS.get(bare.capitalize() if types == {"boolean"} else bare) or value_json(text)
+    told = WORDS.get(bare.capitalize() if types == {"boolean"} else bare) or value_json(text)
     if told.startswith('"') and "string" not in types and bare[:1] in {_BEGINNINGS.get(kind) for kind in types}:
         literal = python_json(bare)
         return literal if literal[:1] == bare[:1] else told
@@ -226,7 +225,7 @@ def held_arguments(
     if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
         return None
     required = schema.get("required", ())
-    definitions = {key: schema[key] for key in _DEFINITIONS if key in schema}
+    definitions = definitions_of(schema)
     held: dict[str, tuple[_Held, bool]] = {}
     for name, value in properties.items():
         if not isinstance(value, Mapping) or any(part not in definitions for part in _references(value)):
@@ -277,6 +276,11 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
     if value.get("type") == "null":
         return []
     return None if limits or "string" not in value.get("type", "string") else [free_text()]
+
+
+def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a schema that hold definitions, which a part of it needs where it stands alone."""
+    return {key: schema[key] for key in _DEFINITIONS if key in schema}
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:

@@ -17,17 +17,17 @@ from typing import NamedTuple
 from gateway.families.family import ThoughtEnd
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments
+from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import (
     CallFormat,
     Format,
+    after_reasoning,
     constant,
     either,
-    free_text,
     guide_format,
     sequence,
-    tag,
     tag_guide,
 )
 from gateway.families.text_source import Steps
@@ -44,6 +44,7 @@ _RETURN = "<|return|>"
 STOP = (_CALL, _RETURN)
 _FUNCTIONS = "functions."
 _CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}", f" {_CONSTRAIN}json{MESSAGE}", _CALL, once=True)
+_ANALYSIS = ThinkTags(f"{CHANNEL}analysis{MESSAGE}", _END, between=f"{_START}assistant")
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="
 _CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*([a-z]*)")
@@ -199,7 +200,7 @@ class HarmonyFamily(ModelFamily):
 
     def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
         """The way to end the analysis; where calls may be made, the model is free to begin another one."""
-        text = f"{_END}{_START}assistant"
+        text = _ANALYSIS.close + _ANALYSIS.between
         if not self._by_messages(plan, prompt):
             guide, guided = super()._guide(plan, prompt)
             return ThoughtEnd(text if guided or plan.calls else f"{text}{CHANNEL}final{MESSAGE}", guide)
@@ -214,9 +215,7 @@ class HarmonyFamily(ModelFamily):
         answer = _answer(plan)
         if answer is None:
             return None, False
-        analysis = tag(f"{CHANNEL}analysis{MESSAGE}", free_text(), _END)
-        reasoned = sequence(analysis, constant(f"{_START}assistant"), answer)
-        return tag_guide(either(reasoned, answer)), plan.calls
+        return tag_guide(after_reasoning(_ANALYSIS, prompt, answer)), plan.calls
 
     def _by_messages(self, plan: ToolPlan, prompt: str) -> bool:
         """Whether a guide has messages in it: the engine takes such guides, and the prompt leaves the header open."""

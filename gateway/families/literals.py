@@ -19,7 +19,7 @@ from gateway.families.text_source import BrokenCallError, Emit, Steps, TextSourc
 MAX_DEPTH = 64
 """Lists and dictionaries inside each other at most; deeper is malformed."""
 
-_WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _HEX = "0123456789abcdefABCDEF"
 _SOME = r"[0-9](?:_?[0-9])*"
@@ -86,7 +86,7 @@ def read_python_scalar(source: TextSource, emit: Emit, *, prefixes: str = "") ->
     word = yield from source.run(_LETTERS, 6)
     if word and word in prefixes and (yield from source.peek()) in _QUOTES:
         return (yield from read_python_string(source, emit, raw=word in "rR"))
-    text = _WORDS.get(word, "") if word else _number((yield from source.run(_HEX + "+-._xXoO", _LONGEST_NUMBER)))
+    text = WORDS.get(word, "") if word else _number((yield from source.run(_HEX + "+-._xXoO", _LONGEST_NUMBER)))
     if not text:
         raise BrokenCallError
     emit(text)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.families.bare_arguments import argument_types, resolve, typed_json
+from gateway.families.bare_arguments import argument_types, definitions_of, resolve, typed_json
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, dumps, read_name
 from gateway.families.parser_events import FormingCall
@@ -142,5 +142,5 @@ def _inner(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         part = resolve(part["$ref"], schema)
     if not isinstance(part, Mapping):
         return {}
-    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    return {**({"properties": {_ITEM: part["items"]}} if "items" in part else part), **definitions}
+    inner = {"properties": {_ITEM: part["items"]}} if "items" in part else part
+    return {**inner, **definitions_of(schema)}

@@ -18,7 +18,7 @@ from typing import Any
 from gateway.families.bare_arguments import BareArguments, bare_forms, held_arguments
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
-from gateway.families.markers import Markers, markers_of
+from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
@@ -242,23 +242,19 @@ class TaggedCalls(Grammar):
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
         if cut:
-            raw = self._tags.cut_off(raw)
-        return self._whole_tags.sub("", raw) if cut or self.own else raw
+            tags = (_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
+            raw = markers_of(*tags).cut_off(raw)
+        elif not self.own:
+            return raw
+        texts = (self.call, self.key, self.value_end, self.end)
+        patterns = (r"\s*".join(map(re.escape, _pieces(text))) for text in texts)
+        # With names and attributes.
+        whole = (each if each.endswith(">") else each + r"[^<>\n]*(?:>|\Z)" for each in patterns)
+        return re.sub("|".join(whole), "", raw)
 
     @property
     def _line_end(self) -> str:
         return "\n" if self.value_end.startswith("\n") else ""
-
-    @property
-    def _tags(self) -> Markers:
-        return markers_of(_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
-
-    @property
-    def _whole_tags(self) -> re.Pattern[str]:
-        """Finds the tags of a call, with names and attributes."""
-        texts = (self.call, self.key, self.value_end, self.end)
-        patterns = (r"\s*".join(map(re.escape, _pieces(text))) for text in texts)
-        return re.compile("|".join(each if each.endswith(">") else each + r"[^<>\n]*(?:>|\Z)" for each in patterns))
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool; None where one of them cannot be held to its schema."""
