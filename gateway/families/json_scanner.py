@@ -14,14 +14,15 @@ _DIGITS = "0123456789"
 _HEX = _DIGITS + "abcdefABCDEF"
 _NUMBER_ENDS = frozenset({"zero", "integer", "fraction", "exponent"})  # the states in which a number may end
 
-# The states, the characters that may come there, and the state behind one of them; or what is done then: an array or an
+_VALUE = "value|first value"
+# States, the characters that may come there, and the state behind one of them; or what is done then: an array or an
 # object "opens" or "closes", a value has "ended", another one is "next". "name" is a string that is a key.
-_ROWS = (
-    ("value|first value", "{[", "opens"),
-    ("value|first value", '"', "string"),
-    ("value|first value", "-", "minus"),
-    ("value|first value|minus", "0", "zero"),
-    ("value|first value|minus", "123456789", "integer"),
+_ROWS = [
+    (_VALUE, "{[", "opens"),
+    (_VALUE, '"', "string"),
+    (_VALUE, "-", "minus"),
+    (f"{_VALUE}|minus", "0", "zero"),
+    (f"{_VALUE}|minus", "123456789", "integer"),
     ("integer", _DIGITS, "integer"),
     ("zero|integer", ".", "point"),
     ("point|fraction", _DIGITS, "fraction"),
@@ -35,17 +36,13 @@ _ROWS = (
     ("first key|after", "}", "closes"),
     ("first value|after", "]", "closes"),
     ("after", ",", "next"),
-    *(row for word in ("true", "false", "null") for row in [
-        ("value|first value", word[0], word[1:]),
-        *((word[at:], word[at], word[at + 1 :] or "ended") for at in range(1, len(word))),
-    ]),
-    *(row for text in ("string", "name") for row in [
-        (text, "\\", f"{text} escape"),
-        (f"{text} escape", '"\\/bfnrt', text),
-        (f"{text} escape", "u", f"{text} 4"),
-        *((f"{text} {left}", _HEX, f"{text} {left - 1}" if left > 1 else text) for left in (4, 3, 2, 1)),
-    ]),
-)  # fmt: skip
+]
+for _word in ("true", "false", "null"):
+    _ROWS += [(_word[at:] if at else _VALUE, _word[at], _word[at + 1 :] or "ended") for at in range(len(_word))]
+for _text in ("string", "name"):
+    _ROWS += [(_text, "\\", f"{_text} escape"), (f"{_text} escape", '"\\/bfnrt', _text)]
+    _ROWS += [(f"{_text} escape", "u", f"{_text} 4"), (f"{_text} 1", _HEX, _text)]
+    _ROWS += [(f"{_text} {left}", _HEX, f"{_text} {left - 1}") for left in (4, 3, 2)]
 # What may stand in a state, as much as there is, without leaving it.
 _RUNS = {
     **dict.fromkeys(("value", "first value", "first key", "key", "colon", "after"), re.compile(r"[ \t\r\n]*")),
