@@ -84,7 +84,11 @@ class ChannelCalls(Grammar):
         source = parser.source
         call.named(name)
         parser.end_header()
-        inner = yield from _read_next_tag(source)
+        try:
+            inner = yield from _read_next_tag(source)
+        except BrokenCallError:
+            call.arguments("{")  # which is no JSON: an empty text may be taken for a call without arguments
+            raise
         if inner[:2] == (OPEN, "json"):
             yield from source.space()
             yield from read_arguments(source, call)  # closing tags are read as all are

@@ -264,3 +264,12 @@ def test_gemma_calls(family: str, before: str, quote: str, after: str) -> None:
     assert calls(family, good.replace("a:", "b:")) == [("f", '{"b": "x"}')]
     assert calls(family, good.replace(f"a:{quote}x", f"n:{quote}many")) == [("f", '{"n": "many"}')]
     assert calls(family, good + good.replace("f{", "h{") + good) == [F, F]
+
+
+@pytest.mark.parametrize("behind", ["<|close|>call oops<|sep|>", '<|open|>json type="object"<|s', "<|open|>argu"])
+def test_a_call_of_kimi_k3_that_breaks_before_its_arguments_has_none_that_look_empty(behind: str) -> None:
+    """A client that takes an empty text for no arguments would run the tool."""
+    family, turn = FAMILIES["kimi_k3"], ToolPlan(tools=TOOLS, choice="auto")
+    parser = family.parser(turn, family.prepare(turn, ""), "", eager=True)
+    events = parse(parser, '<|open|>call tool="g" index="1"<|sep|>' + behind, cut=True)
+    assert "".join(event.text for event in events if isinstance(event, CallArguments)) == "{"
