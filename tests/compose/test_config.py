@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from compose_project import COMPOSE, LOOPBACK, ROOT
 
 FILE = "docker-compose.yml"
@@ -230,7 +231,12 @@ def test_the_files_follow_the_compose_specification(tools: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
-def test_the_dashboard_asks_the_prometheus_that_is_provisioned() -> None:
+def test_the_dashboard_finds_the_prometheus_that_is_provisioned() -> None:
     """What it asks for is held against a gateway's own page in ``tests/telemetry/test_dashboard.py``."""
-    dashboard = (ROOT / "deploy/grafana/dashboards/gateway.json").read_text()
-    assert {panel["datasource"]["uid"] for panel in json.loads(dashboard)["panels"]} == {"prometheus"}
+    dashboard = json.loads((ROOT / "deploy/grafana/dashboards/gateway.json").read_text())
+    (provisioned,) = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    (variable,) = (each for each in dashboard["templating"]["list"] if each["type"] == "datasource")
+    assert (provisioned["type"], provisioned["isDefault"]) == (variable["query"], True)
+    assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {f"${{{variable['name']}}}"}
