@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from gateway.families.bare_arguments import BareArguments, bare_forms, held_arguments
@@ -39,13 +39,12 @@ class TaggedCalls(Grammar):
         section: texts around calls; an answer may leave them out. Empty: there are none.
         wrapped: whether each call has a section of its own, as far as a template tells.
         separator: text between two calls.
-        call: text before a function's name; an answer may leave out what stands between its first and its last tag.
-        named: text between the name and the arguments.
-        key: text before an argument's name.
-        keyed: text between the name and the value.
-        attribute: that tells whether the value is a string, between the name and ``keyed``, which is then ``">``.
-        value_end: text behind the value; a line end before its tag is no part of the value.
+        call: the beginning of a call, with ``NAME`` for the function's name; an answer may leave out what stands
+            between the first and the last tag before the name.
+        argument: an argument, with ``KEY`` for its name and ``VALUE`` for its value; a line end between the value and
+            the tag behind it is no part of the value.
         end: text behind the arguments.
+        attribute: that tells whether a value is a string, in the tag of the name.
         own: whether the tags of a call are no ordinary text either, so that they are shown nowhere.
         or_json: whether the arguments may be one JSON object instead.
         cdata: whether a value may stand in a CDATA section.
@@ -56,51 +55,43 @@ class TaggedCalls(Grammar):
     wrapped: bool = False
     separator: str = "\n"
     call: str
-    named: str
-    key: str
-    keyed: str
-    attribute: str = ""
-    value_end: str
+    argument: str
     end: str
+    attribute: str = ""
     own: bool = False
     or_json: bool = False
     cdata: bool = False
 
-    @classmethod
-    def written(cls, call: str, argument: str, end: str, **fields: Any) -> TaggedCalls:
-        """The grammar of such calls.
+    @cached_property
+    def _call(self) -> Sequence[str]:
+        """The texts before and behind a function's name."""
+        return self.call.partition("NAME")[::2]
 
-        Args:
-            call: their beginning as a template writes it, with ``NAME`` for the function's name.
-            argument: an argument, with ``KEY`` for its name and ``VALUE`` for its value.
-            end: text behind the arguments.
-            fields: the other fields.
-        """
-        call, _, named = call.partition("NAME")
-        key, _, rest = argument.partition("KEY")
-        keyed, _, value_end = rest.partition("VALUE")
-        return cls(call=call, named=named, key=key, keyed=keyed, value_end=value_end, end=end, **fields)
+    @cached_property
+    def _argument(self) -> Sequence[str]:
+        """The texts before an argument's name, between it and the value, and behind that."""
+        return re.split("KEY|VALUE", self.argument)
 
     @property
     def markers(self) -> Sequence[str]:
         """The section's, and the tags where they are the format's own."""
-        tags = (self.call, self.key, self.keyed, self.value_end, self.end) if self.own else ()
+        tags = (self._call[0], *self._argument, self.end) if self.own else ()
         return [piece for text in (*self.section, *tags) for piece in _pieces(text) if piece.startswith("<")]
 
     @property
     def opening(self) -> Sequence[str]:
         """The section's, and a call's."""
-        return (*_pieces(self.section[0]), _pieces(self.call)[0])
+        return (*_pieces(self.section[0]), _pieces(self._call[0])[0])
 
     @property
     def begins(self) -> Sequence[str]:
         """The first of the section, or of a call where there is none."""
-        return _pieces(self.section[0] or self.call)[:1]
+        return _pieces(self.section[0] or self._call[0])[:1]
 
     @property
     def call_format(self) -> CallFormat | None:
         """The format of a call in its section."""
-        (begin, end), call, after = self.section, self.call, self.end
+        (begin, end), call, after = self.section, self._call[0], self.end
         if self.wrapped:
             begin, end, call, after = "", "", begin + call, after + end
         return CallFormat(
@@ -114,7 +105,7 @@ class TaggedCalls(Grammar):
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a section, or a call, which may come without one; returns whether there was a call."""
-        source, first = parser.source, _pieces(self.call)[0]
+        source, first = parser.source, _pieces(self._call[0])[0]
         begun, called, space = parser.marker == first, False, ""
         while True:
             if not begun:
@@ -141,8 +132,8 @@ class TaggedCalls(Grammar):
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""
-        source, named = parser.source, self.named.strip()
-        *between, last = _pieces(self.call)
+        source, named = parser.source, self._call[1].strip()
+        *between, last = _pieces(self._call[0])
         for piece in between[1:]:
             yield from source.spaced(piece)
         if between:
@@ -166,7 +157,7 @@ class TaggedCalls(Grammar):
     def _marker(self, source: TextSource) -> Steps[str]:
         """Read the text that begins an argument, or ends the call."""
         yield from source.space()
-        marker = yield from source.choice(self.key, _pieces(self.end)[0], *_pieces(self.section[1]))
+        marker = yield from source.choice(self._argument[0], _pieces(self.end)[0], *_pieces(self.section[1]))
         if marker is None:
             raise BrokenCallError
         return marker
@@ -189,7 +180,7 @@ class TaggedCalls(Grammar):
                 return end
         arguments = BareArguments(source, call, parser.plan.parameters(name), line_end=self._line_end)
         marker = marker or (yield from self._marker(source))
-        while marker == self.key:
+        while marker == self._argument[0]:
             yield from self._read_argument(parser, arguments)
             marker = yield from self._marker(source)
         arguments.end()
@@ -199,9 +190,9 @@ class TaggedCalls(Grammar):
         """Read an argument behind ``key``."""
         source = parser.source
         text = None
-        first, *more = _pieces(self.keyed)
+        first, *more = _pieces(self._argument[1])
         bare = () if first.startswith("<") else ("<", "\n")
-        ends = (first[0] if self.attribute else first, *(bare or (self.key, *more)))
+        ends = (first[0] if self.attribute else first, *(bare or (self._argument[0], *more)))
         name, end = yield from source.text_until(*ends)
         if end != ends[0]:
             raise BrokenCallError
@@ -221,14 +212,14 @@ class TaggedCalls(Grammar):
 
     def _read_value(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
         """Read a value and the text behind it; one that another begins in was never closed."""
-        source, end = parser.source, self.value_end.strip()
+        source, end = parser.source, self._argument[2].strip()
         if self.cdata and (yield from source.literal(_CDATA)):
             yield from source.until(markers_of(_CDATA_END), arguments.more)
             if not (yield from source.literal(end)):
                 raise BrokenCallError
             return
-        first, *more = _pieces(self.keyed)
-        again, closed = (more[-1], "") if more else (self.key, first if first.startswith("<") else first[0])
+        first, *more = _pieces(self._argument[1])
+        again, closed = (more[-1], "") if more else (self._argument[0], first if first.startswith("<") else first[0])
         while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
             name = (yield from read_name(source)) if closed else ""
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
@@ -242,11 +233,11 @@ class TaggedCalls(Grammar):
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
         if cut:
-            tags = (_pieces(self.call)[-1], self.key, self.value_end.strip(), _pieces(self.end)[0])
+            tags = (_pieces(self._call[0])[-1], self._argument[0], self._argument[2].strip(), _pieces(self.end)[0])
             raw = markers_of(*tags).cut_off(raw)
         elif not self.own:
             return raw
-        texts = (self.call, self.key, self.value_end, self.end)
+        texts = (self._call[0], *self._argument[::2], self.end)
         patterns = (r"\s*".join(map(re.escape, _pieces(text))) for text in texts)
         # With names and attributes.
         whole = (each if each.endswith(">") else each + r"[^<>\n]*(?:>|\Z)" for each in patterns)
@@ -254,29 +245,30 @@ class TaggedCalls(Grammar):
 
     @property
     def _line_end(self) -> str:
-        return "\n" if self.value_end.startswith("\n") else ""
+        return "\n" if self._argument[2].startswith("\n") else ""
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool; None where one of them cannot be held to its schema."""
-        held = held_arguments(tool, lambda name, value: self._argument(name, value) or None)
+        held = held_arguments(tool, lambda name, value: self._held(name, value) or None)
         if held is None:
             return None
-        named = [constant(self.named)] if self.named else []
+        named = [constant(self._call[1])] if self._call[1] else []
         pieces = [either(*forms, *([nothing()] if optional else [])) for forms, optional in held.values()]
         return sequence(*([*named, *pieces] or [nothing()]))
 
-    def _argument(self, name: str, value: Mapping[str, Any]) -> list[Format]:
+    def _held(self, name: str, value: Mapping[str, Any]) -> list[Format]:
         """The forms of an argument; none where it cannot be held."""
+        key, keyed, value_end = self._argument
+        end = value_end.strip()
         tags = []
-        end = self.value_end.strip()
         for text, form in bare_forms(value):
-            attribute = f' {self.attribute}="{str(text).lower()}"' if self.attribute else ""
-            begin = self.key + name + (self.keyed.replace(">", attribute + ">") if attribute else self.keyed)
+            attribute = f' {self.attribute}="{str(text).lower()}">' if self.attribute else ">"
+            begin = key + name + keyed.replace(">", attribute)
             if form == free_text():  # which must not hold the tag, with or without line ends
-                after = self.value_end.partition(end)[2]
+                after = value_end.partition(end)[2]
                 tags.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
             else:
-                tags.append(tag(begin, form, self.value_end))
+                tags.append(tag(begin, form, value_end))
         return tags
 
 

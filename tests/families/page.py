@@ -20,7 +20,7 @@ from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
 PAGE = Path("docs/families.md")
-BEGIN = "<!-- From here on written by `make docs` from gateway/families/family_table.py. -->\n"
+BEGIN = "<!-- From here on written by `make docs` from gateway/families/family_table.yaml. -->\n"
 END = "<!-- Up to here written by `make docs`. -->\n"
 _ARGUMENTS = {"city": "Rome"}
 _EXACT = exact_tool("get_weather", _ARGUMENTS)

@@ -1,0 +1,51 @@
+"""The table of families: what is wrong in it is refused, with the family and the field."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.families.family_table import read_table
+from gateway.families.markers import ThinkTags
+from gateway.families.named_calls import NamedCalls
+
+ENTRY = """
+families:
+  acme:
+    models: Acme 1
+    grammar: {kind: NamedCalls, opens: [<call>], separator: <args>}
+    tags: {open: <t>, close: </t>}
+"""
+
+
+def test_an_entry_is_a_family() -> None:
+    family = read_table(ENTRY)["acme"]
+    assert (family.name, family.models) == ("acme", "Acme 1")
+    assert family.grammar == NamedCalls(opens=("<call>",), separator="<args>")
+    assert family.tags == ThinkTags("<t>", "</t>", instead=("<call>",))
+    assert family.signs == (("<call>",),)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("models:", "modells:", "modells: ModelFamily has no such field"),
+        ("models: Acme 1", "models: [Acme 1]", "models: Input should be a valid string"),
+        ("models: Acme 1", "model_types: acme", "model_types: Input should be a valid tuple"),
+        ("models: Acme 1", "signs: [<call>]", "signs.0: Input should be a valid tuple"),
+        ("kind: NamedCalls", "kind: NameCalls", "grammar.kind: is one of BareCalls, "),
+        ("kind: NamedCalls, ", "", "grammar.kind: is one of BareCalls, "),
+        ("separator:", "seperator:", "grammar.seperator: NamedCalls has no such field"),
+        (", separator: <args>", "", "grammar.separator: Field required"),
+        (", separator: <args>", ", separator: 1", "grammar.separator: Input should be a valid string"),
+        ("[<call>]", "<call>", "grammar.opens: Input should be a valid tuple"),
+        ("[<call>]", "[<call>], array: maybe", "grammar.array: Input should be 'no', 'read' or 'written'"),
+        ("[<call>]", "[<call>], bare: 7", "grammar.bare: Input should be a valid boolean"),
+        ("open:", "opening:", "tags.opening: ThinkTags has no such field"),
+        ("close: </t>", "close: [</t>]", "tags.close: Input should be a valid string"),
+    ],
+)
+def test_a_wrong_entry_is_refused_by_name(right: str, wrong: str, said: str) -> None:
+    assert right in ENTRY
+    with pytest.raises(ValueError, match="The family 'acme' is wrong: ") as refused:
+        read_table(ENTRY.replace(right, wrong))
+    assert said in str(refused.value)
