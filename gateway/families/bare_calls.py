@@ -20,7 +20,7 @@ from gateway.families.bare_arguments import NOTES, row_format, types_of
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
 from gateway.families.literals import read_python_value, read_row
-from gateway.families.parser_events import FormingCall, without
+from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 from gateway.families.tool_plan import Tool
@@ -105,7 +105,7 @@ class BareCalls(Grammar):
         if not (yield from source.more()):
             self._complete(parser, calls)
         elif calls[0].started:
-            parser.emitter.content(without(source.recorded(), parser.markers.texts))
+            parser.emitter.content(parser.markers.removed(source.recorded()))
         else:
             parser.broken(calls[0])
 

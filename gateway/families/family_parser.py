@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.families.markers import Markers, ThinkTags
-from gateway.families.parser_events import Emitter, Event, FormingCall, without
+from gateway.families.parser_events import Emitter, Event, FormingCall
 from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 from gateway.families.tool_plan import ToolPlan
@@ -279,11 +279,11 @@ class FamilyParser:
         self.source.examined += len(raw)
         if not self.source.cut:  # the beginning of a marker that the call's punctuation looked like: read it again
             begun = self.markers.begun(raw)
-            self.source.unread(begun)
-            raw = raw.removesuffix(begun)
+            self.source.unread(raw[begun:])
+            raw = raw[:begun]
         else:
             raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
-        self.say_prose(without(self._grammar.without_format(raw, cut=self.source.cut), self.markers.texts))
+        self.say_prose(self.markers.removed(self._grammar.without_format(raw, cut=self.source.cut)))
 
     def _whole(self) -> Steps[None]:
         yield from self._grammar.run(self)

@@ -10,11 +10,10 @@ _TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
 class Markers:
-    """A set of markers, found in a text that arrives in pieces: ``step`` takes a character once, as an automaton does.
+    """A set of markers, found in a text that arrives in pieces.
 
     Attributes:
         texts: the markers.
-        whole: the same, to look one up.
         first: finds a character that begins a marker.
     """
 
@@ -25,17 +24,36 @@ class Markers:
             ValueError: when a marker is empty, or holds another, so that the two could not be told apart.
         """
         self.texts = tuple(dict.fromkeys(texts))
-        self.whole = frozenset(texts)
         if not all(texts):
             raise ValueError("A marker must not be empty.")
         if any(one in other for one in self.texts for other in self.texts if one is not other):
             raise ValueError("A marker must not hold another marker.")
-        self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text) + 1))
         self.first = re.compile("[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)")
+        self._longest = max(map(len, texts), default=0)
+        self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text)))
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self.texts)) or r"(?!)")
 
     def also(self, *texts: str) -> Markers:
         """These markers and more."""
         return markers_of(*self.texts, *texts)
+
+    def find(self, text: str, at: int) -> tuple[int, str]:
+        """Where the first marker begins from ``at`` on, and the marker; empty: all from there on may become one."""
+        begins = self.first.search(text, at)
+        if begins is None:
+            return len(text), ""
+        hit = self._any.search(text, begins.start())
+        return (hit.start(), hit[0]) if hit else (self.begun(text, at), "")
+
+    def begun(self, text: str, at: int = 0) -> int:
+        """Where a marker begins that is not whole yet, from ``at`` on; the end of the text where none does."""
+        begins = self.first.search(text, max(at, len(text) - self._longest))
+        while begins is not None and text[begins.start() :] not in self._beginnings:
+            begins = self.first.search(text, begins.end())
+        return len(text) if begins is None else begins.start()
 
     def cut_off(self, text: str) -> str:
         """A text that the token limit has cut, without the beginning of a marker at its end.
@@ -43,21 +61,11 @@ class Markers:
         One character alone says nothing, nor does the beginning of a word: both stay.
         """
         begun = self.begun(text)
-        return text if len(begun) < 2 or begun[0].isalpha() else text.removesuffix(begun)
+        return text if len(text) - begun < 2 or text[begun].isalpha() else text[:begun]
 
-    def begun(self, text: str) -> str:
-        """The end of a text that begins a marker; empty where there is none."""
-        found = ""
-        for character in text[-max(map(len, self.texts), default=1) :]:
-            found = self.step("" if found in self.whole else found, character)
-        return "" if found in self.whole else found
-
-    def step(self, begun: str, character: str) -> str:
-        """The beginning of a marker, or all of it, that a text ends with: ``begun``, then after one more character."""
-        begun += character
-        while begun and begun not in self._beginnings:
-            begun = begun[1:]
-        return begun
+    def removed(self, text: str) -> str:
+        """The text without the markers in it."""
+        return self._any.sub("", text)
 
 
 @cache

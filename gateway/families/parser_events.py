@@ -7,7 +7,6 @@ one ends and the next begins.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -75,11 +74,6 @@ def _joined(group: list[Event]) -> Event:
     if isinstance(first, CallStart) or len(group) == 1:
         return first
     return dataclasses.replace(first, text="".join(event.text for event in group if not isinstance(event, CallStart)))
-
-
-def without(text: str, markers: tuple[str, ...]) -> str:
-    """The text without the markers in it."""
-    return re.sub("|".join(map(re.escape, markers)), "", text) if markers else text
 
 
 class Emitter:

@@ -41,7 +41,7 @@ class TextSource:
     Attributes:
         ended: whether no more text will come.
         cut: whether the token limit ended it; valid once ``ended``.
-        examined: characters looked at, each time that one was.
+        examined: characters looked at, each time that one was; the beginning of a marker, which waits for its rest, once.
         taker: takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and
             holds nothing back; else None.
     """
@@ -187,18 +187,24 @@ class TextSource:
         Returns:
             The marker; None when the text ended without one.
         """
-        begun = ""
+        held = 0
         while True:
-            if not begun and self._raw is None:
+            if not held and self._raw is None:
                 self._first, self.taker = markers.first, emit
-            more = yield from self.more()
+            while (new := len(self._text) - self._at - held) == 0 and not self.ended:
+                yield
             self.taker = None
-            if not more:
+            if not new:
                 break
-            begun = self._search(markers, begun, emit)
-            if begun in markers.whole:
-                return begun
-        shown = markers.cut_off(begun) if self.cut else begun
+            start, marker = markers.find(self._text, self._at)
+            self.examined += (start + len(marker) - self._at if marker else held + new) - held
+            if start > self._at:
+                emit(self._consume(start))
+            if marker:
+                return self._consume(start + len(marker))
+            held = len(self._text) - start
+        shown = self._consume(len(self._text))
+        shown = markers.cut_off(shown) if self.cut else shown
         if shown:
             emit(shown)
         return None
@@ -225,37 +231,6 @@ class TextSource:
                 raise BrokenCallError
         if not scanner.end():
             raise BrokenCallError
-
-    def _search(self, markers: Markers, begun: str, emit: Emit) -> str:
-        """Read all the text there is, or up to a marker's end; emits the part that belongs to no marker.
-
-        Args:
-            markers: to look for.
-            begun: the beginning of a marker that was read before.
-            emit: takes text.
-
-        Returns:
-            The marker, or the beginning of one that the text ends with.
-        """
-        text, index, held = self._text, self._at, begun
-        while index < len(text):
-            if not begun:
-                hit = markers.first.search(text, index)
-                end = hit.start() if hit else len(text)
-                self.examined += end - index
-                index = end
-                if hit is None:
-                    break
-            begun = markers.step(begun, text[index])
-            self.examined += 1
-            index += 1
-            if begun in markers.whole:
-                break
-        whole = held + self._consume(index)
-        certain = whole[: len(whole) - len(begun)]
-        if certain:
-            emit(certain)
-        return begun
 
     def _consume(self, end: int) -> str:
         text = self._text[self._at : end]
