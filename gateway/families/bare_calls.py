@@ -19,7 +19,7 @@ from typing import Any, Literal
 from gateway.families.bare_arguments import NOTES, row_format, types_of
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
-from gateway.families.literals import read_python_value, read_row
+from gateway.families.literals import LiteralReader
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
@@ -143,7 +143,7 @@ class BareCalls(Grammar):
             yield from source.space()
         yield from _read_one(parser, calls[0])
         if opening == "[":
-            yield from read_row(source, "]", another, begun=True)
+            yield from LiteralReader(source, calls[0].arguments).row("]", another, begun=True)
             _forget(parser, calls[0])
             return
         while (yield from self._goes_on(source, objects=bool(opening))):
@@ -191,6 +191,7 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
         raise BrokenCallError
     call.named(name)
     call.arguments("{")
+    reader = LiteralReader(source, call.arguments)
     names: set[str] = set()
 
     def argument(separator: str) -> Steps[None]:
@@ -200,12 +201,10 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
         yield from source.expect("=")
         call.arguments(f"{separator}{dumps(name)}: ")
         names.add(name)
-        if guided and (yield from source.peek()) in {'"', "[", "{"}:
-            yield from source.json(call.arguments)
-        else:
-            yield from read_python_value(source, call.arguments)
+        held = guided and (yield from source.peek()) in {'"', "[", "{"}
+        yield from source.json(call.arguments) if held else reader.value()
 
-    yield from read_row(source, ")", argument)
+    yield from reader.row(")", argument)
     call.arguments("}")
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from gateway.families.bare_arguments import bare_forms, is_text, row_format, typed_json, types_of
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
-from gateway.families.literals import MAX_DEPTH, read_python_scalar, read_row, say_text
+from gateway.families.literals import MAX_DEPTH, LiteralReader
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
@@ -23,6 +22,7 @@ from gateway.families.tool_plan import Tool
 
 _CALL = "call:"
 _NO_KEY = frozenset("{}[],")
+_CLOSING = {"{": "}", "[": "]"}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
@@ -57,83 +57,9 @@ class GemmaCalls(Grammar):
         call.named(name)
         parser.end_header()
         typed = parser.plan.parameters(name) or {} if self.typed else None
-        yield from self._object(source, call.arguments, 1, typed)
+        yield from _Values(source, call.arguments, self.quote).row_of("}", 1, typed)
         call.complete()
         yield from source.spaced(self.close)
-
-    def _object(
-        self, source: TextSource, emit: Emit, depth: int, typed: Mapping[str, Any] | None = None
-    ) -> Steps[None]:
-        """Read keys and values behind a brace, up to and including the one that closes it.
-
-        Args:
-            source: behind the brace.
-            emit: takes the JSON text.
-            depth: objects and lists here, this one among them.
-            typed: the schema that tells the types of values between quotes; None: they are strings.
-        """
-        keys: set[str] = set()
-
-        def pair(separator: str) -> Steps[bool]:
-            key = yield from self._key(source)
-            if not key or key in keys:
-                raise BrokenCallError
-            emit(f"{separator}{dumps(key)}: ")
-            keys.add(key)
-            yield from source.space()
-            told = typed if typed is not None and not is_text(typed, key) else None
-            return (yield from self._value(source, emit, depth, told, key))  # models forget the comma behind a quote
-
-        emit("{")
-        yield from read_row(source, "}", pair)
-        emit("}")
-
-    def _key(self, source: TextSource) -> Steps[str]:
-        """Read a key, between quotes or not, and the colon; empty when there is none."""
-        if (yield from source.literal(self.quote)):
-            key, _ = yield from source.text_until(self.quote)
-            return key if (yield from source.spaced(":")) else ""
-        key, end = yield from source.text_until(":", self.quote, *_NO_KEY)
-        return key.strip(SPACE) if end == ":" else ""
-
-    def _value(
-        self, source: TextSource, emit: Emit, depth: int, typed: Mapping[str, Any] | None = None, key: str = ""
-    ) -> Steps[bool]:
-        """Read a value; returns whether it stood between quotes. ``typed``: the schema that tells its type there."""
-        if (yield from source.literal(self.quote)):
-            yield from self._quoted(source, emit, typed, key)
-            return True
-        if depth >= MAX_DEPTH:
-            raise BrokenCallError
-        if (yield from source.literal("{")):
-            yield from self._object(source, emit, depth + 1)
-        elif (yield from source.literal("[")):
-            yield from self._list(source, emit, depth + 1)
-        else:
-            yield from read_python_scalar(source, emit)
-        return False
-
-    def _list(self, source: TextSource, emit: Emit, depth: int) -> Steps[None]:
-        def member(separator: str) -> Steps[None]:
-            emit(separator)
-            yield from self._value(source, emit, depth)
-
-        emit("[")
-        yield from read_row(source, "]", member)
-        emit("]")
-
-    def _quoted(self, source: TextSource, emit: Emit, typed: Mapping[str, Any] | None, key: str) -> Steps[None]:
-        """Read a string behind its quote, or a value of any type; it ends at the next one, whatever stands in it."""
-        if typed is not None:
-            text, end = yield from source.text_until(self.quote)
-            source.examined += len(text)
-            emit(typed_json(typed, key, text) if end else "")
-        else:
-            emit('"')
-            end = yield from source.until(markers_of(self.quote), partial(say_text, source, emit))
-            emit('"' if end else "")
-        if end is None:
-            raise BrokenCallError
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
@@ -146,3 +72,73 @@ class GemmaCalls(Grammar):
             return sequence(constant(f"{name}:"), either(*each)) if each else None
 
         return row_format(tool, hold, begin="{", between=",")
+
+
+class _Values(LiteralReader):
+    """Reads the values of a call; numbers and words are Python's or JSON's."""
+
+    def __init__(self, source: TextSource, emit: Emit, quote: str) -> None:
+        super().__init__(source, emit)
+        self._quote = quote
+
+    def row_of(self, closing: str, depth: int, typed: Mapping[str, Any] | None = None) -> Steps[None]:
+        """Read an object or a list behind its opening bracket.
+
+        Args:
+            closing: the bracket that closes it.
+            depth: objects and lists here, this one among them.
+            typed: the schema that tells the types of an object's values between quotes; None: they are strings.
+        """
+        keys: set[str] = set()
+
+        def pair(separator: str) -> Steps[bool]:
+            key = yield from self._key()
+            if not key or key in keys:
+                raise BrokenCallError
+            self.emit(f"{separator}{dumps(key)}: ")
+            keys.add(key)
+            yield from self.source.space()
+            if not (yield from self.source.literal(self._quote)):
+                return (yield from self._unquoted(depth))
+            if typed is None or is_text(typed, key):
+                return (yield from self._quoted())
+            text, end = yield from self.source.text_until(self._quote)
+            self.source.examined += len(text)
+            if end is None:
+                raise BrokenCallError
+            self.emit(typed_json(typed, key, text))
+            return True  # models forget the comma behind a quote
+
+        def member(separator: str) -> Steps[None]:
+            self.emit(separator)
+            quoted = yield from self.source.literal(self._quote)
+            yield from self._quoted() if quoted else self._unquoted(depth)
+
+        self.emit("{" if closing == "}" else "[")
+        yield from self.row(closing, pair if closing == "}" else member)
+        self.emit(closing)
+
+    def _key(self) -> Steps[str]:
+        """Read a key, between quotes or not, and the colon; empty when there is none."""
+        if (yield from self.source.literal(self._quote)):
+            key, _ = yield from self.source.text_until(self._quote)
+            return key if (yield from self.source.spaced(":")) else ""
+        key, end = yield from self.source.text_until(":", self._quote, *_NO_KEY)
+        return key.strip(SPACE) if end == ":" else ""
+
+    def _quoted(self) -> Steps[bool]:
+        """Read a string behind its quote; it ends at the next one, whatever stands in it."""
+        self.emit('"')
+        if (yield from self.source.until(markers_of(self._quote), self.text)) is None:
+            raise BrokenCallError
+        self.emit('"')
+        return True
+
+    def _unquoted(self, depth: int) -> Steps[bool]:
+        """Read a value that does not stand between quotes."""
+        opening = "" if depth >= MAX_DEPTH else (yield from self.source.choice(*_CLOSING))
+        if opening:
+            yield from self.row_of(_CLOSING[opening], depth + 1)
+        else:
+            yield from self.scalar()
+        return False

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gateway.families.text_source import SPACE, BrokenCallError
 from gateway.families.tool_plan import ToolPlan
@@ -66,14 +66,13 @@ def merge(events: Sequence[Event]) -> list[Event]:
     if len(events) < 2:
         return list(events)
     groups = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
-    return [_joined(list(group)) for _, group in groups]
+    return [_joined(*group) for _, group in groups]
 
 
-def _joined(group: list[Event]) -> Event:
-    first = group[0]
-    if isinstance(first, CallStart) or len(group) == 1:
-        return first
-    return dataclasses.replace(first, text="".join(event.text for event in group if not isinstance(event, CallStart)))
+def _joined(first: Any, *more: Any) -> Event:
+    """One event in place of several; of calls that start, no two are of one index."""
+    event: Event = dataclasses.replace(first, text="".join(each.text for each in (first, *more))) if more else first
+    return event
 
 
 class Emitter:
@@ -85,13 +84,14 @@ class Emitter:
     Attributes:
         content: takes text for the user.
         reasoning: takes text of the reasoning.
+        names: of the tools that may be called.
         eager: whether calls are said while they form.
     """
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
         """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
         self._events: list[Event] = []
-        self._names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
+        self.names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
         self._parallel = plan.parallel
         self._calls = 0
         self.eager = eager
@@ -126,10 +126,6 @@ class Emitter:
     def finish(self) -> None:
         """End the answer: say the text that was held back."""
         self._content.finish()
-
-    def knows(self, name: str) -> bool:
-        """Whether a tool of this name may be called."""
-        return name in self._names
 
     def start(self, name: str, call_id: str | None) -> int | None:
         """Say that a call begins; returns its index, or None when it is one more than the plan allows."""
@@ -173,11 +169,11 @@ class FormingCall:
         Raises:
             BrokenCallError: when there is no such tool.
         """
-        if not self._emitter.knows(name):
+        if name not in self._emitter.names:
             raise BrokenCallError
         self._name = name
         if self._emitter.eager:
-            self._start()
+            self.complete()
 
     def arguments(self, text: str) -> None:
         """Take more of the JSON text of the arguments."""
@@ -187,15 +183,12 @@ class FormingCall:
             self._emitter.more_arguments(self._index, text)
 
     def complete(self) -> None:
-        """End the call, which is whole and valid."""
-        if not self.started:
-            self._start()
-
-    def _start(self) -> None:
+        """Say the call, which is whole and valid."""
+        if self.started:
+            return
         self._index = self._emitter.start(self._name, self.id)
         self.started = True
-        held, self._held = self._held, []
-        for text in held:
+        for text in self._held:
             self.arguments(text)
 
 

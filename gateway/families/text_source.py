@@ -41,7 +41,7 @@ class TextSource:
     Attributes:
         ended: whether no more text will come.
         cut: whether the token limit ended it; valid once ``ended``.
-        examined: characters looked at, each time that one was; the beginning of a marker, which waits for its rest, once.
+        examined: characters looked at, each time that one was, but the beginning of a marker that waits once.
         taker: takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and
             holds nothing back; else None.
     """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families.literals import read_python_value
+from gateway.families.literals import LiteralReader
 from gateway.families.text_source import BrokenCallError, TextSource
 from tests.families.harness import cut_at
 from tests.tokens.build import FIXED
@@ -29,7 +29,7 @@ def as_json(chunks: list[str]) -> str | None:
 
     def run() -> Any:
         with suppress(BrokenCallError):
-            yield from read_python_value(source, pieces.append)
+            yield from LiteralReader(source, pieces.append).value()
             result.append(True)
         yield from source.space()
         result.append((yield from source.more()))
