@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from gateway.families.bare_arguments import NOTES, row_format, types_of
 from gateway.families.family_parser import FamilyParser, Grammar
-from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
+from gateway.families.json_calls import JSON_CALL, NAME_CHARACTERS, dumps, read_json_call, read_name
 from gateway.families.literals import LiteralReader
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
@@ -50,14 +50,14 @@ class BareCalls(Grammar):
     def call_format(self) -> CallFormat | None:
         """The format as a structural tag; None for Python calls without a marker, whose bracket stands in any text."""
         if self.written == "json":
-            return CallFormat('{"name": "', '", "parameters": ', "}", once=True)
+            return CallFormat('{"name": "NAME", "parameters": ARGUMENTS}', once=True)
         if self.written == "array":
-            return CallFormat('{"name": "', '", "arguments": ', "}", '[{"name": "', ("[", "]"), ", ")
+            return CallFormat(JSON_CALL, '[{"name": "', ("[", "]"), ", ")
         if not self.marked:
             return None
         begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
         section = (self.opens[0] + begin, end + self.close)
-        return CallFormat("", "", ")", self.opens[0], section, between, arguments=_python_arguments)
+        return CallFormat("NAMEARGUMENTS)", self.opens[0], section, between, arguments=_python_arguments)
 
     @property
     def _ends(self) -> Sequence[str]:

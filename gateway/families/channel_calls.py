@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from gateway.families.bare_arguments import BareArguments
@@ -21,7 +20,7 @@ from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, numbered_arguments
+from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
@@ -53,13 +52,9 @@ class ChannelCalls(Grammar):
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, with all arguments as one JSON text."""
-        return CallFormat(
-            f'{OPEN}call tool="',
-            '" index="',
-            f"{_CLOSE}json{_SEPARATOR}{_CLOSE}call{_SEPARATOR}",
-            section=(f"{_CLOSE}response{_SEPARATOR}{OPEN}tools{_SEPARATOR}", f"{_CLOSE}tools{_SEPARATOR}"),
-            arguments=partial(numbered_arguments, between=f'"{_SEPARATOR}{OPEN}json type="object"{_SEPARATOR}'),
-        )
+        call = '<|open|>call tool="NAME" index="NUMBER"<|sep|><|open|>json type="object"<|sep|>ARGUMENTS'
+        section = ("<|close|>response<|sep|><|open|>tools<|sep|>", "<|close|>tools<|sep|>")
+        return CallFormat(f"{call}<|close|>json<|sep|><|close|>call<|sep|>", section=section)
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""

@@ -16,7 +16,7 @@ from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.harmony import HarmonyCalls, HarmonyFamily
-from gateway.families.json_calls import JsonCalls, Keys, MessageCalls
+from gateway.families.json_calls import JsonCalls, MessageCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
@@ -35,7 +35,7 @@ _GRAMMARS = (
     TaggedCalls,
 )
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in _GRAMMARS}
-_PARTS: Mapping[str, type] = {"tags": ThinkTags, "keys": Keys}  # fields with fields of their own
+_PARTS: Mapping[str, type] = {"tags": ThinkTags}  # fields with fields of their own
 
 
 def read_table(text: str) -> dict[str, ModelFamily]:

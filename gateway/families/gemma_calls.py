@@ -46,7 +46,9 @@ class GemmaCalls(Grammar):
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag."""
-        return CallFormat(self.opens[0] + _CALL, "", "}" + self.close, self.opens[0], arguments=self._arguments)
+        return CallFormat(
+            f"{self.opens[0]}{_CALL}NAMEARGUMENTS}}{self.close}", self.opens[0], arguments=self._arguments
+        )
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""

@@ -43,7 +43,7 @@ _CALL = "<|call|>"
 _RETURN = "<|return|>"
 STOP = (_CALL, _RETURN)
 _FUNCTIONS = "functions."
-_CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}", f" {_CONSTRAIN}json{MESSAGE}", _CALL, once=True)
+_CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}NAME {_CONSTRAIN}json{MESSAGE}ARGUMENTS{_CALL}", once=True)
 _ANALYSIS = ThinkTags(f"{CHANNEL}analysis{MESSAGE}", _END, between=f"{_START}assistant")
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="

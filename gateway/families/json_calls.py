@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,30 +23,11 @@ LONGEST_NAME = 256
 """Characters that a name has at most."""
 
 
-@dataclass(frozen=True)
-class Keys:
-    """The keys of a call's object.
+JSON_CALL = '{"name": "NAME", "arguments": ARGUMENTS}'
+"""A call of most families, as of ``CallFormat``."""
 
-    Attributes:
-        name: of the function's name; empty: the name is itself the key of the arguments.
-        arguments: of the arguments; models write the first.
-        id: of the model's own id of the call; empty: there is none.
-    """
-
-    name: str = "name"
-    arguments: tuple[str, ...] = ("arguments", "parameters")
-    id: str = ""
-
-    def part(self, key: str) -> str:
-        """The part of a call under a key: ``name``, ``arguments``, ``id``, ``call`` for all of it; empty: none."""
-        if not self.name:
-            return "call"
-        if key in self.arguments:
-            return "arguments"
-        return {self.name: "name", self.id: "id"}.get(key, "") if key else ""
-
-
-KEYS = Keys()
+KEYS: Mapping[str, str] = {"name": "name", "arguments": "arguments", "parameters": "arguments"}
+"""The parts of a call by their keys; there may be an ``id``, the model's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,34 +37,31 @@ class JsonCalls(Grammar):
     Any of ``opens`` and ``extra`` may follow another of ``opens``.
 
     Attributes:
-        keys: of a call.
-        each: whether models write the markers around each call, instead of around all of them.
-        around: the text that they write between the markers and the calls.
-        separator: the text that they write between two calls.
+        call: a call as models write it, as of ``CallFormat``: with the markers where those stand around each. Its keys
+            are read; that of arguments may be ``arguments`` or ``parameters`` all the same.
+        section: texts before the first and after the last of calls; empty: there are none.
+        separator: the text between two calls.
         word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
     """
 
-    keys: Keys = KEYS
-    each: bool = False
-    around: tuple[str, str] = ("[", "]")
+    call: str = JSON_CALL
+    section: tuple[str, str] = ("", "")
     separator: str = ", "
     word: str = ""
+
+    @cached_property
+    def _keys(self) -> Mapping[str, str]:
+        """The parts of a call by their keys, as of ``read_json_call``."""
+        keys = {key: part for key, part in KEYS.items() if part == "arguments"}
+        keys.update((key, part.lower()) for key, part in re.findall(r'"(\w+)": "?(NAME|ARGUMENTS)', self.call))
+        return keys if "name" in keys.values() else {}
 
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, in every form that begins a call."""
-        begin, end = self.around
-        forms = [self._form(text, text + begin, end + self.close) for text in self.opens]
-        words = [self._form(self.word, self.word, end)] if self.word else []
-        return replace(forms[0], also=(*forms[1:], *words))
-
-    def _form(self, trigger: str, begin: str, end: str) -> CallFormat:
-        keys = self.keys
-        before = f'{{"{keys.name}": "' if keys.name else '{"'
-        between = f'", "{keys.arguments[0]}": ' if keys.name else '": '
-        if self.each:
-            return CallFormat(begin + before, between, "}" + end, trigger, separator=self.separator)
-        return CallFormat(before, between, "}", trigger, (begin, end), self.separator)
+        form = CallFormat(self.call, self.opens[0], self.section, self.separator)
+        words = [replace(form, trigger=self.word, section=(self.word, "]"))] if self.word else []
+        return replace(form, also=(*map(form.begun_by, self.opens[1:]), *words))
 
     @property
     def opening(self) -> Sequence[str]:
@@ -93,12 +71,12 @@ class JsonCalls(Grammar):
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the calls behind an opening marker; returns whether there was one."""
         if parser.marker == self.word:
-            return (yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self.keys))
+            return (yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self._keys))
         call = parser.begin_call()
         yield from parser.source.space()
         while (yield from parser.source.choice(*self.opens, *self.extra)):
             yield from parser.source.space()
-        return (yield from read_call_list(parser, call, keys=self.keys))
+        return (yield from read_call_list(parser, call, keys=self._keys))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +93,6 @@ class MessageCalls(JsonCalls):
     """
 
     header: str
-    each: bool = True
-    around: tuple[str, str] = ("", "")
     whole: bool = True
 
     @cached_property
@@ -136,8 +112,8 @@ class MessageCalls(JsonCalls):
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, in both forms."""
-        message = replace(self._form(self.header, self.header, ""), once=True)
-        return replace(super().call_format, once=True, also=(message,))
+        form = replace(super().call_format, once=True)
+        return replace(form, also=(form.begun_by(self.header),))
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the call behind an opening marker; returns whether there was one."""
@@ -147,7 +123,7 @@ class MessageCalls(JsonCalls):
         yield from source.space()
         if (yield from source.peek()) == "{":
             parser.end_header()
-        return (yield from read_call_list(parser, call, keys=self.keys))
+        return (yield from read_call_list(parser, call, keys=self._keys))
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
         """The text without the role, which is shown nowhere; see ``Grammar``."""
@@ -175,7 +151,9 @@ def read_name(source: TextSource) -> Steps[str]:
     return (yield from source.run(NAME_CHARACTERS, LONGEST_NAME))
 
 
-def read_call_list(parser: FamilyParser, call: FormingCall, *, listed: bool = False, keys: Keys = KEYS) -> Steps[bool]:
+def read_call_list(
+    parser: FamilyParser, call: FormingCall, *, listed: bool = False, keys: Mapping[str, str] = KEYS
+) -> Steps[bool]:
     """Read a JSON array of calls, or calls without an array; reports each call as it is complete.
 
     The first that is broken ends the list: it is content, and so is the text behind it.
@@ -184,7 +162,7 @@ def read_call_list(parser: FamilyParser, call: FormingCall, *, listed: bool = Fa
         parser: at the array.
         call: begun, for the first of them.
         listed: whether the array's bracket has been read.
-        keys: of a call.
+        keys: as of ``read_json_call``.
 
     Returns:
         Whether there was a call.
@@ -207,7 +185,9 @@ def read_call_list(parser: FamilyParser, call: FormingCall, *, listed: bool = Fa
     return True
 
 
-def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, opened: bool = False) -> Steps[None]:
+def read_json_call(
+    source: TextSource, call: FormingCall, *, keys: Mapping[str, str] = KEYS, opened: bool = False
+) -> Steps[None]:
     """Read one object with a call's name and arguments, in any order; other keys are skipped.
 
     Arguments that are missing or null are ``{}``; a string that holds a JSON object is that object.
@@ -215,7 +195,7 @@ def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, 
     Args:
         source: at the object, or at whitespace before it.
         call: takes name and arguments as they are known. It is not completed: the text around the object may matter.
-        keys: of the object.
+        keys: the parts of the call by their keys; none: the only key is the name, and has the arguments.
         opened: whether the object's brace has been read.
 
     Raises:
@@ -230,7 +210,7 @@ def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, 
         key = yield from read_json_string(source)
         yield from source.expect(":")
         yield from source.space()
-        yield from _read_field(source, call, keys.part(key), key, seen)
+        yield from _read_field(source, call, keys.get(key, "") if keys else "call", key, seen)
         more = yield from source.spaced(",")
     yield from source.expect("}")
     if "name" not in seen:
@@ -240,7 +220,7 @@ def read_json_call(source: TextSource, call: FormingCall, *, keys: Keys = KEYS, 
 
 
 def _read_field(source: TextSource, call: FormingCall, part: str, key: str, seen: set[str]) -> Steps[None]:
-    """Read the value of a key, which is a ``part`` of the call as of ``Keys``; notes the parts that were seen."""
+    """Read the value of a key, which is a ``part`` of the call, all of it or none; notes the parts that were seen."""
     if not part:
         return (yield from source.json())
     if part in seen:

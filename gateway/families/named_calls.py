@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from gateway.families.family_parser import FamilyParser, Grammar
-from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, Keys, read_arguments, read_call_list, read_name
+from gateway.families.json_calls import (
+    JSON_CALL,
+    KEYS,
+    LONGEST_NAME,
+    NAME_CHARACTERS,
+    read_arguments,
+    read_call_list,
+    read_name,
+)
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, arguments_format, numbered_arguments
+from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
-Variant: TypeAlias = Literal["no", "read", "written"]
-"""A form of its own: whether it is read all the same, and whether it is the one that the family's models write."""
-
-_TYPE = "function"
 _FENCE = "```"
 _BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
 
@@ -33,9 +36,10 @@ class NamedCalls(Grammar):
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
         bare: whether some models leave the separator out.
-        typed: whether the word ``function`` and a separator stand before the name.
-        fenced: whether the arguments stand in a Markdown fence.
-        array: whether a JSON array of calls stands behind the marker.
+        typed: whether the word ``function`` and a separator may stand before the name.
+        fenced: whether the arguments may stand in a Markdown fence.
+        array: whether a JSON array of calls may stand behind the marker: it is read, or also what models write.
+        call: a call as models write it, as of ``CallFormat``, where these fields do not tell.
     """
 
     separator: str
@@ -45,9 +49,10 @@ class NamedCalls(Grammar):
     numbered: bool = False
     id_marker: str = ""
     bare: bool = False
-    typed: Variant = "no"
-    fenced: Variant = "no"
-    array: Variant = "no"
+    typed: bool = False
+    fenced: bool = False
+    array: Literal["no", "read", "written"] = "no"
+    call: str = ""
 
     @property
     def markers(self) -> Sequence[str]:
@@ -63,28 +68,24 @@ class NamedCalls(Grammar):
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag, without an id that may be missing."""
-        call = self.opens[0]
+        opening, between = self.opens[0], ":NUMBER" * self.numbered + self.separator
         if self.array == "written":
-            return CallFormat('{"name": "', '", "arguments": ', "}", call, (f"{call}[", "]"), ", ")
-        before = call + (_TYPE + self.separator) * (self.typed == "written") + self.namespace
-        between, after = ":" if self.numbered else self.separator, self.close
-        if self.fenced == "written":
-            between, after = f"\n{_FENCE}json\n", f"\n{_FENCE}{self.close}"
-        arguments = partial(numbered_arguments, between=self.separator) if self.numbered else arguments_format
-        return CallFormat(before, between, after, call, self.section, self.gap, arguments=arguments)
+            return CallFormat(JSON_CALL, opening, (f"{opening}[", "]"), ", ")
+        call = self.call or f"{opening}{self.namespace}NAME{between}ARGUMENTS{self.close}"
+        return CallFormat(call, opening, self.section, self.gap)
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a call, or an array of them; see ``Grammar``."""
         yield from parser.source.space()
         if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
-            return (yield from read_call_list(parser, parser.begin_call(), keys=Keys(id="id")))
+            return (yield from read_call_list(parser, parser.begin_call(), keys={**KEYS, "id": "id"}))
         return (yield from super().read_block(parser))
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""
         source = parser.source
         name, call.id = yield from self._read_head(source)
-        fenced = self.fenced != "no" and (yield from source.literal(_FENCE))
+        fenced = self.fenced and (yield from source.literal(_FENCE))
         if fenced:
             yield from source.literal("json")
             yield from source.space()
@@ -110,7 +111,7 @@ class NamedCalls(Grammar):
             raise BrokenCallError
         yield from source.space()
         following = yield from source.peek()
-        if self.typed != "no" and following and following in NAME_CHARACTERS:
+        if self.typed and following and following in NAME_CHARACTERS:
             written = yield from read_name(source)
             yield from source.space()
         name = written.rpartition(":")[0] if self.numbered else written

@@ -7,8 +7,9 @@ Format: xgrammar's structural tags, in the parts that version 0.1.25 has, which 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from gateway.families.call_schema import arguments_schema
@@ -60,21 +61,15 @@ def arguments_format(tool: Tool) -> Format:
     return json_format(arguments_schema(tool) if tool.strict else {"type": "object"})
 
 
-def numbered_arguments(tool: Tool, between: str) -> Format:
-    """The number of a call, as models count them, the text ``between``, and the tool's arguments."""
-    return sequence({"type": "regex", "pattern": "[0-9]{1,4}"}, constant(between), arguments_format(tool))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallFormat:
-    """A family's own format of calls: the texts before, between and after a tool's name and its arguments.
+    """A family's own format of calls, as its models write them.
 
     Attributes:
-        before: text before the name.
-        between: text between name and arguments.
-        after: text after the arguments.
-        trigger: beginning of ``before`` that stands nowhere in free text; empty: all of it. A beginning of the section
-            instead: there are no calls but inside of one.
+        call: a call, with ``NAME`` for the tool's name, ``ARGUMENTS`` for its arguments, and perhaps ``NUMBER`` between
+            them, for that of the call as models count them.
+        trigger: beginning of the call that stands nowhere in free text; empty: all before the name. A beginning of the
+            section instead: there are no calls but inside of one.
         section: texts before the first and after the last of calls that follow each other.
         separator: text between two of them.
         lead: text before calls, or their section, that stand alone, behind reasoning or not.
@@ -84,9 +79,7 @@ class CallFormat:
         also: other forms of the same calls that are read too, so that none of them passes unguided.
     """
 
-    before: str
-    between: str
-    after: str
+    call: str
     trigger: str = ""
     section: tuple[str, str] = ("", "")
     separator: str = ""
@@ -94,6 +87,18 @@ class CallFormat:
     once: bool = False
     arguments: Callable[[Tool], Format | None] = arguments_format
     also: tuple[CallFormat, ...] = ()
+
+    @cached_property
+    def _texts(self) -> Sequence[str]:
+        """The texts before the name, up to the arguments or the number, between those, and after the arguments."""
+        before, _, rest = self.call.partition("NAME")
+        between, _, after = rest.partition("ARGUMENTS")
+        return before, *between.partition("NUMBER")[::2], after
+
+    def begun_by(self, text: str) -> CallFormat:
+        """The format with another text in place of its trigger."""
+        begin, end = (part.replace(self.trigger, text) for part in self.section)
+        return replace(self, call=self.call.replace(self.trigger, text), trigger=text, section=(begin, end))
 
     def among_text(self, plan: ToolPlan) -> Format | None:
         """The format of an answer of free text, with or without calls.
@@ -104,14 +109,14 @@ class CallFormat:
         Returns:
             The format; None where the arguments of a strict tool cannot be held to its schema, or others not at all.
         """
-        held = {tool.name: self.arguments(tool) for tool in plan.tools}
+        held = {tool.name: self._numbered(self.arguments(tool)) for tool in plan.tools}
         calls = {name: content for name, content in held.items() if content is not None}
         if len(calls) < len(held):
             return None
         forms = (self, *self.also)
         return {
             "type": "triggered_tags",
-            "triggers": [form.trigger or form.before for form in forms],
+            "triggers": [form.trigger or form._texts[0] for form in forms],
             "tags": [tagged for form in forms for tagged in form.tags_among(plan, calls)],
             "at_least_one": False,
             "stop_after_first": not self._many(plan),
@@ -119,7 +124,7 @@ class CallFormat:
 
     def tags_among(self, plan: ToolPlan, calls: Mapping[str, Format]) -> list[Format]:
         """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
-        if self.before.startswith(self.trigger or self.before):
+        if self._texts[0].startswith(self.trigger):
             return self.each(calls)
         if self._many(plan) and self.section[1]:
             return [self._several(calls)]
@@ -149,29 +154,33 @@ class CallFormat:
     def _held(self, tool: Tool) -> Format | None:
         """Arguments that follow the tool's schema, as far as can be where it is not strict."""
         exact = self.arguments(replace(tool, strict=True))
-        return exact if exact is not None or tool.strict else self.arguments(tool)
+        return self._numbered(exact if exact is not None or tool.strict else self.arguments(tool))
+
+    def _numbered(self, arguments: Format | None) -> Format | None:
+        between = self._texts[2]
+        if arguments is None or not between:
+            return arguments
+        return sequence({"type": "regex", "pattern": "[0-9]{1,4}"}, constant(between), arguments)
 
     def _many(self, plan: ToolPlan) -> bool:
         return plan.parallel and not self.once
 
     def each(self, calls: Mapping[str, Format], begin: str = "", end: str = "") -> list[Format]:
         """A call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
-        return [
-            tag(f"{begin}{self.before}{name}{self.between}", content, self.after + end)
-            for name, content in calls.items()
-        ]
+        before, between, _, after = self._texts
+        return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
 
     def _several(self, calls: Mapping[str, Format]) -> Format:
         """Calls in a row, in a section. What begins each is told by the separator, which must not be empty."""
-        begin, end = self.section
+        (begin, end), (before, between, _, after) = self.section, self._texts
         row: Format = {
             "type": "tags_with_separator",
-            "tags": [tag(name + self.between, content, self.after) for name, content in calls.items()],
-            "separator": self.separator + self.before,
+            "tags": [tag(name + between, content, after) for name, content in calls.items()],
+            "separator": self.separator + before,
             "at_least_one": True,
             "stop_after_first": False,
         }
-        return tag(begin + self.before, row, end) if end else sequence(constant(begin + self.before), row)
+        return tag(begin + before, row, end) if end else sequence(constant(begin + before), row)
 
 
 def tag_guide(content: Format) -> Guide:

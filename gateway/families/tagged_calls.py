@@ -95,7 +95,12 @@ class TaggedCalls(Grammar):
         if self.wrapped:
             begin, end, call, after = "", "", begin + call, after + end
         return CallFormat(
-            call, "", after, self.begins[0], (begin, end), self.separator, self.lead, arguments=self._arguments
+            f"{call}NAMEARGUMENTS{after}",
+            self.begins[0],
+            (begin, end),
+            self.separator,
+            self.lead,
+            arguments=self._arguments,
         )
 
     def skip(self, source: TextSource, marker: str) -> Steps[None]:
