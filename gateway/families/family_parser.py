@@ -68,9 +68,14 @@ class Grammar:
                 parser.marker = marker
                 yield from self.read_block(parser)
 
-    def skip(self, source: TextSource, marker: str) -> Steps[None]:  # noqa: ARG002 - for subclasses
-        """Read what belongs to a marker that begins nothing where it stands."""
+    def skip(self, source: TextSource, marker: str) -> Steps[str]:  # noqa: ARG002 - for subclasses
+        """Read what belongs to a marker that begins nothing where it stands; empty: to the end of a broken call.
+
+        Returns:
+            Text that was read and belongs to none.
+        """
         yield from ()
+        return ""
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read the text behind ``parser.marker``, which begins calls; returns whether there was one."""
@@ -263,7 +268,10 @@ class FamilyParser:
         try:
             yield from reading
         except BrokenCallError:
+            rest = yield from self._grammar.skip(self.source, "")
             self.broken(call)
+            if call.started:
+                self.emitter.content(rest)
             return False
         return True
 

@@ -16,15 +16,15 @@ from typing import Any
 
 from gateway.families.bare_arguments import argument_types, definitions_of, resolve, typed_json
 from gateway.families.family_parser import FamilyParser, Grammar
-from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, dumps, read_name
+from gateway.families.json_calls import dumps, read_name
 from gateway.families.parser_events import FormingCall
+from gateway.families.tagged_calls import rest_of_tag
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
 _CALL, _CALL_END = '<invoke name="', "</invoke>"
 _SECTION, _SECTION_END = "<tool_call>", "</tool_call>"
 _ITEM = "item"
 _DEEPEST = 16
-_TAG_CHARACTERS = NAME_CHARACTERS + '</ ="'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +59,14 @@ class NestedTags(Grammar):
             more = yield from source.spaced(self._word)
         return called
 
-    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
-        """Read a call behind the token before its tag; see ``Grammar``. Of a broken one the rest of a tag is read."""
-        try:
-            yield from self._read_whole(parser, call)
-        except BrokenCallError:
-            yield from parser.source.run(_TAG_CHARACTERS, LONGEST_NAME)
-            yield from parser.source.literal(">")
-            raise
-        call.complete()
+    def skip(self, source: TextSource, marker: str) -> Steps[str]:
+        """Read the rest of a tag of a broken call."""
+        if not marker:
+            yield from rest_of_tag(source, "</")
+        return ""
 
-    def _read_whole(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
+        """Read a call behind the token before its tag; see ``Grammar``."""
         source = parser.source
         if not (yield from source.literal(_CALL)):
             raise BrokenCallError
@@ -80,6 +77,7 @@ class NestedTags(Grammar):
         parser.end_header()
         yield from source.expect(self._word)
         call.arguments((yield from self._read_tags(source, parser.plan.parameters(name) or {}, _CALL_END, 0)))
+        call.complete()
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without the tags behind the token, and those that the token limit has cut; see ``Grammar``."""

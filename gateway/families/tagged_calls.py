@@ -103,10 +103,9 @@ class TaggedCalls(Grammar):
             arguments=self._arguments,
         )
 
-    def skip(self, source: TextSource, marker: str) -> Steps[None]:
+    def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag."""
-        if marker.endswith('"'):
-            yield from _rest_of_tag(source)
+        return "" if marker.endswith(">") else (yield from rest_of_tag(source))
 
     def read_block(self, parser: FamilyParser) -> Steps[bool]:
         """Read a section, or a call, which may come without one; returns whether there was a call."""
@@ -119,12 +118,7 @@ class TaggedCalls(Grammar):
                     source.cut_in(first)
                     break
             call = parser.begin_call(space + first, header=True)
-            try:
-                yield from self.read_call(parser, call)
-            except BrokenCallError:
-                if source.cut and not call.started:
-                    parser.say_prose(space)
-                parser.broken(call)
+            if not (yield from parser.attempt(call, self.read_call(parser, call))):
                 return called or call.started
             if not self.section[0]:
                 return True
@@ -145,10 +139,7 @@ class TaggedCalls(Grammar):
             yield from source.expect(last)
         yield from source.space()
         name = yield from read_name(source)
-        if not (yield from source.spaced(named)):
-            if named.startswith('"'):
-                yield from _rest_of_tag(source)
-            raise BrokenCallError
+        yield from source.expect(named)
         marker = "" if named else (yield from self._marker(source))
         call.named(name)
         parser.end_header()
@@ -206,7 +197,7 @@ class TaggedCalls(Grammar):
             if (yield from source.literal(f' {self.attribute}="')):
                 word = yield from source.choice(_TRUE, _FALSE)
                 if word is None:
-                    yield from _rest_of_tag(source)
+                    yield from rest_of_tag(source)
                     raise BrokenCallError
                 text = word == _TRUE
         yield from source.expect(*more)
@@ -228,8 +219,6 @@ class TaggedCalls(Grammar):
         while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
             name = (yield from read_name(source)) if closed else ""
             if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
-                if closed == '"':
-                    yield from _rest_of_tag(source)
                 raise BrokenCallError
             arguments.more(again + name)
         if marker is None:
@@ -283,7 +272,7 @@ def _pieces(text: str) -> tuple[str, ...]:
     return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
 
 
-def _rest_of_tag(source: TextSource) -> Steps[None]:
-    """Read what is left of a tag whose attributes cannot be read."""
-    yield from source.run(NAME_CHARACTERS + ' ="', LONGEST_NAME)
-    yield from source.literal(">")
+def rest_of_tag(source: TextSource, begun: str = "") -> Steps[str]:
+    """Read what is left of a tag that cannot be read, which ``begun`` may begin; returns what turns out to be none."""
+    text = yield from source.run(NAME_CHARACTERS + ' ="' + begun, LONGEST_NAME)
+    return "" if (yield from source.literal(">")) else text
