@@ -109,16 +109,14 @@ class BareCalls(Grammar):
         else:
             parser.broken(calls[0])
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read the calls behind the marker; returns whether there was one."""
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read the calls behind the marker."""
         calls = [parser.begin_call()]
         yield from parser.source.space()
-        if not (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
-            return calls[0].started
-        self._complete(parser, calls)
-        yield from parser.source.space()
-        yield from parser.source.choice(*self._ends)
-        return True
+        if (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
+            self._complete(parser, calls)
+            yield from parser.source.space()
+            yield from parser.source.choice(*self._ends)
 
     def _bracket(self, source: TextSource) -> Steps[str]:
         """The bracket that comes next and begins calls, but no marker; empty where there is none."""

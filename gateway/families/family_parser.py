@@ -77,10 +77,10 @@ class Grammar:
         yield from ()
         return ""
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read the text behind ``parser.marker``, which begins calls; returns whether there was one."""
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read the text behind ``parser.marker``, which begins calls."""
         call = parser.begin_call(header=True)
-        return (yield from parser.attempt(call, self.read_call(parser, call))) or call.started
+        yield from parser.attempt(call, self.read_call(parser, call))
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read one call behind the opening marker, and complete it; ``end_header`` tells where its arguments begin.
@@ -233,10 +233,10 @@ class FamilyParser:
                 return marker
             if marker in tags.instead:
                 self.marker = marker
-                self.say_prose = self.emitter.reasoning
-                called = yield from self._grammar.read_block(self)
+                self.say_prose, calls = self.emitter.reasoning, self.emitter.calls
+                yield from self._grammar.read_block(self)
                 self.say_prose = self.emitter.content
-                if called:
+                if self.emitter.calls > calls:
                     return None
         return None
 
@@ -263,14 +263,18 @@ class FamilyParser:
         """End the header of the call."""
         self._header = self.source.recorded_length
 
-    def attempt(self, call: FormingCall, reading: Steps[None]) -> Steps[bool]:
-        """Read a call that has begun; returns whether it is one. The text of one that is broken is content."""
+    def attempt(self, call: FormingCall, reading: Steps[None], before: str = "") -> Steps[bool]:
+        """Read a call that has begun; returns whether it is one. The text of one that is broken is content.
+
+        So is then the text ``before`` it.
+        """
         try:
             yield from reading
         except BrokenCallError:
             rest = yield from self._grammar.skip(self.source, "")
+            self.say_prose("" if call.started else before)
             self.broken(call)
-            if call.started:
+            if call.started and not self.source.cut:
                 self.emitter.content(rest)
             return False
         return True

@@ -61,7 +61,23 @@ class GemmaCalls(Grammar):
         typed = parser.plan.parameters(name) or {} if self.typed else None
         yield from _Values(source, call.arguments, self.quote).row_of("}", 1, typed)
         call.complete()
-        yield from source.spaced(self.close)
+        yield from source.space()
+        yield from source.choice(self.close, self._half_close)
+
+    @property
+    def _half_close(self) -> str:
+        """The closing marker without its first character, which models forget."""
+        return self.close[1:]
+
+    def skip(self, source: TextSource, marker: str) -> Steps[str]:
+        """Read the end of a broken call."""
+        if not marker:
+            yield from source.spaced(self._half_close)
+        return ""
+
+    def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
+        """The text without what is left of the closing marker; see ``Grammar``."""
+        return raw.replace(self.close, "").replace(self._half_close, "")
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""

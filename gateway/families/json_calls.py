@@ -68,15 +68,15 @@ class JsonCalls(Grammar):
         """The markers, and the word."""
         return (*self.opens, self.word) if self.word else self.opens
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read the calls behind an opening marker; returns whether there was one."""
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read the calls behind an opening marker."""
         if parser.marker == self.word:
             return (yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self._keys))
         call = parser.begin_call()
         yield from parser.source.space()
         while (yield from parser.source.choice(*self.opens, *self.extra)):
             yield from parser.source.space()
-        return (yield from read_call_list(parser, call, keys=self._keys))
+        yield from read_call_list(parser, call, keys=self._keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,15 +115,15 @@ class MessageCalls(JsonCalls):
         form = replace(super().call_format, once=True)
         return replace(form, also=(form.begun_by(self.header),))
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read the call behind an opening marker; returns whether there was one."""
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read the call behind an opening marker."""
         source, call = parser.source, parser.begin_call(header=True)
         for text in self._pieces[1:]:
             yield from source.spaced(text)
         yield from source.space()
         if (yield from source.peek()) == "{":
             parser.end_header()
-        return (yield from read_call_list(parser, call, keys=self._keys))
+        yield from read_call_list(parser, call, keys=self._keys)
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
         """The text without the role, which is shown nowhere; see ``Grammar``."""
@@ -153,7 +153,7 @@ def read_name(source: TextSource) -> Steps[str]:
 
 def read_call_list(
     parser: FamilyParser, call: FormingCall, *, listed: bool = False, keys: Mapping[str, str] = KEYS
-) -> Steps[bool]:
+) -> Steps[None]:
     """Read a JSON array of calls, or calls without an array; reports each call as it is complete.
 
     The first that is broken ends the list: it is content, and so is the text behind it.
@@ -163,26 +163,17 @@ def read_call_list(
         call: begun, for the first of them.
         listed: whether the array's bracket has been read.
         keys: as of ``read_json_call``.
-
-    Returns:
-        Whether there was a call.
     """
     source = parser.source
     listed = listed or (yield from source.spaced("["))
-    called = False
-    while True:
-        if not (yield from parser.attempt(call, read_json_call(source, call, keys=keys))):
-            return called or call.started
+    while (yield from parser.attempt(call, read_json_call(source, call, keys=keys))):
         call.complete()
-        called = True
         yield from source.space()
         more = (yield from source.literal(",")) if listed else (yield from source.peek()) == "{"
         if not more:
-            break
+            yield from source.literal("]" if listed else "")
+            return
         call = parser.begin_call()
-    if listed:
-        yield from source.literal("]")
-    return True
 
 
 def read_json_call(

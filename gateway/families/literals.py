@@ -136,7 +136,7 @@ class LiteralReader:
             first = "".join(pieces)
             if closing == ")" and (yield from self.source.spaced(closing)):
                 return self.emit(first)  # a value in parentheses
-            pairs = closing == "}" and (yield from self.source.spaced(":"))
+            pairs = closing == "}" and first.startswith('"') and (yield from self.source.spaced(":"))
 
         def member(separator: str) -> Steps[None]:
             if not pairs:
@@ -150,8 +150,6 @@ class LiteralReader:
             self.emit(": ")
             yield from self.value(depth)
 
-        if pairs and not first.startswith('"'):
-            raise BrokenCallError
         self.emit("{" + first + ": " if pairs else "[" + first)
         if pairs:
             yield from self.value(depth)

@@ -74,12 +74,13 @@ class NamedCalls(Grammar):
         call = self.call or f"{opening}{self.namespace}NAME{between}ARGUMENTS{self.close}"
         return CallFormat(call, opening, self.section, self.gap)
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a call, or an array of them; see ``Grammar``."""
         yield from parser.source.space()
         if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
-            return (yield from read_call_list(parser, parser.begin_call(), keys={**KEYS, "id": "id"}))
-        return (yield from super().read_block(parser))
+            yield from read_call_list(parser, parser.begin_call(), keys={**KEYS, "id": "id"})
+        else:
+            yield from super().read_block(parser)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""

@@ -38,11 +38,10 @@ class NestedTags(Grammar):
     def _word(self) -> str:
         return self.opens[0]
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read a section behind the token before its tag, or a call; returns whether there was one."""
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read a section behind the token before its tag, or a call."""
         source = parser.source
-        called, section = False, False
-        more = True
+        section, more = False, True
         while more:
             yield from source.space()
             if not section and (yield from source.literal(_SECTION)):
@@ -51,13 +50,9 @@ class NestedTags(Grammar):
                 break
             else:
                 call = parser.begin_call(self._word, header=True)
-                if not (yield from parser.attempt(call, self.read_call(parser, call))):
-                    return called or call.started
-                called = True
-                if not section:
-                    break
+                if not (yield from parser.attempt(call, self.read_call(parser, call))) or not section:
+                    return
             more = yield from source.spaced(self._word)
-        return called
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag of a broken call."""
@@ -99,7 +94,7 @@ class NestedTags(Grammar):
             if not (yield from source.literal("<")):
                 raise BrokenCallError
             name = yield from read_name(source)
-            if not name or not (yield from source.literal(">")):
+            if not (yield from source.literal(">")):
                 raise BrokenCallError
             value = yield from self._read_value(source, schema, name, depth)
             if name in values:

@@ -85,6 +85,7 @@ class Emitter:
         content: takes text for the user.
         reasoning: takes text of the reasoning.
         names: of the tools that may be called.
+        calls: how many have been said, or left out as more than the plan allows.
         eager: whether calls are said while they form.
     """
 
@@ -93,7 +94,7 @@ class Emitter:
         self._events: list[Event] = []
         self.names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
         self._parallel = plan.parallel
-        self._calls = 0
+        self.calls = 0
         self.eager = eager
         self._content = _Channel(lambda text: self._events.append(Content(text)), hold=plan.calls)
         self._reasoning = _Channel(lambda text: self._events.append(Reasoning(text)), hold=True, trim=True)
@@ -129,10 +130,10 @@ class Emitter:
 
     def start(self, name: str, call_id: str | None) -> int | None:
         """Say that a call begins; returns its index, or None when it is one more than the plan allows."""
-        if self._calls and not self._parallel:
+        index = self.calls
+        self.calls += 1
+        if index and not self._parallel:
             return None
-        index = self._calls
-        self._calls += 1
         self._content.interrupt()
         self._events.append(CallStart(index, name, call_id))
         return index

@@ -89,7 +89,7 @@ class CallFormat:
     also: tuple[CallFormat, ...] = ()
 
     @cached_property
-    def _texts(self) -> Sequence[str]:
+    def texts(self) -> Sequence[str]:
         """The texts before the name, up to the arguments or the number, between those, and after the arguments."""
         before, _, rest = self.call.partition("NAME")
         between, _, after = rest.partition("ARGUMENTS")
@@ -116,7 +116,7 @@ class CallFormat:
         forms = (self, *self.also)
         return {
             "type": "triggered_tags",
-            "triggers": [form.trigger or form._texts[0] for form in forms],
+            "triggers": [form.trigger or form.texts[0] for form in forms],
             "tags": [tagged for form in forms for tagged in form.tags_among(plan, calls)],
             "at_least_one": False,
             "stop_after_first": not self._many(plan),
@@ -124,7 +124,7 @@ class CallFormat:
 
     def tags_among(self, plan: ToolPlan, calls: Mapping[str, Format]) -> list[Format]:
         """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
-        if self._texts[0].startswith(self.trigger):
+        if self.texts[0].startswith(self.trigger):
             return self.each(calls)
         if self._many(plan) and self.section[1]:
             return [self._several(calls)]
@@ -157,7 +157,7 @@ class CallFormat:
         return self._numbered(exact if exact is not None or tool.strict else self.arguments(tool))
 
     def _numbered(self, arguments: Format | None) -> Format | None:
-        between = self._texts[2]
+        between = self.texts[2]
         if arguments is None or not between:
             return arguments
         return sequence({"type": "regex", "pattern": "[0-9]{1,4}"}, constant(between), arguments)
@@ -167,12 +167,12 @@ class CallFormat:
 
     def each(self, calls: Mapping[str, Format], begin: str = "", end: str = "") -> list[Format]:
         """A call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
-        before, between, _, after = self._texts
+        before, between, _, after = self.texts
         return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
 
     def _several(self, calls: Mapping[str, Format]) -> Format:
         """Calls in a row, in a section. What begins each is told by the separator, which must not be empty."""
-        (begin, end), (before, between, _, after) = self.section, self._texts
+        (begin, end), (before, between, _, after) = self.section, self.texts
         row: Format = {
             "type": "tags_with_separator",
             "tags": [tag(name + between, content, after) for name, content in calls.items()],

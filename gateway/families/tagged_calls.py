@@ -107,8 +107,8 @@ class TaggedCalls(Grammar):
         """Read the rest of a tag."""
         return "" if marker.endswith(">") else (yield from rest_of_tag(source))
 
-    def read_block(self, parser: FamilyParser) -> Steps[bool]:
-        """Read a section, or a call, which may come without one; returns whether there was a call."""
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read a section, or a call, which may come without one."""
         source, first = parser.source, _pieces(self._call[0])[0]
         begun, called, space = parser.marker == first, False, ""
         while True:
@@ -117,17 +117,14 @@ class TaggedCalls(Grammar):
                 if not (yield from source.literal(first)):
                     source.cut_in(first)
                     break
-            call = parser.begin_call(space + first, header=True)
-            if not (yield from parser.attempt(call, self.read_call(parser, call))):
-                return called or call.started
-            if not self.section[0]:
-                return True
+            call = parser.begin_call(first, header=True)
+            if not (yield from parser.attempt(call, self.read_call(parser, call), before=space)) or not self.section[0]:
+                return
             begun, called = False, True
         if not called:
             parser.say_prose(space)
         else:
             yield from source.literal(self.section[1].strip())
-        return called
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""

@@ -266,6 +266,32 @@ def test_gemma_calls(family: str, before: str, quote: str, after: str) -> None:
     assert calls(family, good + good.replace("f{", "h{") + good) == [F, F]
 
 
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("inside", ['a:<|"|>x<|"|>}', 'a:<|"|>x<|"|>,n:1 '])
+def test_the_end_of_a_call_of_gemma_without_its_first_character_is_not_shown(inside: str, eager: bool) -> None:
+    family, turn = FAMILIES["gemma4"], ToolPlan(tools=TOOLS, choice="auto")
+    parser = family.parser(turn, family.prepare(turn, ""), "", eager=eager)
+    said = content_in(parse(parser, f"<|tool_call>call:f{{{inside}tool_call|> Done.", cut=False))
+    assert said.endswith(" Done.")
+    assert "tool_call" not in said
+
+
+@pytest.mark.parametrize("family", ["lfm2", "olmo3"])
+def test_of_a_broken_dictionary_nothing_behind_its_key_is_lost(family: str) -> None:
+    turn = ToolPlan(tools=TOOLS, choice="auto")
+    parser = FAMILIES[family].parser(turn, FAMILIES[family].prepare(turn, ""), "", eager=True)
+    opening = FAMILIES[family].grammar.opens[0]  # type: ignore[attr-defined]
+    events = parse(parser, f"{opening}f(a={{1: 2}}) Done.", cut=False)
+    assert content_in(events) == ": 2}) Done."
+
+
+def test_a_key_of_minimax_m3_may_be_empty_as_in_json() -> None:
+    word = "]<]minimax[>["
+    inside = f"{word}<a>x{word}</a>{word}<>y{word}</>"
+    text = f'{word}<tool_call>{word}<invoke name="f">{inside}{word}</invoke>{word}</tool_call>'
+    assert calls("minimax_m3", text) == [("f", '{"a": "x", "": "y"}')]
+
+
 @pytest.mark.parametrize("behind", ["<|close|>call oops<|sep|>", '<|open|>json type="object"<|s', "<|open|>argu"])
 def test_a_call_of_kimi_k3_that_breaks_before_its_arguments_has_none_that_look_empty(behind: str) -> None:
     """A client that takes an empty text for no arguments would run the tool."""
