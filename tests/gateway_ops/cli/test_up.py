@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
