@@ -16,6 +16,7 @@ class Markers:
         texts: the markers.
         whole: the same, to look one up.
         first: finds a character that begins a marker.
+        first_or_space: the same, and whitespace at the end of a text.
     """
 
     def __init__(self, *texts: str) -> None:
@@ -31,7 +32,9 @@ class Markers:
         if any(one in other for one in self.texts for other in self.texts if one is not other):
             raise ValueError("A marker must not hold another marker.")
         self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text) + 1))
-        self.first = re.compile("[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)")
+        first = "[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)"
+        self.first = re.compile(first)
+        self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")
 
     def also(self, *texts: str) -> Markers:
         """These markers and more."""

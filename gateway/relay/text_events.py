@@ -14,7 +14,7 @@ _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\
 
 def one_line(data: bytes) -> bytes:
     """Escape the characters in JSON that some clients take for the end of a line: U+0085, U+2028 and U+2029."""
-    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+    if not data.isascii():  # most is; this costs a tenth of a search
         for raw, escaped in _LINE_ENDS:
             data = data.replace(raw, escaped)
     return data
