@@ -165,6 +165,16 @@ def test_a_wrong_template_or_family_is_said_before_anything_starts(
     assert "Traceback" not in done.stderr
 
 
+def test_a_broken_template_is_said_before_anything_starts(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jinja"
+    broken.write_text("{% for message in messages %}{{ message.content }")
+    done = run(environ, "up", "--model", str(model), "--port", str(free_port()), "--template", str(broken))
+    assert done.returncode == 1
+    assert f"error: --template: {broken}: The chat template does not compile: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Triton" not in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path, number: int) -> None:
     port = free_port()
