@@ -42,10 +42,12 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
         return before + (said if said.isascii() else one_line(said)) + after
 
     def forward(pieces: Sequence[Piece | str]) -> Drain | None:
-        if len(pieces) == 1 and isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
+        if len(pieces) > 1:
+            return write(b"".join(map(event, pieces)))
+        if isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
             said = dumps(text)
             return write(before + (said if said.isascii() else one_line(said)) + after)
-        return write(b"".join(map(event, pieces)))
+        return write(event(text))
 
     return forward
 
