@@ -15,17 +15,11 @@ from typing import Any
 
 import httpx
 
+from tests.ports import free_port
 from tests.warm_gateways import ForkedGateway, WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 TRANSPORT = "GATEWAY_TRANSPORT"  # how tests that do not say reach Triton: GATEWAY_TRANSPORT=grpcio make test
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _text(file: str | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.families.markers import Markers, ThinkTags
-from gateway.families.parser_events import Emitter, Event, FormingCall
+from gateway.families.parser_events import Emitter, Event, FormingCall, Passing
 from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 from gateway.families.tool_plan import ToolPlan
@@ -160,17 +160,9 @@ class FamilyParser:
             next(self._steps, None)
         return self.emitter.take()
 
-    def passed(self, text: str) -> Event | None:
-        """The only event of a text, in place of ``feed``; None where that has more to do with it, and nothing was done.
-
-        Args:
-            text: not empty.
-        """
-        taker = self.source.taker
-        if taker is None:
-            return None
-        event = self.emitter.passed(text, taker)
-        return event if event is not None and self.source.passes(text) else None
+    def passing(self) -> Passing | None:
+        """The state in which texts need not be fed, until one is fed; None where they must be."""
+        return self.emitter.passing(self.source.taker, self.source.awaited)
 
     def finish(self, *, cut: bool) -> list[Event]:
         """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""

@@ -15,6 +15,7 @@ class Markers:
     Attributes:
         texts: the markers.
         first: finds a character that begins a marker.
+        first_or_space: the same, and whitespace at the end of a text.
     """
 
     def __init__(self, *texts: str) -> None:
@@ -28,7 +29,9 @@ class Markers:
             raise ValueError("A marker must not be empty.")
         if any(one in other for one in self.texts for other in self.texts if one is not other):
             raise ValueError("A marker must not hold another marker.")
-        self.first = re.compile("[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)")
+        first = "[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)"
+        self.first = re.compile(first)
+        self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")
         self._longest = max(map(len, texts), default=0)
         self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text)))
 

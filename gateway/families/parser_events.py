@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from gateway.families.markers import Markers
 from gateway.families.text_source import SPACE, BrokenCallError
 from gateway.families.tool_plan import ToolPlan
 
@@ -61,6 +62,18 @@ class CallArguments:
 Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
 
 
+class Passing(NamedTuple):
+    """A state of a parser in which each text becomes an event by itself, and changes nothing.
+
+    Attributes:
+        kind: of the events.
+        more: finds in a text what makes it more than that; None where there is nothing.
+    """
+
+    kind: type[Content | Reasoning]
+    more: Callable[[str], object | None]
+
+
 def merge(events: Sequence[Event]) -> list[Event]:
     """Join events of the same kind and index that follow each other."""
     if len(events) < 2:
@@ -101,18 +114,20 @@ class Emitter:
         self.content: Callable[[str], None] = self._content.text
         self.reasoning: Callable[[str], None] = self._reasoning.text
 
-    def passed(self, text: str, taker: Callable[[str], None]) -> Event | None:
-        """The event that a text becomes by itself; None where more is to be done with it, and nothing was.
+    def passing(self, taker: Callable[[str], None] | None, awaited: Markers) -> Passing | None:
+        """The state in which texts become events by themselves; None where more is to be done with them.
 
         Args:
-            text: not empty, without markers.
-            taker: ``content`` or ``reasoning``; another one does something else with it.
+            taker: of the texts: ``content`` or ``reasoning``; another one does something else with them.
+            awaited: markers that end the state.
         """
-        if taker is self.content:
-            return Content(text) if self._content.passes(text) else None
-        if taker is self.reasoning:
-            return Reasoning(text) if self._reasoning.passes(text) else None
-        return None
+        if taker is not self.content and taker is not self.reasoning:
+            return None
+        channel = self._content if taker is self.content else self._reasoning
+        if not channel.settled:
+            return None
+        kind: type[Content | Reasoning] = Content if channel is self._content else Reasoning
+        return Passing(kind, (awaited.first_or_space if channel.hold else awaited.first).search)
 
     def end_reasoning(self) -> None:
         """Begin the answer proper: whitespace on both sides of the boundary is not shown."""
@@ -199,11 +214,11 @@ class _Channel:
     ``trim``: whitespace at the beginning is not shown. ``hold``: whitespace at the end waits for what follows.
     """
 
-    __slots__ = ("_emit", "_hold", "_interrupted", "_shown", "_space", "_trim")
+    __slots__ = ("_emit", "_interrupted", "_shown", "_space", "_trim", "hold")
 
     def __init__(self, emit: Callable[[str], None], *, hold: bool, trim: bool = False) -> None:
         self._emit = emit
-        self._hold = hold
+        self.hold = hold
         self._trim = trim
         self._shown = False
         self._interrupted = False
@@ -215,7 +230,7 @@ class _Channel:
             if not text:
                 return
             self._trim = False
-        body = text.rstrip(SPACE) if self._hold else text
+        body = text.rstrip(SPACE) if self.hold else text
         if body:
             self._emit("".join([*self._space, body]))
             self._space = []
@@ -223,13 +238,10 @@ class _Channel:
         if len(body) < len(text):
             self._space.append(text[len(body) :])
 
-    def passes(self, text: str) -> bool:
-        """Whether ``text`` would show a text as it is, and change nothing."""
-        return (
-            self._shown
-            and not (self._trim or self._space or self._interrupted)
-            and not (self._hold and text[-1] in SPACE)
-        )
+    @property
+    def settled(self) -> bool:
+        """Whether ``text`` would show a text without whitespace at its end as it is, and change nothing."""
+        return self._shown and not (self._trim or self._space or self._interrupted)
 
     def interrupt(self) -> None:
         """Note that a call comes here."""

@@ -42,33 +42,27 @@ class TextSource:
         ended: whether no more text will come.
         cut: whether the token limit ended it; valid once ``ended``.
         examined: characters looked at, each time that one was, but the beginning of a marker that waits once.
+        awaited: the markers that a parser waits for; valid where there is a ``taker``.
         taker: takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and
             holds nothing back; else None.
     """
 
-    __slots__ = ("_at", "_first", "_raw", "_text", "cut", "ended", "examined", "taker")
+    __slots__ = ("_at", "_raw", "_text", "awaited", "cut", "ended", "examined", "taker")
 
     def __init__(self) -> None:
         self._text = ""
         self._at = 0
         self._raw: list[str] | None = None
-        self._first: re.Pattern[str] | None = None  # of the markers that ``taker`` waits for
         self.ended = False
         self.cut = False
         self.examined = 0
+        self.awaited = markers_of()
         self.taker: Emit | None = None
 
     def push(self, text: str) -> None:
         """Take more text."""
         self._text = self._text[self._at :] + text
         self._at = 0
-
-    def passes(self, text: str) -> bool:
-        """Whether a text belongs to no marker, so that ``taker`` may have it in place of ``push``; it must be set."""
-        if self._first is None or self._first.search(text) is not None:
-            return False
-        self.examined += len(text)
-        return True
 
     def end(self, *, cut: bool) -> None:
         """End the text: no more will come."""
@@ -190,7 +184,7 @@ class TextSource:
         held = 0
         while True:
             if not held and self._raw is None:
-                self._first, self.taker = markers.first, emit
+                self.awaited, self.taker = markers, emit
             while (new := len(self._text) - self._at - held) == 0 and not self.ended:
                 yield
             self.taker = None

@@ -6,7 +6,7 @@ engine groups its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
@@ -100,12 +100,12 @@ class SequenceAssembler:
         "_push",
         "_queue",
         "_reader",
-        "_reads_tokens",
         "_recent",
         "_request",
         "_stop_ids",
         "_stops",
         "_sums",
+        "_take_token",
         "_takes_entries",
         "_takes_tokens",
         "_textual",
@@ -153,7 +153,7 @@ class SequenceAssembler:
         # Neither stop strings nor log-probs, and not ended: one question for each token.
         bare = not (watched or params.return_token_ids)
         self._takes_tokens = self._plain = bare and reader is None
-        self._reads_tokens = bare and reader is not None
+        self._take_token = reader.take_token if bare and reader is not None else None
         ends = params.stop or params.stop_token_ids or params.min_tokens or params.return_token_ids or request.draft
         self._takes_entries = params.logprobs and not ends and reader is None
         self._vocab_size = max(tokenizer.vocab_size, request.vocab_size or 0)
@@ -214,20 +214,20 @@ class SequenceAssembler:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
         """
         if not self._takes_tokens or index in self._end_ids or not 0 <= index < self._vocab_size:
-            return self._read_token(index) if self._reads_tokens else None
+            return None if self._take_token is None else self._read_token(index, self._take_token)
         if self._completion >= self._most:
             return None
         self._completion += 1
         return self._push(index)
 
-    def _read_token(self, index: int) -> str | None:
-        """Have the reader take a token whose text shows at once."""
+    def _read_token(self, index: int, take: Callable[[str], bool]) -> str | None:
+        """Have the reader ``take`` a token whose text shows at once."""
         if self.stopped or self._completion >= self._most:
             return None
         if index in self._end_ids or not 0 <= index < self._vocab_size:
             return None
         text = self._foresee(index)
-        if not text or self._recent or self._reader is None or not self._reader.take_token(text):
+        if not text or self._recent or not take(text):
             return None
         self._completion += 1
         self._characters += len(text)

@@ -14,7 +14,7 @@ _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\
 
 def one_line(data: bytes) -> bytes:
     """Escape the characters in JSON that some clients take for the end of a line: U+0085, U+2028 and U+2029."""
-    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+    if not data.isascii():  # most is; this costs a tenth of a search
         for raw, escaped in _LINE_ENDS:
             data = data.replace(raw, escaped)
     return data
@@ -42,10 +42,12 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
         return before + (said if said.isascii() else one_line(said)) + after
 
     def forward(pieces: Sequence[Piece | str]) -> Drain | None:
-        if len(pieces) == 1 and isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
+        if len(pieces) > 1:
+            return write(b"".join(map(event, pieces)))
+        if isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
             said = dumps(text)
             return write(before + (said if said.isascii() else one_line(said)) + after)
-        return write(b"".join(map(event, pieces)))
+        return write(event(text))
 
     return forward
 

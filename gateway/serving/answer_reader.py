@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Preparation, Reasoning, ToolPlan
 from gateway.families.family_parser import FamilyParser
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.model_family import ModelFamily
+from gateway.families.parser_events import Passing
 from gateway.generation import SamplingParams, StopMatcher
 from gateway.serving.budgeted_engine import ThoughtBudget
 from gateway.tokens import Tokenizer
@@ -51,10 +51,10 @@ class AnswerReader:
         self.reasoning_tokens: int | None = None
         self._parser = parser
         self._stops = stops
-        # A text that is nothing but content or reasoning needs no more than to be told so.
-        self._passed_by: Callable[[str], Event | None] | None = None
-        if isinstance(parser, FamilyParser) and not stops and not one_call:
-            self._passed_by = parser.passed
+        # Texts that are nothing but content or reasoning are not fed to the parser. They are kept until somebody asks.
+        self._may_pass = isinstance(parser, FamilyParser) and not stops and not one_call
+        self._passing: Passing | None = None
+        self._texts: list[str] = []
         self._include_stop = include_stop
         self._call_scanner = JsonScanner() if one_call else None
         self._search = _ContentSearch(stops)
@@ -69,8 +69,14 @@ class AnswerReader:
 
     def take(self) -> list[Event]:
         """The events since the last time."""
+        self._tell_texts()
         events, self._events = self._events, []
         return events
+
+    def take_texts(self) -> tuple[bool, list[str]]:
+        """Whether the events since the last time are reasoning, and the text of each; ``take_token`` took all."""
+        texts, self._texts = self._texts, []
+        return self._passing is not None and self._passing.kind is Reasoning, texts
 
     def close(self, *, cut: bool) -> None:
         """The answer has ended: read what the parser and the search still hold. Later calls do nothing.
@@ -81,6 +87,7 @@ class AnswerReader:
         if self._closed:
             return
         self._closed = True
+        self._end_passing()
         if not self._ended:
             self._say(self._parser.finish(cut=cut), search=True)
         if not self._ended:
@@ -126,28 +133,47 @@ class AnswerReader:
         Returns:
             Whether it was taken.
         """
-        if self._passed_by is None or self._raw or self._ends is not None:
+        passing = self._passing or self._begin_passing()
+        if passing is None or passing.more(text) is not None:
             return False
+        if passing.kind is Reasoning:
+            self.reasoning_tokens = (self.reasoning_tokens or 0) + 1
+        self._base += len(text)
+        self._texts.append(text)
+        return True
+
+    def _begin_passing(self) -> Passing | None:
+        """Have texts pass by the parser from now on, where nothing waits for what follows."""
+        if not self._may_pass or self._raw or self._ends is not None:
+            return None
         if self._tokens:
             if self._tokens[-1][1] > self._base:  # a character that has begun
-                return False
+                return None
             self._tokens.clear()  # all of their text is located: none of it can still turn out to be reasoning
-        event = self._passed_by(text)
-        if event is None:
-            return False
+        if isinstance(self._parser, FamilyParser):
+            self._passing = self._parser.passing()
         if self.reasoning_tokens is None:
             self.reasoning_tokens = 0
-        if isinstance(event, Reasoning):
-            self.reasoning_tokens += 1
-        self._base += len(text)
-        self._located = self._passed = self._base
-        self._events.append(event)
-        return True
+        return self._passing
+
+    def _end_passing(self) -> None:
+        """Have texts read again."""
+        if self._passing is not None:
+            self._tell_texts()
+            self._passing = None
+            self._located = self._passed = self._base
+
+    def _tell_texts(self) -> None:
+        """Make an event of the texts that passed by."""
+        if self._texts and self._passing is not None:
+            self._events.append(self._passing.kind("".join(self._texts)))
+            self._texts = []
 
     def flush(self) -> str:
         """End the text; returns what was held back of it, empty after a match."""
         if self.matched is not None:
             return ""
+        self._end_passing()
         shown = "" if self._ends is None else self._read(self._ends.flush(), search=True)
         return shown + self._pass(self._base + len(self._raw))
 
@@ -163,6 +189,7 @@ class AnswerReader:
             self._tokens.append((start, end))
 
     def _read(self, text: str, *, search: bool) -> str:
+        self._end_passing()
         self._raw += text
         self._say(self._parser.feed(text), search=search)
         whole = self._base + len(self._raw)
@@ -191,7 +218,7 @@ class AnswerReader:
 
     def _call(self, event: CallStart | CallArguments) -> None:
         """A stop string does not reach across a call: what was held back for it is content."""
-        self._passed_by = None
+        self._may_pass = False
         if isinstance(event, CallStart):
             self._content(self._search.flush())
             self._search = _ContentSearch(self._stops)

@@ -19,6 +19,8 @@ import typer
 
 from gateway.config.model_settings import template_path
 from gateway.families.family_choice import UnknownFamilyError, named
+from gateway.prompt import TemplateError, load_template
+from gateway.tokens import Tokenizer
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
@@ -104,6 +106,8 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
             # A repository of one's own names its models itself, unless it reads MODEL_DIR.
             needs_model = not triton_only or repository is None or model is not None
             found = _find_model(model, progress) if needs_model else None
+            if found_template is not None and found is not None:
+                _check_template(found_template, found)
             chosen = StackOptions(
                 host, port, found, engine.value, path.value, triton_repo, triton_only, found_template, family
             )
@@ -141,6 +145,13 @@ def _find_template(template: Path | None) -> Path | None:
     if not found.is_file():
         raise LocalStackError(f"--template: there is no file {found}.")
     return found
+
+
+def _check_template(template: Path, model: HuggingFaceFolder) -> None:
+    try:
+        load_template(Tokenizer.from_folder(model.folder), template)
+    except TemplateError as error:
+        raise LocalStackError(f"--template: {template}: {error}") from None
 
 
 def _check_family(family: str | None) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from gateway_ops.bench.load import Load, open_session
 from gateway_ops.bench.plan import Lengths, Plan, PlanError
 from gateway_ops.bench.tally import Tally
 from gateway_ops.cli.root import app
-from tests.stack import GATEWAY, GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GATEWAY, GatewayProcess
 
 KEY = "sk-of-the-test"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"

@@ -18,7 +18,8 @@ from gateway_ops.conformance.suite import Outcome
 from gateway_ops.conformance.verdicts import Verdict
 from tests.clients.conftest import MODEL, TINY
 from tests.gateway_ops.conformance.by_curl import send_by_curl
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 
 ROOT = Path(__file__).parents[2]
 

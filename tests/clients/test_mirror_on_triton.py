@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import yaml
 
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
-from tests.stack import GATEWAY, GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GATEWAY, GatewayProcess
 from tests.terminal import Terminal
 
 

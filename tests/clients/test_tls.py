@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from tests.certificates import LOOPBACK, Authority, Pair
+from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer, turn, write_scripted_model
-from tests.stack import GatewayProcess, free_port
+from tests.stack import GatewayProcess
 
 MODEL = "m"
 STREAMS = 100

@@ -17,9 +17,10 @@ import pytest
 
 from gateway_ops.watching.activity import activity
 from gateway_ops.watching.scrapes import Interval, Scrape
+from tests.ports import free_port
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn
-from tests.stack import GATEWAY, GatewayProcess, free_port
+from tests.stack import GATEWAY, GatewayProcess
 from tests.terminal import Terminal
 
 KEY = "sk-of-the-test"

@@ -24,7 +24,8 @@ from tests.app.scripted import MODEL, ByteIds, write_tokenizer
 from tests.doubles.llmapi.server import LlmapiServer
 from tests.kubernetes.manifests import environment, gateways, picker_config, settings_text
 from tests.kubernetes.picker import BUILT_IN, LABEL, SPECS, PageError, Picker, Read
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 from tests.waiting import until
 
 ENGINE_FIELDS = {"name", "loraSpec", *SPECS}

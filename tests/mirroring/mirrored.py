@@ -15,7 +15,8 @@ import yaml
 
 from tests.app.scripted import ByteIds, write_tokenizer
 from tests.doubles.paced.server import LETTERS, PacedServer
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 
 FIRST, SECOND = "first", "second"
 ANSWER = 12  # tokens

@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 
+from tests.ports import free_port
 from tests.recorded.engine import PLAIN_TEMPLATE, RecordedTriton, write_tokenizer
-from tests.stack import TRANSPORT, GatewayProcess, free_port
+from tests.stack import TRANSPORT, GatewayProcess
 
 KEY = "sk-recorded"
 ORIGIN = "https://app.example"

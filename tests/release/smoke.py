@@ -12,7 +12,6 @@ import json
 import os
 import pkgutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -74,9 +73,7 @@ def ask_for_an_answer(folder: Path) -> None:
     tokenizer = scripted.write_tokenizer(folder / "tokenizer")
     letters = list(scripted.ByteIds(tokenizer).of(paced.LETTERS))
     with paced.PacedServer(letters, token_s=0.001, log=folder / "triton.log") as triton:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
+        port = importlib.import_module("tests.ports").free_port()
         settings = {
             "GATEWAY_MODEL": "paced", "GATEWAY_TRITON_URL": triton.url, "GATEWAY_TOKENIZER": str(tokenizer),
             "GATEWAY_MAX_SEQ_LEN": "4096", "GATEWAY_PORT": str(port), "GATEWAY_LAME_DUCK_S": "0",

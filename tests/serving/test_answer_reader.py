@@ -143,6 +143,24 @@ def test_tokens_that_are_taken_alone_say_the_same(case: Case) -> None:
     assert thought == also_thought
 
 
+@pytest.mark.parametrize("case", CASES, ids=case_ids(CASES))
+def test_events_may_be_taken_later(case: Case) -> None:
+    reader = AnswerReader(case.parser(eager=False))
+    events: list[Event] = []
+    start = 0
+    for place, text in enumerate(filter(None, tokens(case))):
+        if not reader.take_token(text):
+            reader.count(start, start + len(text))
+            reader.push(text)
+        start += len(text)
+        if place % 3 == 0:
+            events += reader.take()
+    reader.flush()
+    reader.close(cut=case.cut)
+    at_once = [event for _, said in read_tokens(case, alone=False)[0] for event in said]
+    assert merge([*events, *reader.take()]) == merge(at_once)
+
+
 def test_many_tokens_of_content_and_reasoning_are_taken_alone() -> None:
     taken = sum(read_tokens(case, alone=True)[2] for case in CASES)
     texts = sum(len(said) > 0 for case in CASES for _, said in read_tokens(case, alone=False)[0])

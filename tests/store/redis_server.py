@@ -10,7 +10,7 @@ from pathlib import Path
 
 import redis
 
-from tests.stack import free_port
+from tests.ports import free_port
 
 MISSING = (
     None if shutil.which("redis-server") else "redis-server is not installed (Debian: apt-get install redis-server)"

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from gateway.config import ConfigError, StateSettings, load_settings
 from gateway.store import Document, Store, StoreUnavailableError, check_state, open_store
-from tests.stack import free_port
+from tests.ports import free_port
 from tests.store.redis_server import RedisServer
 
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="

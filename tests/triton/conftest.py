@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -12,6 +11,7 @@ from scripted_triton import Script, ScriptedTriton
 from gateway.triton.connection import Connection
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transports import TransportName, make_transport
+from tests.ports import free_port
 
 Connect = Callable[[Script], Awaitable[tuple[ScriptedTriton, Connection]]]
 
@@ -43,6 +43,4 @@ async def connect(transport_name: TransportName) -> AsyncIterator[Connect]:
 @pytest.fixture
 def unused_port() -> int:
     """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()

@@ -24,7 +24,7 @@ from tritonclient.grpc import service_pb2
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import InferCall, Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
-from tests.stack import free_port
+from tests.ports import free_port
 from tests.waiting import until
 
 AWAY = {"UNAVAILABLE", "UNKNOWN"}  # the latter is what grpcio makes of a page of nginx

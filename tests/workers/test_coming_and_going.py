@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer, turn
-from tests.stack import GatewayProcess, free_port
+from tests.stack import GatewayProcess
 
 MODEL = "m"
 ASK: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}

@@ -16,7 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 from tests.store.redis_server import MISSING, RedisServer
 
 KEY, OTHER = "sk-limited", "sk-other"

@@ -127,17 +127,14 @@ class ParsedChoice:
         """The deltas of what the reader has said since the last time; ``complete`` as of ``events``."""
         return [self._delta(event) for event in self.events(complete=complete)]
 
-    def texts(self) -> list[tuple[tuple[str, ...], str]]:
-        """The fields and the text of each delta, in place of ``take``, where the reader has told of texts alone."""
-        told: list[tuple[tuple[str, ...], str]] = []
-        for event in self.reader.take():
-            if isinstance(event, Content):
-                self._content.append(event.text)
-                told.append((_CONTENT, event.text))
-            elif isinstance(event, Reasoning):
-                self._reasoning.append(event.text)
-                told.append((self._style.reasoning, event.text))
-        return told
+    def texts(self) -> tuple[tuple[str, ...], list[str]]:
+        """The fields of the deltas and the text of each, in place of ``take``; see ``AnswerReader.take_texts``."""
+        reasoning, texts = self.reader.take_texts()
+        if reasoning:
+            self._reasoning += texts
+            return self._style.reasoning, texts
+        self._content += texts
+        return _CONTENT, texts
 
     def extras(self) -> Extras:
         """What was waiting."""

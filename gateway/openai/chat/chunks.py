@@ -108,15 +108,19 @@ class ChunkWriter:
         """
         return text_events(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
 
-    def text(self, fields: tuple[str, ...], text: str) -> bytes:
-        """A chunk of the first choice with a text in each of some fields, and nothing else."""
+    def texts(self, fields: tuple[str, ...], texts: Sequence[str]) -> bytes:
+        """A chunk of the first choice for each text, which stands in each of some fields, and nothing else."""
         heads = self._heads.get(fields)
         if heads is None:
             heads = [b",%s:" % orjson.dumps(name) for name in fields]
             heads[0] = self._head + b'{"index":0,"delta":{' + heads[0][1:]
             self._heads[fields] = heads
-        said = orjson.dumps(text)
-        return b"".join([part for head in heads for part in (head, said)]) + self._after
+        events = b""
+        for said in map(orjson.dumps, texts):
+            for head in heads:
+                events += head + said
+            events += self._after
+        return events
 
     def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""

@@ -32,17 +32,23 @@ def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
 
 
 def _entry_json(entry: TokenLogprob) -> bytes:
-    if entry.top:
-        return orjson.dumps(_entry(entry))
     before, after = _named(entry.token, entry.bytes)
-    return before + orjson.dumps(entry.logprob) + after
+    opened = before + orjson.dumps(entry.logprob) + after
+    if not entry.top:
+        return opened + b',"top_logprobs":[]}'
+    top = b"},".join([_opened_json(*alternative) for alternative in entry.top])
+    return opened + b',"top_logprobs":[' + top + b"}]}"
+
+
+def _opened_json(token: str, data: bytes, logprob: float) -> bytes:
+    before, after = _named(token, data)
+    return before + orjson.dumps(logprob) + after
 
 
 @functools.lru_cache(maxsize=_MOST_NAMED)
 def _named(token: str, data: bytes) -> tuple[bytes, bytes]:
-    """What an entry without alternatives has before and behind its log-prob."""
-    after = b',"bytes":' + orjson.dumps(list(data)) + b',"top_logprobs":[]}'
-    return b'{"token":' + orjson.dumps(token) + b',"logprob":', after
+    """What an entry has before and behind its log-prob; its end is open."""
+    return b'{"token":' + orjson.dumps(token) + b',"logprob":', b',"bytes":' + orjson.dumps(list(data))
 
 
 def _entry(entry: TokenLogprob) -> dict[str, Any]:

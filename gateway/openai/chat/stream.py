@@ -95,7 +95,7 @@ class ChatEvents:
         """The chunks of the only choice, which is parsed; its reader has taken the texts."""
         choice = self._answer.parsed[0]
         if isinstance(pieces[0], str) and not choice.waiting.logprobs:
-            return b"".join([self._writer.text(fields, text) for fields, text in choice.texts()])
+            return self._writer.texts(*choice.texts())
         return b"".join(self._parse(0, [piece for piece in pieces if not isinstance(piece, str)], None, complete=False))
 
     def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:

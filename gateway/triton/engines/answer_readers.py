@@ -13,8 +13,9 @@ from gateway.generation.cumulative_text import CumulativeText
 from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.relay.interface import Take
-from gateway.relay.response_template import ResponseTemplate, TemplateShelf
+from gateway.relay.response_template import ResponseTemplate
 from gateway.triton.abilities import Abilities
+from gateway.triton.engines.known_responses import KnownResponses, read_token
 from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
 from gateway.triton.engines.request_tensors import uses_logits
 from gateway.triton.error_mapping import no_final_response, read_finish
@@ -44,12 +45,13 @@ class TokenReader:
     Args:
         request: what was asked; outputs beyond that are ignored, some versions send them unasked (contract 9.2).
         abilities: which tensors give it.
-        shelf: templates of the model's earlier requests.
+        known: what is known of the model's responses.
     """
 
     __slots__ = (
         "_abilities",
         "_cached",
+        "_forms",
         "_logits",
         "_logprobs",
         "_outputs",
@@ -64,7 +66,7 @@ class TokenReader:
     )
 
     def __init__(
-        self, request: GenerationRequest, abilities: Abilities = _DEFAULT, shelf: TemplateShelf | None = None
+        self, request: GenerationRequest, abilities: Abilities = _DEFAULT, known: KnownResponses | None = None
     ) -> None:
         self._request = request
         self._abilities = abilities
@@ -73,11 +75,15 @@ class TokenReader:
         self._logits = uses_logits(request, abilities)
         self._cached = request.cached_tokens and abilities.cached_tokens is not None
         self._prompt_missing = request.params.prompt_logprobs is not None and len(request.prompt.ids) > 1
-        self._outputs = _outputs(self._wanted(), request.params.beam_width)
+        wanted = self._wanted()
+        self._outputs = _outputs(wanted, request.params.beam_width)
         self._tells_entries = self._logprobs and not (self._logits or self._prompt_missing)
         self._plain = not (self._logprobs or self._logits or self._prompt_missing)
-        kept = shelf if self._plain else None
-        self.template = ResponseTemplate(read_token) if kept is None else kept.template(request.id)
+        self._forms = known.entries[wanted] if known is not None and self._tells_entries else None
+        if known is None or not self._plain:
+            self.template = ResponseTemplate(read_token)
+        else:
+            self.template = known.tokens.template(request.id)
         self._seen = 0
         self.answered = False
 
@@ -128,6 +134,20 @@ class TokenReader:
 
     def _entry(self, message: bytes) -> EngineChunk | None:
         """The one token of a response with its log-prob; None of any other, which is to be read."""
+        forms = self._forms
+        if forms is None or (form := forms.match(message)) is None or form.length <= self._seen:
+            return self._parsed_entry(message)
+        chunk = EngineChunk((form.read_token(message),))
+        chunk.logprobs = (form.read_logprob(message, self._seen),)
+        if self._top_logprobs:
+            try:
+                chunk.top_logprobs = (self._pairs(*form.read_alternatives(message))[: self._top_logprobs],)
+            except MalformedOutputError:  # whoever reads it says so
+                return None
+        return chunk
+
+    def _parsed_entry(self, message: bytes) -> EngineChunk | None:
+        """What ``_entry`` returns, of a response in a form that is not known."""
         try:
             whole = _parse(message)
             response = whole.infer_response
@@ -140,6 +160,8 @@ class TokenReader:
             chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), 1)
             if self._top_logprobs:
                 chunk.top_logprobs = self._alternatives(outputs, 1)
+            if self._forms is not None:
+                self._forms.learn(message, list(outputs), self._request.id)
         except (DecodeError, EngineError):  # whoever reads it says so
             return None
         return chunk
@@ -216,11 +238,22 @@ class TokenReader:
         shape = self._outputs.forms[name].shape
         if shape != self._outputs.forms[f"{name}_ids"].shape or shape[-2:-1] != (rows,):
             return None
-        ids, width, vocab = _ids(raw_ids, len(raw_ids) // 4), shape[-1], self._vocab_size()
-        if len(ids) != rows * width or min(ids) < 0 or (vocab is not None and max(ids) >= vocab):
-            raise MalformedOutputError(f"{name}_ids {shape} from {min(ids)} to {max(ids)} of a vocabulary of {vocab}")
-        pairs = list(zip(ids, memoryview(raw_values).cast("f").tolist(), strict=True))
+        ids, width = _ids(raw_ids, len(raw_ids) // 4), shape[-1]
+        if len(ids) != rows * width:
+            raise MalformedOutputError(f"{name}_ids {shape} with {len(ids)} ids in {rows} rows")
+        pairs = self._pairs(ids, memoryview(raw_values).cast("f").tolist())
         return [pairs[start : start + min(width, wanted)] for start in range(0, len(pairs), width)]
+
+    def _pairs(self, ids: Sequence[int], values: Sequence[float]) -> list[tuple[int, float]]:
+        """Alternatives, each its id and log-prob.
+
+        Raises:
+            MalformedOutputError: no token has one of the ids.
+        """
+        vocab = self._vocab_size()
+        if min(ids) < 0 or (vocab is not None and max(ids) >= vocab):
+            raise MalformedOutputError(f"alternatives from {min(ids)} to {max(ids)} of a vocabulary of {vocab}")
+        return list(zip(ids, values, strict=True))
 
     def _read_logits(self, response: service_pb2.ModelInferResponse, chunk: EngineChunk) -> None:
         rows = read_rows(response, "generation_logits")
@@ -349,15 +382,6 @@ class TextReader:
 
 # Shared by the requests that want the same: a response is read in one go, and its form is that of many.
 _outputs = functools.lru_cache(maxsize=64)(Outputs)
-
-
-def read_token(message: bytes) -> bytes | None:
-    """The first raw output of a serialized ``ModelStreamInferResponse``, int32 ids; None where there is none."""
-    try:
-        outputs = service_pb2.ModelStreamInferResponse.FromString(message).infer_response.raw_output_contents
-    except DecodeError:
-        return None
-    return bytes(outputs[0]) if outputs else None
 
 
 def _ids(raw: bytes, count: int) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from gateway.contract import TENSORRT_LLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.relay.interface import Began, Take
-from gateway.relay.response_template import TemplateShelf
 from gateway.tokens.token_ids import ID_BYTES, pack
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import Connection
-from gateway.triton.engines.answer_readers import TokenReader, read_token
+from gateway.triton.engines.answer_readers import TokenReader
+from gateway.triton.engines.known_responses import KnownResponses
 from gateway.triton.engines.request_cache import RequestCache
 from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors, pack_words
 from gateway.triton.engines.request_tensors import (
@@ -57,7 +57,7 @@ class TokensEngine:
         self._features = features
         self._abilities = abilities
         self._usual = RequestCache(self._common)
-        self._shelf = TemplateShelf(read_token)
+        self._known = KnownResponses()
 
     @property
     def features(self) -> EngineFeatures:
@@ -76,7 +76,7 @@ class TokensEngine:
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``."""
-        reader = TokenReader(request, self._abilities, self._shelf)
+        reader = TokenReader(request, self._abilities, self._known)
         call = self._connection.transport.infer(
             self.encode(request), timeout=self._connection.timeout, traceparent=request.traceparent
         )

@@ -12,8 +12,9 @@ import yaml
 
 from tests.clients.page.browser import Browser, Page
 from tests.npm import UnavailableError
+from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer
-from tests.stack import GatewayProcess, free_port
+from tests.stack import GatewayProcess
 
 SPOKEN, TINY, AWAY = "spoken", "tiny", "away"
 # Hermes' form.

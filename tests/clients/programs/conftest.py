@@ -15,8 +15,9 @@ from tests.clients.programs.desk import BEFORE, NOTES, Desk
 from tests.clients.programs.pages import MODEL
 from tests.clients.programs.recorder import Exchange, Recorder
 from tests.npm import UnavailableError, installed
+from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer
-from tests.stack import GatewayProcess, free_port
+from tests.stack import GatewayProcess
 
 # The scripted engine's tokenizer has a token for each letter: four times as many as a model's own.
 CONTEXT = 131072

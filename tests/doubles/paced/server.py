@@ -15,7 +15,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.doubles.paced.spoiling import spoil
+from tests.ports import free_port
 from tests.triton.scripted_triton import ScriptedTriton, inputs_of, tokens
 
 Mode = Literal["well", "silent", "frozen", "slow", "corrupt", "spoiled", "failing", "leaving"]
@@ -125,9 +125,7 @@ class PacedServer:
     def __init__(
         self, letters: list[int], *, slots: int = 8, token_s: float = 0.01, prefill_s: float = 0.0, log: Path
     ) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.url = f"127.0.0.1:{self.port}"
         self._arguments = [
             str(self.port),

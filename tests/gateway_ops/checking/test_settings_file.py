@@ -16,7 +16,7 @@ from gateway_ops.checking import Finding, Severity
 from gateway_ops.checking.settings_file import check_file
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.certificates import Authority
-from tests.stack import free_port
+from tests.ports import free_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 

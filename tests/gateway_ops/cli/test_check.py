@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 from tests.terminal import Terminal
 
 GATEWAY = Path(sys.executable).with_name("gateway")

@@ -20,7 +20,7 @@ from typer.main import get_command
 from gateway.access.key_ring import KeyRing, read_keys
 from gateway_ops.cli.root import app
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.stack import free_port
+from tests.ports import free_port
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 

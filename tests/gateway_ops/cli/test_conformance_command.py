@@ -20,8 +20,8 @@ import pytest
 from gateway_ops.conformance import suite
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
 from tests.gateway_ops.conformance.lies import LIES, of_stream
+from tests.ports import free_port
 from tests.raw_server import raw_server
-from tests.stack import free_port
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.stack import free_port
+from tests.ports import free_port
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "speculative"
 

@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from tests.stack import GatewayProcess, free_port
+from tests.ports import free_port
+from tests.stack import GatewayProcess
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
@@ -162,6 +163,16 @@ def test_a_wrong_template_or_family_is_said_before_anything_starts(
     assert done.returncode == 1
     assert f"error: {said}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broken_template_is_said_before_anything_starts(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jinja"
+    broken.write_text("{% for message in messages %}{{ message.content }")
+    done = run(environ, "up", "--model", str(model), "--port", str(free_port()), "--template", str(broken))
+    assert done.returncode == 1
+    assert f"error: --template: {broken}: The chat template does not compile: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Triton" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -20,7 +20,8 @@ from gateway.judging.verdict import ASPECTS
 from gateway_ops.cli.compare import Aspect
 from gateway_ops.cli.root import app
 from tests.gateway_ops.comparing.other_server import OtherServer, Said, chat, stream
-from tests.stack import GATEWAY, free_port
+from tests.ports import free_port
+from tests.stack import GATEWAY
 
 SECRET = "sk-live-4242424242"
 Start = Callable[..., OtherServer]

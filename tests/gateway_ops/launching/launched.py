@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
 from gateway_ops.local_stack.sweeper import NAME_VARIABLE, SHARED_MEMORY
-from gateway_ops.local_stack.tritonserver import free_ports
+from tests.ports import free_port
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 DEADLINE_S = 60.0
@@ -57,7 +57,7 @@ class Launched:
     """A running ``gateway launch``; a context manager that leaves nothing of it."""
 
     def __init__(self, file: Path, *options: str, **env: str) -> None:
-        self.ports = free_ports(3)
+        self.ports = [free_port() for _ in range(3)]
         self.said: list[str] = []
         self._logs = file.parent / f"logs-{self.ports[0]}"
         self._mark = f"TESTED_LAUNCH={self.ports[0]}"

@@ -13,14 +13,14 @@ from launched import render
 from typer.testing import CliRunner, Result
 
 from gateway_ops.cli.root import app
-from gateway_ops.local_stack.tritonserver import free_ports
+from tests.ports import free_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 BINARY = "/opt/tritonserver/bin/tritonserver"
 
 
 def launch(*options: str | Path) -> Result:
-    http, grpc, metrics = map(str, free_ports(3))
+    http, grpc, metrics = (str(free_port()) for _ in range(3))
     ports = ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
     return CliRunner().invoke(app, ["launch", *ports, *map(str, options)])
 

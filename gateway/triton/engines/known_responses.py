@@ -1,0 +1,194 @@
+"""Known bytes of a model's responses: what is like an earlier response is not parsed again.
+
+Responses that say no more than a token have one template (`gateway.relay.response_template`). Those with its log-prob
+have many forms: the list of log-probs grows with the answer. But at the same place of two answers it is the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from gateway.relay.response_template import TemplateShelf
+
+_MOST = 4096  # forms, of some 500 bytes each
+_unpack_id = struct.Struct("<i").unpack_from
+_unpack_value = struct.Struct("<f").unpack_from
+_parse = service_pb2.ModelStreamInferResponse.FromString
+
+
+class EntryForm(NamedTuple):
+    """What is the same in all responses of one form, and where the rest stands.
+
+    Attributes:
+        known: the bytes that are the same, each with its place.
+        token: place of the token id.
+        logprobs: place of the log-probs.
+        length: how many there are.
+        top_ids: place of the ids of the alternatives; 0 where there are none.
+        top_values: place of their log-probs.
+        width: how many there are.
+    """
+
+    known: tuple[tuple[int, bytes], ...]
+    token: int
+    logprobs: int
+    length: int
+    top_ids: int = 0
+    top_values: int = 0
+    width: int = 0
+
+    def read_token(self, message: bytes) -> int:
+        """The token id of a response of this form."""
+        return _unpack_id(message, self.token)[0]  # type: ignore[no-any-return]
+
+    def read_logprob(self, message: bytes, place: int) -> float:
+        """The log-prob at a place of the list."""
+        return _unpack_value(message, self.logprobs + 4 * place)[0]  # type: ignore[no-any-return]
+
+    def read_alternatives(self, message: bytes) -> tuple[Sequence[int], Sequence[float]]:
+        """Ids and log-probs of the alternatives."""
+        layout = f"<{self.width}"
+        return struct.unpack_from(f"{layout}i", message, self.top_ids), struct.unpack_from(
+            f"{layout}f", message, self.top_values
+        )
+
+
+class EntryForms:
+    """Forms of the responses to a model's requests that want the same outputs, by the length of the response.
+
+    Equal bytes mean equal fields: where a response has the known bytes at their places, it says the same as the one
+    that was parsed but for the contents of those outputs, and for the id of its request.
+    """
+
+    def __init__(self) -> None:
+        self._forms: dict[int, EntryForm] = {}
+
+    def match(self, message: bytes) -> EntryForm | None:
+        """The form of a serialized response; None where it is not known."""
+        form = self._forms.get(len(message))
+        if form is not None:
+            for place, known in form.known:
+                if not message.startswith(known, place):
+                    return None
+        return form
+
+    def learn(self, message: bytes, names: Sequence[str], request_id: str) -> None:
+        """Take a response as the example for those of its length.
+
+        Args:
+            message: serialized; it says nothing but one token with its log-prob, and perhaps alternatives.
+            names: of its outputs, in order.
+            request_id: of its request.
+        """
+        found = _places(message, names, request_id)
+        if found is None:
+            return
+        places, varying = found
+        if len(self._forms) >= _MOST:
+            self._forms.clear()
+        token, logprobs = places["output_ids"], places["output_log_probs"]
+        form = EntryForm(_between(message, varying), token[0], logprobs[0], (logprobs[1] - logprobs[0]) // 4)
+        if "top_log_probs" in places:
+            ids, values = places["top_log_probs_ids"], places["top_log_probs"]
+            form = form._replace(top_ids=ids[0], top_values=values[0], width=(ids[1] - ids[0]) // 4)
+        self._forms[len(message)] = form
+
+
+class KnownResponses:
+    """What is known of the responses of one model.
+
+    Attributes:
+        tokens: the template of those that say no more than a token.
+        entries: the forms of those with its log-prob, by the outputs that a request wants.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = TemplateShelf(read_token)
+        self.entries: defaultdict[tuple[str, ...], EntryForms] = defaultdict(EntryForms)
+
+
+def read_token(message: bytes) -> bytes | None:
+    """The first raw output of a serialized ``ModelStreamInferResponse``, int32 ids; None where there is none."""
+    try:
+        outputs = _parse(message).infer_response.raw_output_contents
+    except DecodeError:
+        return None
+    return bytes(outputs[0]) if outputs else None
+
+
+_Span = tuple[int, int]
+_VARYING = frozenset({"output_ids", "output_log_probs", "top_log_probs_ids", "top_log_probs"})
+
+
+def _places(message: bytes, names: Sequence[str], request_id: str) -> tuple[dict[str, _Span], list[_Span]] | None:
+    """Where the varying outputs stand, and all that varies, in order; None where that is not certain.
+
+    It is certain where other bytes in these places make a response that differs in these fields and in no other.
+    """
+    places = _contents(message, names)
+    if places is None:
+        return None
+    varying = sorted(places.values())
+    own = request_id.encode()
+    if message.count(own) == 1:
+        start = message.find(own)
+        varying.insert(0, (start, start + len(own)))
+    other = bytearray(message)
+    for start, end in varying:
+        other[start:end] = b"\x01" * (end - start)
+    return (places, varying) if _same_but_for(message, bytes(other), names) else None
+
+
+def _contents(message: bytes, names: Sequence[str]) -> dict[str, _Span] | None:
+    """Where the contents of the varying outputs stand, if they are the end of the response, as fields 6 of field 2."""
+    contents = _parse(message).infer_response.raw_output_contents
+    places, end = {}, len(message)
+    for name, raw in zip(reversed(names), reversed(contents), strict=True):
+        start = end - len(raw)
+        if message[start:end] != raw:
+            return None
+        if name in _VARYING:
+            places[name] = (start, end)
+        end = start - 1 - len(_varint(len(raw)))
+    return places
+
+
+def _varint(number: int) -> bytes:
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def _same_but_for(message: bytes, other: bytes, names: Sequence[str]) -> bool:
+    """Whether two responses differ in the contents of the varying outputs and in the id of the request alone."""
+    one = _parse(message)
+    try:
+        changed = _parse(other)
+    except DecodeError:
+        return False
+    ours, theirs = one.infer_response, changed.infer_response
+    if len(ours.raw_output_contents) != len(theirs.raw_output_contents):
+        return False
+    for index, name in enumerate(names):
+        if name in _VARYING:
+            if theirs.raw_output_contents[index] == ours.raw_output_contents[index]:
+                return False
+            theirs.raw_output_contents[index] = ours.raw_output_contents[index]
+    theirs.id = ours.id
+    return bool(one == changed)
+
+
+def _between(message: bytes, varying: Sequence[_Span]) -> tuple[tuple[int, bytes], ...]:
+    """The bytes before, between and behind what varies, each with its place."""
+    starts = [0, *(end for _, end in varying)]
+    ends = [*(start for start, _ in varying), len(message)]
+    return tuple((start, message[start:end]) for start, end in zip(starts, ends, strict=True) if start < end)
