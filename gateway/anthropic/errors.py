@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import NotRequired, TypedDict
 
 from gateway.openai.errors import OpenAIError, shape_errors
 from gateway.web.access_log import record_of
@@ -32,6 +33,38 @@ _TYPES: Final[Mapping[int, str]] = {
     OVERLOADED: "overloaded_error",
 }
 _INDEX = re.compile(r"\[(\d+)\]")
+
+
+class AnthropicErrorCode(TypedDict):
+    """Which error it is, where Anthropic's clients do more than show it: they go on without a thread."""
+
+    error_code: Literal["thread_unsupported_request"]
+
+
+class AnthropicErrorDetails(TypedDict):
+    """What went wrong."""
+
+    type: Literal[
+        "invalid_request_error",
+        "authentication_error",
+        "permission_error",
+        "not_found_error",
+        "request_too_large",
+        "rate_limit_error",
+        "api_error",
+        "timeout_error",
+        "overloaded_error",
+    ]
+    message: str
+    details: NotRequired[AnthropicErrorCode]
+
+
+class AnthropicError(TypedDict):
+    """What every error of Anthropic's paths looks like, in a stream too."""
+
+    type: Literal["error"]
+    error: AnthropicErrorDetails
+    request_id: str
 
 
 def error_body(error: OpenAIError, request_id: str) -> bytes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gateway.anthropic.errors import OVERLOADED
-from gateway.anthropic.objects import AnthropicError
+from gateway.anthropic.errors import OVERLOADED, AnthropicError
 from gateway.openai.router import answers, failure
 
 REQUEST_ID: Final = {"request-id": "The same as `x-request-id`."}

@@ -2,24 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
+from pydantic_core import from_json
 
 from gateway.anthropic.errors import error_body
-from gateway.anthropic.messages.call_ids import told
-from gateway.anthropic.messages.output import ContentBlocks, Event
+from gateway.anthropic.messages.signatures import signature_of
+from gateway.anthropic.messages.tools import told_call_id
 from gateway.anthropic.messages.translate import Turn
+from gateway.bad_request import BadRequestError
 from gateway.families import CallArguments, Content, Reasoning
 from gateway.families import Event as ParserEvent
-from gateway.generation import Piece, Usage
+from gateway.generation import Piece, PromptTooLongError, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.prepare import Prepared, prepare_generations
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import ReasonedUsage
 from gateway.serving.generation_group import GenerationGroup
+from gateway.serving.served_model import ServedModel
+from gateway.web.access_log import RequestRecord
+
+Event = dict[str, Any]
+_DELTAS = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
+_FIELDS = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}
+
+
+class ContentBlocks:
+    """Collects the blocks of one answer. A family's parser ends a call before it begins the next.
+
+    Attributes:
+        blocks: those so far; the last one may be open.
+        texts: pieces of the open block's text, reasoning or arguments.
+    """
+
+    __slots__ = ("_kind", "_shows_thinking", "blocks", "texts")
+
+    def __init__(self, *, shows_thinking: bool = True) -> None:
+        """Begin without blocks.
+
+        Args:
+            shows_thinking: whether the client sees reasoning; else only its signature has it.
+        """
+        self.blocks: list[dict[str, Any]] = []
+        self.texts: list[str] = []
+        self._kind = ""  # of the open block; empty where none is open
+        self._shows_thinking = shows_thinking
+
+    def open_text(self) -> list[Event]:
+        """Have a block of text open."""
+        return [] if self._kind == "text" else self._begin("text", {"type": "text", "text": ""})
+
+    def text(self, text: str) -> list[Event]:
+        """Add text."""
+        return [*self.open_text(), self._delta(text)]
+
+    def reasoning(self, text: str) -> list[Event]:
+        """Add reasoning."""
+        events: list[Event] = []
+        if self._kind != "thinking":
+            events = self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+        if self._shows_thinking:
+            return [*events, self._delta(text)]
+        self.texts.append(text)
+        return events
+
+    def call(self, call_id: str, name: str) -> list[Event]:
+        """Begin a call.
+
+        Args:
+            call_id: as the client is told it.
+            name: of the tool.
+        """
+        return self._begin("tool_use", {"type": "tool_use", "id": call_id, "name": name, "input": {}})
+
+    def arguments(self, text: str) -> list[Event]:
+        """Add to the arguments of the call."""
+        return [self._delta(text)]
+
+    def close(self) -> list[Event]:
+        """End the open block, if there is one."""
+        kind, self._kind = self._kind, ""
+        if not kind:
+            return []
+        text, block, events = "".join(self.texts), self.blocks[-1], []
+        if kind == "thinking":
+            block["signature"] = signature_of(text, shown=self._shows_thinking)
+            block["thinking"] = text if self._shows_thinking else ""
+            events.append(self._event("delta", delta={"type": "signature_delta", "signature": block["signature"]}))
+        elif kind == "tool_use":
+            if not text.strip():  # clients read the input from deltas alone
+                events.append(self._event("delta", delta={"type": "input_json_delta", "partial_json": "{}"}))
+            block["input"] = _input(text)
+        else:
+            block["text"] = text
+        return [*events, self._event("stop")]
+
+    def _begin(self, kind: str, block: dict[str, Any]) -> list[Event]:
+        events = self.close()
+        self.blocks.append(block)
+        self._kind, self.texts = kind, []
+        return [*events, self._event("start", content_block=dict(block))]
+
+    def _delta(self, text: str) -> Event:
+        self.texts.append(text)
+        return self._event("delta", delta={"type": _DELTAS[self._kind], _FIELDS[self._kind]: text})
+
+    def _event(self, what: str, **fields: Any) -> Event:
+        return {"type": f"content_block_{what}", "index": len(self.blocks) - 1, **fields}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """The input of a tool: of arguments that were cut, as much as they have."""
+    try:
+        value = from_json(arguments, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 class MessagesAnswer(ChatAnswer):
@@ -122,7 +225,7 @@ class MessagesAnswer(ChatAnswer):
         if isinstance(said, CallArguments):
             return self.content.arguments(said.text)
         call = self.parsed[0].made[said.index]
-        return self.content.call(told(call.id), self._tools.own_name(call.name))
+        return self.content.call(told_call_id(call.id), self._tools.own_name(call.name))
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
@@ -141,3 +244,20 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     if isinstance(usage, ReasonedUsage) and usage.reasoning_tokens is not None:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return counts | {"estimated": True} if usage.estimated else counts
+
+
+async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> MessagesAnswer:
+    """Prepare the answer to a Messages request; see ``prepare_generations``."""
+    with turn.translation.renaming(), too_long():
+        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
+    return MessagesAnswer(turn, prepared, plan.names, record.request_id)
+
+
+@contextlib.contextmanager
+def too_long() -> Iterator[None]:
+    """Say of a prompt that is too long what Anthropic says: its clients read the numbers, and compact."""
+    try:
+        yield
+    except PromptTooLongError as error:
+        message = f"prompt is too long: {error.tokens} tokens > {error.most} maximum"
+        raise BadRequestError(message, code="context_length_exceeded") from None

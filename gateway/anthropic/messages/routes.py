@@ -11,12 +11,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.anthropic.messages.answer import MessagesAnswer
-from gateway.anthropic.messages.betas import unserved_betas
+from gateway.anthropic.messages.answer import MessagesAnswer, prepare, too_long
 from gateway.anthropic.messages.check import check_turn
 from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
-from gateway.anthropic.messages.prepare import prepare, too_long
-from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest
+from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest, unserved_betas
 from gateway.anthropic.messages.stream import MessagesEvents
 from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
 from gateway.anthropic.router import anthropic_answers

@@ -7,8 +7,7 @@ from typing import Any
 
 import orjson
 
-from gateway.anthropic.messages.answer import MessagesAnswer, usage_of
-from gateway.anthropic.messages.output import Event
+from gateway.anthropic.messages.answer import Event, MessagesAnswer, usage_of
 from gateway.generation import Usage
 from gateway.openai.errors import OpenAIError
 from gateway.relay.interface import Forward, Write

@@ -1,7 +1,12 @@
-"""Tools of a Messages request as functions of a chat request, and the way back from a called function's name."""
+"""Tools of a Messages request as functions of a chat request, and their calls as the client is told them.
+
+Names of functions and ids of calls have a way back: model and client each see those that they can take.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Sequence
@@ -11,11 +16,19 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
+from gateway.ids import new_id
 from gateway.openai.nulls import pruned
 from gateway.openai.validation import error_of
 
-_LONGEST = 64
+_LONGEST_NAME = 64
 _INVALID = "invalid_value"
+
+_ID_PREFIX = "toolu_"
+_ENCODED_ID = "toolu_b64-"
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,58}")
+_SHORT_ID = re.compile(r"toolu_([A-Za-z0-9]{9})")
+_LONGEST_ID = 64
+_NEW_ID = "call_"  # how ids begin that the gateway gives
 
 
 class ClientTool(BaseModel):
@@ -142,10 +155,10 @@ def function_name(name: str) -> str:
     digest.
     """
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if plain == name and len(name) <= _LONGEST:
+    if plain == name and len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{plain[: _LONGEST - len(digest) - 1]}_{digest}"
+    return f"{plain[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
 
 
 def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
@@ -157,3 +170,24 @@ def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
         fault.message = fault.message.replace(f"'{fault.param}'", f"'{path}{inside}'")
         fault.param = path + inside
         raise fault from None
+
+
+def told_call_id(call_id: str) -> str:
+    """The id of a call as the client is told it: at most 64 letters, digits, ``_`` and ``-``."""
+    if _PLAIN_ID.fullmatch(call_id):
+        return _ID_PREFIX + call_id.removeprefix(_NEW_ID)
+    encoded = _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
+    return encoded if len(encoded) <= _LONGEST_ID else _ID_PREFIX + new_id()
+
+
+def own_call_id(tool_use_id: str) -> str:
+    """The model's own id of a call from the one that the client was told; any other is as it is."""
+    if short := _SHORT_ID.fullmatch(tool_use_id):
+        return short[1]
+    if not tool_use_id.startswith(_ENCODED_ID):
+        return tool_use_id
+    text = tool_use_id.removeprefix(_ENCODED_ID)
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode() or tool_use_id
+    except (binascii.Error, ValueError):
+        return tool_use_id
