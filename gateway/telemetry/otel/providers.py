@@ -21,8 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from gateway.config import TelemetrySettings
-from gateway.telemetry.otel.instruments import Instruments
-from gateway.telemetry.otel.spans import Options, Trace, Tracing
+from gateway.telemetry.otel.spans import Instruments, Options, Trace, Tracing
 
 _NAME: Final = "triton-openai-gateway"
 _FLUSH_S: Final = 3.0
