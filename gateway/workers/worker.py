@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
     from gateway.tokens.token_cache import TokenCache  # noqa: PLC0415
-    from gateway.workers.link import Link  # noqa: PLC0415
+    from gateway.workers.supervisor_link import Link  # noqa: PLC0415
 
     descriptor, workers = given.counts
     counts = SharedCounts.of_file(descriptor, workers, given.index, given.wakers)
