@@ -30,7 +30,7 @@ from gateway.config import (
     TelemetrySettings,
 )
 from gateway.hangups import outlive_hangups
-from gateway.helper.child import end_with_parent
+from gateway.helper import end_with_parent
 from gateway.mirroring.in_process import InProcess
 from gateway.mirroring.receiver import Receiver
 from gateway.telemetry.logs import set_up_logging

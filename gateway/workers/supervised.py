@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.helper.child import end_with_parent
+from gateway.helper import end_with_parent
 
 SUPERVISOR_VARIABLE: Final = "GATEWAY_SUPERVISOR_PID"
 

@@ -1,25 +1,36 @@
-"""The parent's side: a warm process that answers one question at a time, and is ended when it takes too much."""
+"""Work on strangers' input, in a process of its own: no other work waits for it, and its time and memory end.
+
+The parent's side is a warm process that answers one question at a time, and is ended when it takes too much. The
+child's side bounds itself, then answers each question until its parent leaves.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import gc
+import importlib
 import json
+import math
 import os
+import resource
+import signal
+import struct
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
 
-from gateway.helper.framed_pipe import read_frame, write_frame
-
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[1]
 _START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gateway.helper.child import main; main(sys.argv[2:])"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from gateway.helper import run_child; run_child(sys.argv[2:])"
 )
 _START_S = 60.0
 _END_S = 5.0
@@ -28,6 +39,11 @@ _ENVIRONMENT = ("TZ",)  # a template may show the date
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="helper-starter")
 
 Reason = Literal["time", "size", "ended"]
+
+_HEAD = struct.Struct("<Q")  # the length of a question or an answer, which goes before its bytes
+_LARGEST_QUESTION = 2**30
+_PR_SET_PDEATHSIG = 1
+_FILES = 16  # for modules that are imported late; it has no sockets
 
 
 class HelperFailedError(Exception):
@@ -178,3 +194,102 @@ class Helper:
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None  # noqa: S101 - both are pipes
     return stream
+
+
+def write_frame(pipe: IO[bytes], *pieces: bytes) -> None:
+    """Write a question or an answer to an unbuffered pipe.
+
+    Args:
+        pipe: to write to.
+        pieces: of it, in order.
+
+    Raises:
+        OSError: the other end is closed.
+    """
+    for part in (_HEAD.pack(sum(map(len, pieces))), *pieces):
+        rest = memoryview(part)
+        while rest:
+            rest = rest[pipe.write(rest) :]
+
+
+def read_frame(pipe: IO[bytes], largest: int) -> bytearray | None:
+    """Read a question or an answer from an unbuffered pipe; None where the pipe ends first.
+
+    Args:
+        pipe: to read.
+        largest: bytes of it at most.
+
+    Raises:
+        OverflowError: it is larger.
+        OSError: the pipe is closed.
+    """
+    head = _read(pipe, _HEAD.size)
+    if head is None:
+        return None
+    (size,) = _HEAD.unpack(head)
+    if size > largest:
+        raise OverflowError
+    return _read(pipe, size)
+
+
+def _read(pipe: IO[bytes], size: int) -> bytearray | None:
+    data = bytearray(size)
+    rest = memoryview(data)
+    while rest:
+        count = pipe.readinto(rest)  # type: ignore[attr-defined]
+        if not count:
+            return None
+        rest = rest[count:]
+    return data
+
+
+def run_child(arguments: Sequence[str]) -> None:
+    """Serve until standard input ends.
+
+    Args:
+        arguments: the parent's process id, the module with ``answer``, bytes of address space, seconds of CPU for an
+            answer.
+    """
+    parent, name, memory, seconds = arguments
+    end_with_parent(int(parent), signal.SIGKILL)  # in the middle of an answer, too
+    answer = importlib.import_module(name).answer
+    time.tzset()  # reads the time zone before the bounds: a template may show the date
+    gc.disable()  # the objects of an answer go with it
+    for limit, most in (
+        (resource.RLIMIT_AS, int(memory)),
+        (resource.RLIMIT_NOFILE, _FILES),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (most, most))
+    reader, writer = os.fdopen(0, "rb", 0), os.fdopen(1, "wb", 0)
+    write_frame(writer, b"")  # ready
+    while True:
+        question = read_frame(reader, _LARGEST_QUESTION)
+        if question is None:
+            return
+        _allow_cpu(float(seconds))
+        data = answer(question)
+        del question
+        write_frame(writer, data)
+        del data
+        gc.collect()
+
+
+def end_with_parent(parent: int, how: signal.Signals) -> None:
+    """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
+
+    Args:
+        parent: its process id; this process exits at once where that is its parent no more.
+        how: the signal.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)
+
+
+def _allow_cpu(seconds: float) -> None:
+    """Bound the CPU time from now on: the parent looks at the clock, but may have died."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime + seconds) + 1, hard))
