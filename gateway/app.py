@@ -64,8 +64,7 @@ from gateway.openai.errors import (
 from gateway.openai.mirror_report import mirror_router
 from gateway.openai.models.routes import models_router
 from gateway.openai.responses.background import Runs
-from gateway.openai.responses.retrieval import retrieval_router
-from gateway.openai.responses.routes import responses_router
+from gateway.openai.responses.routes import responses_router, retrieval_router
 from gateway.openai.state import State, sealer_of
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader

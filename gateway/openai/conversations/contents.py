@@ -1,4 +1,4 @@
-"""The contents of a conversation: one document, changed by compare-and-set, so that no writer undoes another's work."""
+"""Conversations: one document each, changed by compare-and-set, so that no writer undoes another's work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
+
+from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.conversations.objects import Conversation
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.lines import ItemLines
+from gateway.openai.items.kept import ItemLines
 from gateway.openai.repeated import repeated
 from gateway.store import ConflictError, Store, Write
 
@@ -29,6 +30,23 @@ _ID = re.compile(r"conv_[0-9a-f]{32}")
 _ATTEMPTS = 64
 _LONGEST_PAUSE_S = 0.05
 Result = TypeVar("Result")
+
+
+class Conversation(TypedDict):
+    """A conversation, whose items are a list of their own."""
+
+    id: str
+    object: Literal["conversation"]
+    created_at: int
+    metadata: dict[str, str]
+
+
+class ConversationDeleted(TypedDict):
+    """A conversation that is no longer there."""
+
+    id: str
+    object: Literal["conversation.deleted"]
+    deleted: Literal[True]
 
 
 @dataclass(slots=True)

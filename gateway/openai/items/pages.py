@@ -11,8 +11,7 @@ from starlette.datastructures import QueryParams
 from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.items.lines import ItemLines
-from gateway.openai.items.stored import LOGPROBS, SEALED, shown_line
+from gateway.openai.items.kept import LOGPROBS, SEALED, ItemLines, shown_line
 from gateway.openai.router import parameter
 from gateway.sealing import Seal
 

@@ -14,9 +14,11 @@ from gateway.families import CallArguments, CallStart, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.prepare import Prepared, prepare_generations
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.lines import ItemLines
+from gateway.openai.items.kept import ItemLines
+from gateway.openai.responses.echo import echoed
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import (
     LostError,
@@ -30,7 +32,9 @@ from gateway.openai.responses.stored import (
 from gateway.openai.responses.translate import Turn
 from gateway.openai.usage import ReasonedUsage
 from gateway.serving.generation_group import GenerationGroup
+from gateway.serving.served_model import ServedModel
 from gateway.store import Write
+from gateway.web.access_log import RequestRecord
 
 
 class ResponsesAnswer(ChatAnswer):
@@ -298,3 +302,10 @@ def usage_of(usage: Usage) -> dict[str, Any]:
         "output_tokens_details": details,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
+
+
+async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> ResponsesAnswer:
+    """Prepare the answer to a Responses request; see ``prepare_generations``."""
+    with turn.translation.renaming():
+        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
+    return ResponsesAnswer(turn, prepared, plan.names, echoed(turn, model.defaults))

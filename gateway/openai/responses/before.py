@@ -11,10 +11,9 @@ from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations import contents
 from gateway.openai.conversations.contents import Contents
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.responses.items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
+from gateway.openai.responses.input_items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
 from gateway.openai.responses.protocol import ResponsesRequest
-from gateway.openai.responses.references import references, referred
-from gateway.openai.responses.stored import Shelf, StoredResponse
+from gateway.openai.responses.stored import Shelf, StoredResponse, references, referred
 from gateway.openai.state import Kept
 
 _FIELD = "previous_response_id"

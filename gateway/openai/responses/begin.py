@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
+from gateway.openai.chat.check import check_chat
 from gateway.openai.chat.plan import ChatPlan
 from gateway.openai.conversations.contents import check_room
 from gateway.openai.endpoint import Begun, Endpoint, checked
+from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, in_turn, read_request, size_of
-from gateway.openai.responses.answer import ResponsesAnswer
+from gateway.openai.responses.answer import ResponsesAnswer, prepare
 from gateway.openai.responses.before import NOTHING, Before, before, needs_store
-from gateway.openai.responses.check import check_turn
-from gateway.openai.responses.prepare import prepare
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
 from gateway.openai.responses.stream import ResponsesEvents
 from gateway.openai.responses.translate import Turn, parse_turn, translated
 from gateway.openai.state import State
 from gateway.openai.translated_request import translated_plan
 from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.web.access_log import record_of
+
+
+def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
+    """The request without what the policies let pass unserved, and what it is served without.
+
+    Raises:
+        EngineError: UNAVAILABLE while it is not known what the model can do.
+        BadRequestError: for a parameter that the model cannot serve, by policy.
+    """
+    with turn.translation.renaming():
+        chat, ignored = check_chat(turn.chat, model)
+    turn = dataclasses.replace(turn, chat=chat)
+    return turn, turn.ignored(ignored)
+
 
 RESPONSES: Endpoint[Turn, ChatPlan, ResponsesAnswer] = Endpoint(
     parse_turn, check_turn, translated_plan, prepare, ResponsesEvents

@@ -12,7 +12,7 @@ from gateway.openai.chat.messages import in_groups
 from gateway.openai.json_text import MOST_MESSAGES
 from gateway.openai.nulls import pruned
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.responses.items import ITEMS, InputItem
+from gateway.openai.responses.input_items import ITEMS, InputItem
 from gateway.openai.sampling_fields import MOST_TOKENS
 from gateway.openai.translated_request import EXTENSIONS
 from gateway.openai.validation import error_of

@@ -13,14 +13,13 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
-from gateway.openai.items.lines import ItemLines
-from gateway.openai.items.stored import LOGPROBS, SEALED
+from gateway.openai.items.kept import LOGPROBS, SEALED, ItemLines
 from gateway.openai.json_text import MOST_CALLS
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.echo import as_sent
-from gateway.openai.responses.items import (
+from gateway.openai.responses.input_items import (
     CompactionItem,
     Content,
     CustomCallItem,
