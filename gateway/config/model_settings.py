@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from gateway.config.section import Seconds, Section, split_commas
 from gateway.config.tls_settings import Metadata, TritonTlsSettings
+from gateway.judging.verdict import Aspect
 
 Policy = Literal["strict", "warn", "ignore"]
 TextStreaming = Literal["refuse", "whole", "lossy"]
@@ -44,7 +45,7 @@ class MirrorSettings(Section):
     waiting: int = Field(default=64, ge=0, le=10_000)
     timeout_s: Seconds = Field(default=120.0, gt=0, allow_inf_nan=False)
     drawn: bool = True
-    ignore: tuple[Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"], ...] = ()
+    ignore: tuple[Aspect, ...] = ()
     tolerance: float = Field(default=0.05, ge=0)
     show_text: bool = False
 

@@ -7,8 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from gateway.judging.answer_forms import LONGEST_ANSWER, Answer
-from gateway.judging.outcomes import Failure, Outcome, outcome_of
+from gateway.judging.answer_forms import LONGEST_ANSWER, Answer, Failure, Outcome, outcome_of
 
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]

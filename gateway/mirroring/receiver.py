@@ -16,8 +16,7 @@ import orjson
 
 from gateway.config import ModelSettings
 from gateway.config.model_settings import MirrorSettings
-from gateway.judging.answer_forms import Answer
-from gateway.judging.outcomes import Failure, Outcome, outcome_of
+from gateway.judging.answer_forms import Answer, Failure, Outcome, outcome_of
 from gateway.judging.report import Report
 from gateway.judging.verdict import Kind, Rules
 from gateway.mirroring.link import Frame, pack, read_frame
