@@ -16,10 +16,9 @@ from pydantic_core import PydanticCustomError
 from gateway.config.auth_settings import AuthSettings
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.model_settings import ModelSettings
-from gateway.config.section import Seconds, Section, at_home, split_commas
+from gateway.config.section import RedisUrl, Seconds, Section, at_home, split_commas
 from gateway.config.tls_settings import ServerTlsSettings
 
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 _DAY_S = 86400.0
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -41,7 +40,7 @@ class StateSettings(Section):
 
     store: Literal["sqlite", "redis", "none"] = "sqlite"
     path: Path | None = None
-    redis_url: SecretStr | None = None
+    redis_url: RedisUrl | None = None
     max_age_s: Seconds = Field(default=30 * _DAY_S, gt=0)
     max_bytes: int = Field(default=2**30, ge=2**20)
     keys: tuple[SecretStr, ...] = ()
@@ -57,13 +56,6 @@ class StateSettings(Section):
         return value
 
     _home = field_validator("path", "keys_file")(at_home)
-
-    @field_validator("redis_url")
-    @classmethod
-    def _is_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(_REDIS_SCHEMES):
-            raise ValueError("must begin with redis://, rediss:// or unix://")
-        return value
 
     @model_validator(mode="after")
     def _url_fits(self) -> StateSettings:
