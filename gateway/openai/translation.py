@@ -1,8 +1,9 @@
-"""Paths of a request that was translated into a chat request: errors name the client's own parameters."""
+"""A request of another API as a chat request: errors name the client's own parameters, functions its tools."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from gateway.bad_request import BadRequestError
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
 _STEP = re.compile(r"[.\[]")
+_LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,50 @@ class Translation:
                 error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
                 error.param = own
             raise
+
+
+def placed(error: BadRequestError, path: str) -> BadRequestError:
+    """The error of a part of a request that was validated by itself, with the part's own path before its parameter.
+
+    Args:
+        error: names parameters as if the part were all of the request.
+        path: of the part.
+    """
+    own = f"{path}.{error.param}" if error.param else path
+    error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
+    error.param = own
+    return error
+
+
+def function_name(name: str) -> str:
+    """The name of a function under which the model sees a tool, the same in every turn.
+
+    A name that no function can have, because it is too long or has other characters, is cut and told from others by a
+    digest.
+    """
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    return name if plain == name and len(name) <= _LONGEST_NAME else digested_name(plain, name)
+
+
+def digested_name(plain: str, name: str) -> str:
+    """A name that is cut where it is too long, and ends in a digest.
+
+    Args:
+        plain: of characters that a function's name can have.
+        name: what the digest is of.
+    """
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{plain[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
+
+
+def no_such_tool(name: str, param: str) -> BadRequestError:
+    """The refusal of a choice that demands a tool which is not there."""
+    shown = name[:64].encode("ascii", "backslashreplace").decode()
+    return BadRequestError(f"There is no tool {shown!r} among those given.", param, "invalid_value")
+
+
+def not_run(kind: str) -> BadRequestError:
+    """The refusal of a choice that demands a tool which no client runs."""
+    shown = kind[:64].encode("ascii", "backslashreplace").decode()
+    message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
+    return BadRequestError(message, "tool_choice", "unsupported_parameter")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,10 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.bad_request import BadRequestError
 from gateway.ids import new_id
 from gateway.openai.nulls import pruned
+from gateway.openai.translation import function_name, no_such_tool, not_run, placed
 from gateway.openai.validation import error_of
-
-_LONGEST_NAME = 64
-_INVALID = "invalid_value"
 
 _ID_PREFIX = "toolu_"
 _ENCODED_ID = "toolu_b64-"
@@ -100,7 +97,10 @@ class Toolbox:
         if choice.type == "tool":
             chosen: Any = {"type": "function", "function": {"name": self._named(choice.name)}}
         elif choice.type == "any" and not self.functions:
-            raise self._not_run(next(iter(self._hosted.values()), None))
+            if self._hosted:
+                raise not_run(next(iter(self._hosted.values())))
+            message = "'tool_choice' demands a call, but there are no tools."
+            raise BadRequestError(message, "tool_choice", "invalid_value")
         else:
             chosen = {"any": "required"}.get(choice.type, choice.type)
         if not self.functions:
@@ -136,40 +136,15 @@ class Toolbox:
         if function in self._names:
             return function
         if name in self._hosted:
-            raise self._not_run(self._hosted[name])
-        shown = name[:64].encode("ascii", "backslashreplace").decode()
-        raise BadRequestError(f"There is no tool {shown!r} among those given.", "tool_choice.name", _INVALID)
-
-    def _not_run(self, kind: str | None) -> BadRequestError:
-        if kind is None:
-            return BadRequestError("'tool_choice' demands a call, but there are no tools.", "tool_choice", _INVALID)
-        shown = kind.encode("ascii", "backslashreplace").decode()
-        message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
-        return BadRequestError(message, "tool_choice", "unsupported_parameter")
-
-
-def function_name(name: str) -> str:
-    """The name of a function under which the model sees a tool, the same in every turn.
-
-    A name that no function can have, because it is too long or has other characters, is cut and told from others by a
-    digest.
-    """
-    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if plain == name and len(name) <= _LONGEST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{plain[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
+            raise not_run(self._hosted[name])
+        raise no_such_tool(name, "tool_choice.name")
 
 
 def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        fault = error_of(error)
-        inside = f".{fault.param}" if fault.param else ""
-        fault.message = fault.message.replace(f"'{fault.param}'", f"'{path}{inside}'")
-        fault.param = path + inside
-        raise fault from None
+        raise placed(error_of(error), path) from None
 
 
 def told_call_id(call_id: str) -> str:

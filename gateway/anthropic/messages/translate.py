@@ -21,7 +21,7 @@ from gateway.anthropic.messages.protocol import (
     parse_messages_request,
 )
 from gateway.anthropic.messages.signatures import reasoning_of
-from gateway.anthropic.messages.tools import Toolbox, function_name, own_call_id
+from gateway.anthropic.messages.tools import Toolbox, own_call_id
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
@@ -30,7 +30,7 @@ from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.sampling_fields import MOST_TOKENS
 from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
-from gateway.openai.translation import Translation
+from gateway.openai.translation import Translation, function_name
 
 _BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
