@@ -12,8 +12,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 from typing_extensions import TypedDict
 
-from gateway.anthropic.errors import is_anthropic
-from gateway.anthropic.router import anthropic_answers
+from gateway.anthropic.errors import anthropic_answers, is_anthropic
 from gateway.openai.models.lookup import find_model, models_of_caller
 from gateway.openai.router import api_router, parameter
 from gateway.serving.registry import Registry

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gateway.anthropic.messages import signatures
-from gateway.anthropic.messages.check import folded
 from gateway.anthropic.messages.protocol import InputMessage
+from gateway.anthropic.messages.serving import folded
 from gateway.anthropic.messages.tools import own_call_id, told_call_id
 from gateway.anthropic.messages.translate import Conversation
 from gateway.openai.chat.messages import in_groups

@@ -1,9 +1,8 @@
-"""The answer to a Messages request over its running generation, and the message that it is."""
+"""The answer to a Messages request over its running generation: its content, the message that it is, its events."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -13,19 +12,17 @@ from gateway.anthropic.errors import error_body
 from gateway.anthropic.messages.signatures import signature_of
 from gateway.anthropic.messages.tools import told_call_id
 from gateway.anthropic.messages.translate import Turn
-from gateway.bad_request import BadRequestError
 from gateway.families import CallArguments, Content, Reasoning
 from gateway.families import Event as ParserEvent
-from gateway.generation import Piece, PromptTooLongError, Usage
+from gateway.generation import Piece, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.plan import ChatPlan
-from gateway.openai.chat.prepare import Prepared, prepare_generations
+from gateway.openai.chat.prepare import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import ReasonedUsage
-from gateway.serving.generation_group import GenerationGroup
-from gateway.serving.served_model import ServedModel
-from gateway.web.access_log import RequestRecord
+from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import made_events, text_events
+from gateway.serving.generation_group import GenerationGroup, Ready
 
 Event = dict[str, Any]
 _DELTAS = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
@@ -246,18 +243,57 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     return counts | {"estimated": True} if usage.estimated else counts
 
 
-async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> MessagesAnswer:
-    """Prepare the answer to a Messages request; see ``prepare_generations``."""
-    with turn.translation.renaming(), too_long():
-        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
-    return MessagesAnswer(turn, prepared, plan.names, record.request_id)
+class MessagesEvents:
+    """The events of one stream; see ``gateway.openai.answering.Events``."""
+
+    def __init__(self, answer: MessagesAnswer) -> None:
+        """Begin before anything was generated."""
+        self._answer = answer
+
+    def opening(self) -> bytes:
+        """The beginning of the message, and of its text where it can have nothing else."""
+        events: list[Event] = [{"type": "message_start", "message": self._answer.message()}, {"type": "ping"}]
+        if not self._answer.parsed:
+            events += self._answer.content.open_text()
+        return _written(events)
+
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+        """The events of all that became ready.
+
+        Raises:
+            OpenAIError: when an answer that has ended is not what was asked for.
+        """
+        del group
+        events: list[Event] = []
+        for _, pieces, complete in ready:
+            events += self._answer.feed(pieces, complete=complete)
+            failure = self._answer.unfit() if complete else None
+            if failure is not None:
+                raise failure
+        return _written(events)
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base. Nobody needs the text again, unless it is checked."""
+        if self._answer.parsed:  # its reader has taken the text
+            return made_events(lambda _: _written(self._answer.feed((), complete=False)), write)
+        if self._answer.expectations:
+            return None
+        index = len(self._answer.content.blocks) - 1
+        event = {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": ""}}
+        before, after = _written([event]).rsplit(b'""', 1)
+        return text_events(before, after, write)
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        last = {"type": "message_delta", "delta": self._answer.stop(), "usage": usage_of(usage)}
+        return _written([last, {"type": "message_stop"}])
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in Anthropic's shape."""
+        return b"event: error\ndata: " + self._answer.failed(error) + b"\n\n"
 
 
-@contextlib.contextmanager
-def too_long() -> Iterator[None]:
-    """Say of a prompt that is too long what Anthropic says: its clients read the numbers, and compact."""
-    try:
-        yield
-    except PromptTooLongError as error:
-        message = f"prompt is too long: {error.tokens} tokens > {error.most} maximum"
-        raise BadRequestError(message, code="context_length_exceeded") from None
+def _written(events: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(
+        b"event: " + event["type"].encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n" for event in events
+    )

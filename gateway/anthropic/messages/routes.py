@@ -11,13 +11,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.anthropic.messages.answer import MessagesAnswer, prepare, too_long
-from gateway.anthropic.messages.check import check_turn
+from gateway.anthropic.errors import anthropic_answers
+from gateway.anthropic.messages.answer import MessagesAnswer, MessagesEvents
 from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
 from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest, unserved_betas
-from gateway.anthropic.messages.stream import MessagesEvents
+from gateway.anthropic.messages.serving import check_turn, prepare, too_long
 from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
-from gateway.anthropic.router import anthropic_answers
 from gateway.config import TimeoutSettings
 from gateway.openai.chat.plan import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve

@@ -14,9 +14,8 @@ from gateway.access.permit import permit
 from gateway.config import TimeoutSettings
 from gateway.openai.answering import stream
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.responses.answer import ResponsesAnswer
+from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
 from gateway.openai.responses.stored import LostError, Shelf, StoredResponse
-from gateway.openai.responses.stream import ResponsesEvents
 from gateway.relay.interface import Drain, StreamOutput, Write
 from gateway.relay.text_events import one_line
 from gateway.serving.registry import Registry

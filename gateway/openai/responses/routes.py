@@ -24,7 +24,6 @@ from gateway.openai.items.kept import LOGPROBS, SEALED, shown
 from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, page_of, paging_of
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.background import Runs
-from gateway.openai.responses.begin import RESPONSES, begin_turn
 from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
 from gateway.openai.responses.following import follow
 from gateway.openai.responses.objects import (
@@ -35,6 +34,7 @@ from gateway.openai.responses.objects import (
     ResponseObject,
 )
 from gateway.openai.responses.protocol import ResponsesRequest
+from gateway.openai.responses.serving import RESPONSES, begin_turn
 from gateway.openai.responses.stored import LostError, Shelf, StoredResponse, joined
 from gateway.openai.responses.translate import Turn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of, parameter

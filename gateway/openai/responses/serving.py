@@ -1,4 +1,4 @@
-"""The beginning of a request for a response: read, put behind what came before it, and checked."""
+"""A request for a response, until its answer is ready to run: read, put behind what came before it, and checked."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from starlette.requests import Request
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.check import check_chat
 from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.prepare import prepare_generations
 from gateway.openai.conversations.contents import check_room
 from gateway.openai.endpoint import Begun, Endpoint, checked
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, in_turn, read_request, size_of
-from gateway.openai.responses.answer import ResponsesAnswer, prepare
+from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
 from gateway.openai.responses.before import NOTHING, Before, before, needs_store
+from gateway.openai.responses.echo import echoed
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
-from gateway.openai.responses.stream import ResponsesEvents
 from gateway.openai.responses.translate import Turn, parse_turn, translated
 from gateway.openai.state import State
 from gateway.openai.translated_request import translated_plan
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.access_log import record_of
+from gateway.web.access_log import RequestRecord, record_of
 
 
 def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
@@ -39,6 +40,13 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
         chat, ignored = check_chat(turn.chat, model)
     turn = dataclasses.replace(turn, chat=chat)
     return turn, turn.ignored(ignored)
+
+
+async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> ResponsesAnswer:
+    """Prepare the answer to a Responses request; see ``prepare_generations``."""
+    with turn.translation.renaming():
+        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
+    return ResponsesAnswer(turn, prepared, plan.names, echoed(turn, model.defaults))
 
 
 RESPONSES: Endpoint[Turn, ChatPlan, ResponsesAnswer] = Endpoint(

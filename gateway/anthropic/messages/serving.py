@@ -1,18 +1,25 @@
-"""A Messages request against what its model, and the model's chat template, can do."""
+"""A Messages request against what its model and the model's chat template can do, and on to an answer ready to run."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from gateway.anthropic.messages.answer import MessagesAnswer
 from gateway.anthropic.messages.translate import Turn
+from gateway.bad_request import BadRequestError
+from gateway.generation import PromptTooLongError
 from gateway.openai.chat.check import check_chat
 from gateway.openai.chat.messages import Message, SystemMessage, TextPart, UserMessage
+from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.prepare import prepare_generations
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.translation import Translation
 from gateway.serving.served_model import ServedModel
+from gateway.web.access_log import RequestRecord
 
 _SWITCHES = ("enable_thinking", "thinking")  # names by which chat templates ask whether the model shall reason
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
@@ -138,3 +145,20 @@ def _texts(message: Message) -> list[TextPart]:
     content = message.content
     parts = [TextPart(type="text", text=content)] if isinstance(content, str) else content or ()
     return [part for part in parts if isinstance(part, TextPart)]
+
+
+async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> MessagesAnswer:
+    """Prepare the answer to a Messages request; see ``prepare_generations``."""
+    with turn.translation.renaming(), too_long():
+        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
+    return MessagesAnswer(turn, prepared, plan.names, record.request_id)
+
+
+@contextlib.contextmanager
+def too_long() -> Iterator[None]:
+    """Say of a prompt that is too long what Anthropic says: its clients read the numbers, and compact."""
+    try:
+        yield
+    except PromptTooLongError as error:
+        message = f"prompt is too long: {error.tokens} tokens > {error.most} maximum"
+        raise BadRequestError(message, code="context_length_exceeded") from None
