@@ -39,8 +39,8 @@ from gateway.config import (
     SettingsSource,
 )
 from gateway.config.tls_settings import ServerTlsSettings
+from gateway.early_signals import outlive_hangups
 from gateway.generation import EngineError, ErrorKind
-from gateway.hangups import outlive_hangups
 from gateway.helper import helper_pids
 from gateway.ids import new_id
 from gateway.mirroring.copies import Copies

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -27,6 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
 
+from gateway.early_signals import end_with_parent
+
 _ROOT = Path(__file__).parents[1]
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -42,7 +43,6 @@ Reason = Literal["time", "size", "ended"]
 
 _HEAD = struct.Struct("<Q")  # the length of a question or an answer, which goes before its bytes
 _LARGEST_QUESTION = 2**30
-_PR_SET_PDEATHSIG = 1
 _FILES = 16  # for modules that are imported late; it has no sockets
 
 
@@ -274,18 +274,6 @@ def run_child(arguments: Sequence[str]) -> None:
         write_frame(writer, data)
         del data
         gc.collect()
-
-
-def end_with_parent(parent: int, how: signal.Signals) -> None:
-    """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
-
-    Args:
-        parent: its process id; this process exits at once where that is its parent no more.
-        how: the signal.
-    """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
-        sys.exit(1)
 
 
 def _allow_cpu(seconds: float) -> None:

@@ -29,8 +29,7 @@ from gateway.config import (
     StateSettings,
     TelemetrySettings,
 )
-from gateway.hangups import outlive_hangups
-from gateway.helper import end_with_parent
+from gateway.early_signals import end_with_parent, outlive_hangups
 from gateway.mirroring.in_process import InProcess
 from gateway.mirroring.receiver import Receiver
 from gateway.telemetry.logs import set_up_logging

@@ -19,12 +19,12 @@ from prometheus_client.multiprocess import mark_process_dead
 from gateway.access import shared_buckets
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import ServerSettings
+from gateway.early_signals import SUPERVISOR_VARIABLE
 from gateway.mirroring.keeper import MirrorKeeper
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.tokens.token_cache import create_shared
 from gateway.web.listening import listen
 from gateway.workers.metrics_folder import metrics_folder
-from gateway.workers.supervised import SUPERVISOR_VARIABLE
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.1

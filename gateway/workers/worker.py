@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.hangups import outlive_hangups
+from gateway.early_signals import end_with_supervisor, outlive_hangups
 from gateway.workers.metrics_folder import hold
-from gateway.workers.supervised import end_with_supervisor
 
 
 def main(arguments: Sequence[str]) -> int:
