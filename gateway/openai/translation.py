@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
 _STEP = re.compile(r"[.\[]")
@@ -101,12 +101,12 @@ def digested_name(plain: str, name: str) -> str:
 
 def no_such_tool(name: str, param: str) -> BadRequestError:
     """The refusal of a choice that demands a tool which is not there."""
-    shown = name[:64].encode("ascii", "backslashreplace").decode()
+    shown = printable(name)
     return BadRequestError(f"There is no tool {shown!r} among those given.", param, "invalid_value")
 
 
 def not_run(kind: str) -> BadRequestError:
     """The refusal of a choice that demands a tool which no client runs."""
-    shown = kind[:64].encode("ascii", "backslashreplace").decode()
+    shown = printable(kind)
     message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
     return BadRequestError(message, "tool_choice", "unsupported_parameter")

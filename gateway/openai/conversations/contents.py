@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from typing_extensions import TypedDict
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.openai.errors import OpenAIError
 from gateway.openai.items.kept import ItemLines
 from gateway.openai.repeated import repeated
@@ -108,13 +108,13 @@ class Contents:
     def _place(self, item_id: str) -> int:
         if item_id in self.items.ids:
             return self.items.ids.index(item_id)
-        shown = item_id[:64].encode("ascii", "backslashreplace").decode()
+        shown = printable(item_id)
         raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
 
 
 def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
     """The answer where there is no such conversation, or it is another owner's."""
-    shown = conversation_id[:64].encode("ascii", "backslashreplace").decode()
+    shown = printable(conversation_id)
     return OpenAIError(404, f"Conversation with id {shown!r} not found.", param=param, code="conversation_not_found")
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
 from gateway.openai.chat.examples import CITY
@@ -259,7 +259,7 @@ async def _find(kept: Kept, request: Request) -> tuple[Shelf, str, StoredRespons
 
 
 def _not_found(response_id: str) -> OpenAIError:
-    shown_id = response_id[:64].encode("ascii", "backslashreplace").decode()
+    shown_id = printable(response_id)
     return OpenAIError(404, f"Response with id {shown_id!r} not found.", code="response_not_found")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
@@ -354,7 +354,7 @@ class _Conversation:
         if item.id in self._given:
             return
         if not item.id.startswith(_REASONING):
-            shown = item.id[:64].encode("ascii", "backslashreplace").decode()
+            shown = printable(item.id)
             message = f"Item with id {shown!r} not found: send the item itself."
             raise BadRequestError(message, f"{path}.id", "item_not_found")
         self.left_out.append("input.item_reference")
