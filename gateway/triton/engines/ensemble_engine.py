@@ -36,6 +36,10 @@ from gateway.triton.text_path import TextPath
 
 # Beyond it the server is left waiting: a slow client must not fill the gateway's memory.
 _QUEUED = 64
+# Of stop requests.
+_RPC_TIMEOUT_S = 2.0
+_RETRY_S = 0.25
+_MOST_RETRY_S = 2.0
 
 # The text is asked for even where it is not needed: it is what the last step makes, and a request for only what the
 # engine step makes was seen to end with one empty final response (Triton 2.51).
@@ -98,11 +102,6 @@ class ResponsePump:
         self._abandoned = True
         while not self._queue.empty():
             self._queue.get_nowait()
-
-
-_RPC_TIMEOUT_S = 2.0
-_RETRY_S = 0.25
-_MOST_RETRY_S = 2.0
 
 
 class StopSender:
