@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
+from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.chat.check import check_chat
 from gateway.openai.chat.plan import ChatPlan
 from gateway.openai.chat.prepare import prepare_generations
@@ -18,7 +19,6 @@ from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, in_turn, read_request, size_of
 from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
 from gateway.openai.responses.before import NOTHING, Before, before, needs_store
-from gateway.openai.responses.echo import echoed
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
 from gateway.openai.responses.translate import Turn, parse_turn, translated
 from gateway.openai.state import State
@@ -46,7 +46,43 @@ async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: Reques
     """Prepare the answer to a Responses request; see ``prepare_generations``."""
     with turn.translation.renaming():
         prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
-    return ResponsesAnswer(turn, prepared, plan.names, echoed(turn, model.defaults))
+    return ResponsesAnswer(turn, prepared, plan.names, _echoed(turn, model.defaults))
+
+
+def _echoed(turn: Turn, defaults: SamplingDefaults) -> dict[str, Any]:
+    """The fields of a response that are known before its answer is.
+
+    Args:
+        turn: as the policies of the model let it pass.
+        defaults: of the model, for fields that the request leaves out.
+    """
+    request, chat, sent = turn.request, turn.chat, turn.sent
+    drawn = {
+        name: getattr(chat, name) if name in chat.model_fields_set else defaults.given.get(name, getattr(chat, name))
+        for name in ("temperature", "top_p")
+    }
+    return {
+        "model": chat.model,
+        "instructions": sent["instructions"],
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": sent["max_tool_calls"],
+        "metadata": sent["metadata"],
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "reasoning": {"effort": chat.reasoning_effort, "summary": None},
+        "safety_identifier": request.safety_identifier,
+        "service_tier": chat.tier or "default",
+        "store": turn.shelf is not None,
+        **drawn,
+        "text": sent["text"],
+        "tool_choice": sent["tool_choice"],
+        "tools": sent["tools"],
+        "top_logprobs": request.top_logprobs or 0,
+        "truncation": "disabled",
+        "user": request.user,
+        **({"conversation": {"id": request.conversation.id}} if request.conversation else {}),
+    }
 
 
 RESPONSES: Endpoint[Turn, ChatPlan, ResponsesAnswer] = Endpoint(

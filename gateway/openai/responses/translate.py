@@ -18,7 +18,6 @@ from gateway.openai.json_text import MOST_CALLS
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
-from gateway.openai.responses.echo import as_sent
 from gateway.openai.responses.input_items import (
     CompactionItem,
     Content,
@@ -33,7 +32,7 @@ from gateway.openai.responses.input_items import (
     ReferenceItem,
     ToolsItem,
 )
-from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
+from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_responses_request
 from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
