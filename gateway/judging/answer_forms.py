@@ -1,4 +1,4 @@
-"""What came of a request in one form: an answer of chat, completions or responses, a refusal, or a failure."""
+"""Outcomes of a request in one form: an answer of chat, completions or responses, a refusal, or a failure."""
 
 from __future__ import annotations
 
