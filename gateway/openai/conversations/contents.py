@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError, printable
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.kept import ItemLines
+from gateway.openai.kept_items import ItemLines
 from gateway.openai.repeated import repeated
 from gateway.store import ConflictError, Store, Write
 

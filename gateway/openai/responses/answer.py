@@ -19,7 +19,7 @@ from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.prepare import Prepared
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.kept import ItemLines
+from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import (
     LostError,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.bad_request import BadRequestError
 from gateway.openai.answering import whole
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.items.kept import as_stored
+from gateway.openai.kept_items import as_stored
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.answer import ResponsesAnswer

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
 from gateway.openai.branches import BRANCH, text_or_list
-from gateway.openai.items.kept import text_of
+from gateway.openai.kept_items import text_of
 from gateway.sealing import Seal
 
 _TEXTS = frozenset({"input_text", "output_text", "text"})

@@ -20,8 +20,7 @@ from gateway.openai.chat.examples import CITY
 from gateway.openai.chat.plan import ChatPlan
 from gateway.openai.endpoint import Begun, answered, name_header, prepared
 from gateway.openai.errors import OpenAIError, from_engine
-from gateway.openai.items.kept import LOGPROBS, SEALED, shown
-from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, page_of, paging_of
+from gateway.openai.kept_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request

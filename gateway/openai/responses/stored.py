@@ -17,7 +17,7 @@ import orjson
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.errors import from_store
-from gateway.openai.items.kept import ItemLines
+from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.store import ConflictError, Store, StoreError, Write
 

@@ -13,8 +13,8 @@ from gateway.bad_request import BadRequestError, printable
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
-from gateway.openai.items.kept import LOGPROBS, SEALED, ItemLines
 from gateway.openai.json_text import MOST_CALLS
+from gateway.openai.kept_items import LOGPROBS, SEALED, ItemLines
 from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
