@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.openai.chat.plan import ChatPlan, chat_plan
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.chat.serving import ChatPlan, chat_plan
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.translation import Translation
 from gateway.serving.served_model import ServedModel

@@ -16,7 +16,7 @@ from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import ReasonedUsage
 from gateway.serving.generation_group import GenerationGroup

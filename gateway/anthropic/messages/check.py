@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from gateway.anthropic.messages.systems import folded
 from gateway.anthropic.messages.translate import Turn
-from gateway.openai.chat.check import check_chat
 from gateway.openai.chat.messages import SystemMessage
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.chat.serving import check_chat
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.translation import Translation
 from gateway.serving.served_model import ServedModel

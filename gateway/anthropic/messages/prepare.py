@@ -9,8 +9,7 @@ from gateway.anthropic.messages.answer import MessagesAnswer
 from gateway.anthropic.messages.translate import Turn
 from gateway.bad_request import BadRequestError
 from gateway.generation import PromptTooLongError
-from gateway.openai.chat.plan import ChatPlan
-from gateway.openai.chat.prepare import prepare_generations
+from gateway.openai.chat.serving import ChatPlan, prepare_generations
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
 

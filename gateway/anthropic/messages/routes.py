@@ -21,7 +21,7 @@ from gateway.anthropic.messages.stream import MessagesEvents
 from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
 from gateway.anthropic.router import anthropic_answers
 from gateway.config import TimeoutSettings
-from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
 from gateway.openai.request_body import Body
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of

@@ -14,7 +14,7 @@ from gateway.families import CallArguments, CallStart, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.items.lines import ItemLines
 from gateway.openai.responses.output import Event, OutputItems

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.conversations.contents import check_room
 from gateway.openai.endpoint import Begun, Endpoint, checked
 from gateway.openai.request_body import Body, in_turn, read_request, size_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from gateway.openai.chat.check import check_chat
+from gateway.openai.chat.serving import check_chat
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.responses.translate import Turn
 from gateway.serving.served_model import ServedModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.openai.chat.examples import CITY
+from gateway.openai.chat.objects import CITY
 
 _ASKED: Final[dict[str, Any]] = {"model": "MODEL", "input": "What is the capital of France?"}
 _ANSWERED: Final[dict[str, Any]] = {**_ASKED, "max_output_tokens": 64}

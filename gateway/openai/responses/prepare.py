@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.openai.chat.plan import ChatPlan
-from gateway.openai.chat.prepare import prepare_generations
+from gateway.openai.chat.serving import ChatPlan, prepare_generations
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.echo import echoed
 from gateway.openai.responses.translate import Turn

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
-from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Begun, answered, prepared
 from gateway.openai.errors import from_engine
 from gateway.openai.responses.answer import ResponsesAnswer

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
-from gateway.openai.chat.examples import EXAMPLES
+from gateway.openai.chat.objects import EXAMPLES
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import CHAT
 from gateway.openai.endpoint import begin as begin_request
