@@ -14,7 +14,7 @@ from starlette.types import Scope
 from gateway.anthropic.errors import is_anthropic
 from gateway.anthropic.objects import AnthropicModel, AnthropicModelList
 from gateway.anthropic.router import anthropic_answers
-from gateway.openai.models.lookup import find_model, models_of_caller
+from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.router import api_router, parameter
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel

@@ -17,7 +17,7 @@ from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.json_text import JsonTextError
 from gateway.serving.long_work import BODIES
 from gateway.serving.overload import OVERLOAD
-from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.routing import headers_of
 
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread

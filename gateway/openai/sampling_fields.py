@@ -14,9 +14,9 @@ from pydantic_core import PydanticCustomError
 
 from gateway.config.model_settings import MOST_DRAFT_TOKENS, SamplingDefaults
 from gateway.generation import Capability, SamplingParams
-from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.parameters.row import BY_ENGINE, BY_GATEWAY, RANKED, Extension, Parameter
-from gateway.serving.prompt_source import Truncation
+from gateway.openai.validation import BRANCH, text_or_list
+from gateway.serving.prompts import Truncation
 
 # Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
 GREEDY_BELOW = 1e-4

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.generation.request import Prompt
-from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
+from gateway.prompt.chat_template import ChatTemplate, ControlEscaper, Stretch, unused_marker
+from gateway.prompt.history import TemplateError
 from gateway.prompt.request_template import RequestTemplate
-from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 from gateway.tokens.segments import Tokenizing, Unbounded
 from gateway.tokens.token_ids import TokenIds, pack

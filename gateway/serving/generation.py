@@ -21,8 +21,7 @@ from gateway.generation import (
 from gateway.generation.route import Admitted, Route, Way
 from gateway.relay.interface import Forward, can_relay
 from gateway.relay.token_relay import TokenRelay
-from gateway.serving.deadlines import Deadlines, DeadlineTimer
-from gateway.serving.waiting import Waiter
+from gateway.serving.deadlines import Deadlines, DeadlineTimer, Waiter
 from gateway.telemetry.metrics import ModelMetrics
 from gateway.telemetry.traces import EngineCall, current_trace
 

@@ -40,14 +40,13 @@ from gateway.serving.admission.shares import Shares
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.budgeted_engine import BudgetedEngine, ThoughtBudget
-from gateway.serving.capabilities import Capabilities, capabilities, queues
+from gateway.serving.capabilities import Capabilities, capabilities, queues, text_losses
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
-from gateway.serving.prompt_source import PromptSource, Truncation, spoken
-from gateway.serving.text_losses import text_losses
+from gateway.serving.prompts import PromptSource, Truncation, spoken
 from gateway.telemetry.metrics import Metrics, ModelNow
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import current_trace, step

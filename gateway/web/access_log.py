@@ -15,9 +15,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
-from gateway.telemetry.logs import log_facts
+from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics, Tally
-from gateway.telemetry.request_ids import work_for
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
 from gateway.web.routing import header, headers_of
 

@@ -1,12 +1,12 @@
-"""A client's connection: the transport that uvicorn writes to, with services for its requests that ASGI lacks."""
+"""A client's connection, with services for its requests that ASGI lacks, and work that ends when the client leaves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from gateway.relay.interface import Write
 
@@ -94,3 +94,61 @@ def connection_of(scope: Scope) -> ClientConnection | None:
 
 def _nothing() -> None:
     """Do nothing: the connection has ended."""
+
+
+Result = TypeVar("Result")
+
+
+class ClientDisconnectedError(Exception):
+    """The client closed its connection before the work was done."""
+
+
+async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """Run ``work`` to its end, or until the client disconnects; then it is cancelled and has cleaned up on return.
+
+    Args:
+        scope: of the request.
+        receive: its ASGI channel, with the request body already read from it.
+        work: what to run; it runs in the task that calls, and is not begun where the client has left by then.
+
+    Raises:
+        ClientDisconnectedError: when the client left first.
+    """
+    connection = connection_of(scope)
+    if connection is not None and connection.lost:
+        work.close()
+        raise ClientDisconnectedError
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine of asyncio runs in one
+    left = ended = False
+
+    def leave() -> None:
+        nonlocal left
+        if not ended:
+            left = True
+            task.cancel()
+
+    watcher = None if connection is not None else asyncio.create_task(_watch(receive, leave))
+    if connection is not None:
+        connection.on_lost.append(leave)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not left:
+            raise
+        if hasattr(task, "uncancel") and task.uncancel():  # from Python 3.11 on: someone else cancels it, too
+            raise
+        raise ClientDisconnectedError from None
+    finally:
+        ended = True
+        if watcher is not None:
+            watcher.cancel()
+        elif connection is not None:
+            connection.on_lost.remove(leave)
+
+
+async def _watch(receive: Receive, leave: Callable[[], None]) -> None:
+    """Call ``leave`` when the channel says that the client is gone: under another server than ours."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    leave()

@@ -12,8 +12,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.relay.interface import StreamOutput
 from gateway.relay.text_events import one_line
 from gateway.web.access_log import record_of
-from gateway.web.client_connection import ClientConnection, connection_of
-from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.client_connection import ClientConnection, ClientDisconnectedError, connection_of, while_connected
 
 _USUAL = {"Cache-Control": "no-cache"}
 COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()

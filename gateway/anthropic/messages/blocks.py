@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
-from gateway.openai.branches import BRANCH, text_or_list
+from gateway.openai.validation import BRANCH, text_or_list
 
 _KINDS = frozenset({"text", "tool_use", "tool_result", "thinking"})
 """Types of blocks that are read, and their branches; another type is of the branch ``other``."""

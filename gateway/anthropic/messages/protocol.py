@@ -7,12 +7,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from gateway.anthropic.messages.blocks import MESSAGES, InputMessage, TextBlock
-from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.nulls import pruned
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.validation import error_of
+from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
 
 
 class _Part(BaseModel):

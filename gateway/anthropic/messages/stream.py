@@ -17,7 +17,7 @@ from gateway.serving.generation_group import GenerationGroup, Ready
 
 
 class MessagesEvents:
-    """The events of one stream; see ``gateway.openai.answering.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
 
     def __init__(self, answer: MessagesAnswer) -> None:
         """Begin before anything was generated."""

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.nulls import pruned
-from gateway.openai.validation import error_of
+from gateway.openai.validation import error_of, pruned
 
 _LONGEST = 64
 _INVALID = "invalid_value"

@@ -14,9 +14,9 @@ import orjson
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.generation.token_logprobs import named_by_id
 from gateway.ids import new_id
-from gateway.openai.answering import DONE, Answer, best, error_event, prompt_logprobs_list
 from gateway.openai.chat.choice import Extras, ParsedChoice
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.endpoint import DONE, Answer, best, error_event, prompt_logprobs_list
 from gateway.openai.errors import OpenAIError
 from gateway.openai.guidance import Structure
 from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
@@ -424,7 +424,7 @@ class ChunkWriter:
 
 
 class ChatEvents:
-    """The events of one stream; see ``gateway.openai.answering.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
 
     def __init__(self, answer: ChatAnswer) -> None:
         """Begin before anything was generated."""

@@ -34,9 +34,7 @@ from gateway.openai.chat.tools import (
     check_tools,
     offered,
 )
-from gateway.openai.contradictions import check_shared
-from gateway.openai.generation_fields import GenerationFields, StreamOptions, extras
-from gateway.openai.nulls import pruned, pruned_inside, without_nulls
+from gateway.openai.generation_fields import GenerationFields, StreamOptions, check_shared, extras
 from gateway.openai.parameters.row import (
     BY_GATEWAY,
     NO_DRAFTS,
@@ -48,8 +46,8 @@ from gateway.openai.parameters.row import (
 )
 from gateway.openai.request_body import Body, may_hold_null, parse_object
 from gateway.openai.sampling_fields import GREEDY_BELOW, MOST_TOKENS, BestOf
-from gateway.openai.validation import error_of
-from gateway.serving.prompt_source import ChatPrompt
+from gateway.openai.validation import error_of, pruned, pruned_inside, without_nulls
+from gateway.serving.prompts import ChatPrompt
 
 __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
 

@@ -36,9 +36,9 @@ from gateway.openai.schemas.keywords import unsupported
 from gateway.records import dataclass
 from gateway.serving.budgeted_engine import ThoughtBudget
 from gateway.serving.generation import Generation
-from gateway.serving.prompt_source import ChatPrompt
+from gateway.serving.prompts import ChatPrompt
 from gateway.serving.served_model import ServedModel
-from gateway.telemetry.request_ids import cause
+from gateway.telemetry.logs import cause
 from gateway.web.access_log import RequestRecord
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import orjson
 
 from gateway.generation import Piece, Usage
 from gateway.ids import new_id
-from gateway.openai.answering import DONE, Answer, best, error_event
 from gateway.openai.completions.choice import CompletionChoice, Row
 from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.endpoint import DONE, Answer, best, error_event
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import at_beginning, usage_object
 from gateway.relay.interface import Forward, Write
@@ -184,7 +184,7 @@ class ChunkWriter:
 
 
 class CompletionEvents:
-    """The events of one stream; see ``gateway.openai.answering.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
 
     def __init__(self, answer: CompletionAnswer) -> None:
         """Begin before anything was generated."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from gateway.generation import EngineError, ErrorKind, Piece, Prompt, TokenLogprob
 from gateway.generation.token_logprobs import make_entry, named_by_id
-from gateway.openai.answering import prompt_logprobs_list
 from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.endpoint import prompt_logprobs_list
 from gateway.serving.generation import Generation
-from gateway.serving.prompt_source import PromptSource, TextPrompt
+from gateway.serving.prompts import PromptSource, TextPrompt
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")

@@ -32,7 +32,7 @@ from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.disconnect import while_connected
+from gateway.web.client_connection import while_connected
 from gateway.web.routing import DirectRoute
 from gateway.web.sse import EventStream
 

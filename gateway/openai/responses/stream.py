@@ -19,7 +19,7 @@ from gateway.serving.generation_group import GenerationGroup, Ready
 
 
 class ResponsesEvents:
-    """The events of one stream; see ``gateway.openai.answering.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
 
     def __init__(self, answer: ResponsesAnswer) -> None:
         """Begin before anything was generated."""

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH
-from gateway.openai.validation import error_of
+from gateway.openai.validation import BRANCH, error_of
 
 _LONGEST = 64
 _KINDS = frozenset({"function", "custom", "namespace"})

@@ -16,7 +16,6 @@ from gateway.openai.conversations.contents import ConversationEnd
 from gateway.openai.items.lines import ItemLines
 from gateway.openai.items.stored import LOGPROBS, SEALED
 from gateway.openai.json_text import MOST_CALLS
-from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.echo import as_sent
@@ -40,6 +39,7 @@ from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
 from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
+from gateway.openai.validation import without_nulls
 from gateway.sealing import Seal
 
 SUMMARY = "Summary of the conversation so far:"
