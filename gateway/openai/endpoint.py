@@ -55,7 +55,8 @@ def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:
 
 def _may_use(registry: Registry, name: str, model: ServedModel) -> bool:
     """Whether the caller may use a model under a name; a split by its own name only."""
-    return caller().may_use((name,) if registry.split(name) else (model.name, name))
+    who = caller()
+    return who.models is None or who.may_use((name,) if registry.split(name) else (model.name, name))
 
 
 STEP = 64
@@ -133,7 +134,7 @@ class Answer(ABC):
         kept: whether its end is written somewhere before the client is told of it.
     """
 
-    __slots__ = ("generations", "kept", "names", "padded")
+    __slots__ = ("_noted", "generations", "kept", "names", "padded")
 
     def __init__(self, generations: Sequence[Generation], names: Mapping[str, str], *, padded: bool = False) -> None:
         """Take generations that have not begun."""
@@ -141,6 +142,7 @@ class Answer(ABC):
         self.names = names
         self.padded = padded
         self.kept = False
+        self._noted: Usage | None = None
 
     @abstractmethod
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
@@ -176,8 +178,10 @@ class Answer(ABC):
         return group.usage()
 
     def note(self, record: RequestRecord, group: GenerationGroup, *, ended: bool) -> Usage:
-        """Write into the record of the access log what became of the generations; returns the token counts."""
-        usage = self.usage(group)
+        """Write into the record of the access log what became of the generations, once; returns the token counts."""
+        if self._noted is not None:
+            return self._noted
+        usage = self._noted = self.usage(group)
         record.ttft_s = group.ttft_s
         record.endpoint = group.address
         record.prompt_tokens = usage.prompt_tokens
@@ -224,7 +228,6 @@ async def stream(
     """
     finished = obfuscated if answer.padded else bytes
     async with GenerationGroup(answer.generations) as group:
-        notes = _Notes(answer, record, group)
         begun = False
         try:
             timeout = timeouts.headers_s
@@ -247,7 +250,7 @@ async def stream(
                     waiting, quiet_since = b"", time.monotonic()
                     if forward is None and (write := output.writer()) is not None:
                         forward = events.forward(write)
-            usage, last = notes.take(ended=True), waiting + more
+            usage, last = answer.note(record, group, ended=True), waiting + more
             if answer.kept and last:  # what has been generated does not wait for what only the end waits for
                 yield finished(last)
                 last = b""
@@ -264,27 +267,13 @@ async def stream(
                 finally:
                     del failure  # or it would hold this frame, and this frame it
             record.error = failure.code or failure.type
-            notes.take(ended=False)
+            answer.note(record, group, ended=False)
             last = events.error(failure)
             await answer.keep(None)
             yield last
         finally:
-            notes.take(ended=False)
+            answer.note(record, group, ended=False)
             answer.leave()
-
-
-class _Notes:
-    """Writes what became of the generations into the record of the access log, once."""
-
-    def __init__(self, answer: Answer, record: RequestRecord, group: GenerationGroup) -> None:
-        self._answer, self._record, self._group = answer, record, group
-        self._usage: Usage | None = None
-
-    def take(self, *, ended: bool) -> Usage:
-        """The usage at the end."""
-        if self._usage is None:
-            self._usage = self._answer.note(self._record, self._group, ended=ended)
-        return self._usage
 
 
 def error_event(error: OpenAIError) -> bytes:
@@ -428,7 +417,7 @@ async def begin(
 
     def take(body: Body) -> Begun[Fields, Planned]:
         begun = checked(endpoint, endpoint.parse(body), record, registry, metrics)
-        return begun.with_copy(registry.copies, request, body)
+        return begun if registry.copies is None else begun.with_copy(registry.copies, request, body)
 
     return await read_request(request, take)
 
@@ -454,8 +443,9 @@ def checked(
     asked.model = model.name
     metrics.count_ignored(model.name, ignored.counted)
     plan = endpoint.plan(asked, model)
-    headers = name_header("x-ignored-parameters", ignored.named)
-    headers |= name_header("x-strict-schema-deviations", plan.warnings)
+    headers = name_header("x-ignored-parameters", ignored.named) if ignored.named else {}
+    if plan.warnings:
+        headers |= name_header("x-strict-schema-deviations", plan.warnings)
     return Begun(asked, model, plan, headers, record)
 
 

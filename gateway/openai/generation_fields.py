@@ -221,7 +221,8 @@ def check_shared(request: GenerationFields) -> None:
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         raise BadRequestError("'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid)
     _check_beams(request)
-    _check_forms(request)
+    if request.forms or request.structured_outputs is not None:
+        _check_forms(request)
 
 
 def _check_forms(request: GenerationFields) -> None:

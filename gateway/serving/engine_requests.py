@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
@@ -53,7 +54,7 @@ def engine_requests(
         PromptTooLongError: the prompt leaves no room for an answer.
     """
     _check(params, parts, features, settings)
-    table = _table(params, parts)
+    table = None if params.prompt_table is None else _table(params.prompt_table, parts)
     length = parts.max_seq_len - (table.length if table else 0) - features.draft_room
     max_tokens = _room(prompt, params, length, settings)
     end_ids = () if params.ignore_eos else tuple(dict.fromkeys(parts.end_ids + params.end_ids))
@@ -66,12 +67,12 @@ def engine_requests(
         seed=seed,
         end_ids=end_ids,
         end_texts=_end_texts(end_ids, parts, features),
-        bad_word_ids=tuple(ids for word in params.bad_words for ids in word_sequences(parts.tokenizer, word)),
+        bad_word_ids=_word_ids(params.bad_words, parts) if params.bad_words else (),
         cached_tokens=True,
         vocab_size=features.vocab_size or parts.tokenizer.logits_size,
         prompt_table=table,
         draft=predicted,
-        draft_limit=sent_length(len(predicted), max_tokens, features),
+        draft_limit=sent_length(len(predicted), max_tokens, features) if predicted else 0,
         num_draft_tokens=draft_length(params, settings),
         use_draft_logits=settings.speculative.use_draft_logits,
     )
@@ -81,8 +82,14 @@ def engine_requests(
     ]
 
 
+def _word_ids(words: Sequence[str], parts: ModelParts) -> tuple[tuple[int, ...], ...]:
+    return tuple(ids for word in words for ids in word_sequences(parts.tokenizer, word))
+
+
 def _end_texts(end_ids: tuple[int, ...], parts: ModelParts, features: EngineFeatures) -> tuple[str, ...]:
     """The texts of end ids; of those that an answer's text never has, none: what looks like them is ordinary text."""
+    if end_ids == parts.end_ids and not features.hides_special_tokens:
+        return parts.end_texts
     tokenizer = parts.tokenizer
     hidden = features.hides_special_tokens
     return tuple("" if hidden and tokenizer.is_special(index) else tokenizer.token_text(index) for index in end_ids)
@@ -98,17 +105,17 @@ def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, 
     if params.top_logprobs > most:
         what = f"at most {most}" if most else "no"
         raise BadRequestError(f"This model gives {what} alternatives per token.", "top_logprobs", _UNSUPPORTED)
-    check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
-    check_ids(params.stop_token_ids, parts, "stop_token_ids[{place}]")
+    if params.logit_bias:
+        check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
+    if params.stop_token_ids:
+        check_ids(params.stop_token_ids, parts, "stop_token_ids[{place}]")
 
 
-def _table(params: SamplingParams, parts: ModelParts) -> PromptTable | None:
-    if params.prompt_table is None:
-        return None
-    table = parts.prompt_tables.get(params.prompt_table)
+def _table(name: str, parts: ModelParts) -> PromptTable:
+    table = parts.prompt_tables.get(name)
     if table is None:
         known = f"it has {', '.join(sorted(parts.prompt_tables))}" if parts.prompt_tables else "it has none"
-        message = f"This model has no prompt table of the name {params.prompt_table!r}; {known}."
+        message = f"This model has no prompt table of the name {name!r}; {known}."
         raise BadRequestError(message, "prompt_table", "invalid_value")
     return table
 

@@ -166,7 +166,8 @@ class Generation:
         """
         while not self._ready:
             if self._finished:
-                await self._check_outcome()
+                if self._error is not None or not self._complete:
+                    await self._check_outcome()
                 return None
             # Only while this waits: the caller is not writing then, so that no event overtakes another.
             self._relay.forward = forward if self._may_relay else None
@@ -283,7 +284,8 @@ class Generation:
             if not self._finished:  # else it was this that cancelled it, and a task that has failed keeps its frames
                 raise
         finally:
-            self._finish()
+            if not self._finished:
+                self._finish()
             if admitted is not None:
                 usage = self.assembler.usage
                 admitted.leave(usage.prompt_tokens + usage.completion_tokens if self.responded else 0)
@@ -302,9 +304,9 @@ class Generation:
                 raise
             failure = self._lost
         finally:
-            if failure is None:
+            if failure is None and not self._finished:
                 self._finish()
-            elif self.responded:
+            elif failure is not None and self.responded:
                 self._fail(failure)
             await chunks.aclose()
         if failure is not None:
@@ -341,7 +343,8 @@ class Generation:
 
     def _leave_route(self, error: EngineError | None) -> None:
         """Tell the route how the request ended; once for each."""
-        self._end_call(error or self._error)
+        if self._call is not None:
+            self._end_call(error or self._error)
         route, self._route = self._route, None
         if route is not None:
             route.lose = None

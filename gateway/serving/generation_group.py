@@ -24,11 +24,13 @@ class GenerationGroup:
 
     Attributes:
         generations: one for each choice, in order.
+        done: whether everything of every choice was returned.
     """
 
     def __init__(self, generations: Sequence[Generation]) -> None:
         """Take generations that were not started; at least one."""
         self.generations = tuple(generations)
+        self.done = False
         self._single = self.generations[0] if len(self.generations) == 1 else None
         self._changed = asyncio.Event()
         self._open = set(range(len(self.generations)))
@@ -91,6 +93,7 @@ class GenerationGroup:
         pieces = await self._single.pieces(timeout, forward)
         if pieces is None:
             self._open.clear()
+            self.done = True
             return [(0, [], True)]
         return [(0, pieces, False)] if pieces else []
 
@@ -107,6 +110,7 @@ class GenerationGroup:
                     raise
                 if pieces is None:
                     self._open.remove(index)
+                    self.done = not self._open
                     self._running.remove(index)
                 if pieces is None or pieces:
                     found.append((index, pieces or [], pieces is None))
@@ -127,11 +131,6 @@ class GenerationGroup:
         return self._changed.is_set()
 
     @property
-    def done(self) -> bool:
-        """Whether everything of every choice was returned."""
-        return not self._open
-
-    @property
     def ttft_s(self) -> float | None:
         """Seconds from the request's arrival to the first token of any choice."""
         if self._single is not None:
@@ -141,6 +140,8 @@ class GenerationGroup:
     @property
     def address(self) -> str | None:
         """The endpoints that answer, where there are several to choose from, else None."""
+        if self._single is not None:
+            return self._single.address or None
         return ",".join(sorted({each.address for each in self.generations})).strip(",") or None
 
     def usage(self) -> Usage:

@@ -10,7 +10,7 @@ import contextvars
 import logging
 import logging.config
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -22,12 +22,11 @@ from gateway.telemetry.traces import TraceIds
 _REQUEST_ID: Final = contextvars.ContextVar("request_id", default="")
 
 
-def work_for(request_id: str) -> None:
-    """Note the request that this task works for, and all that begin in it.
+work_for: Final[Callable[[str], object]] = _REQUEST_ID.set
+"""Notes the request that this task works for, and all that begin in it.
 
-    It is not taken back: each request has a task of its own, in which the server logs a defect after its end.
-    """
-    _REQUEST_ID.set(request_id)
+It is not taken back: each request has a task of its own, in which the server logs a defect after its end.
+"""
 
 
 def cause() -> dict[str, str]:

@@ -49,16 +49,14 @@ class AllowedHostsMiddleware:
         """Serve one connection."""
         if scope["type"] == "http":
             name = _without_port(header(scope, b"host").decode("latin-1"))
-            if not self._allows(name):
+            known = not name or name in self._names or name.endswith(self._endings)
+            if not known and not _is_address(name):
                 answer = self._refuse(
                     f"This gateway does not answer to the host name {name[:100]!r}. Its operator may add it to the "
                     "setting server.allowed_hosts (GATEWAY_ALLOWED_HOSTS)."
                 )
                 return answer(scope, receive, send)
         return self._app(scope, receive, send)
-
-    def _allows(self, name: str) -> bool:
-        return not name or name in self._names or name.endswith(self._endings) or _is_address(name)
 
 
 def names_to_check(host: str, given: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:

@@ -51,7 +51,8 @@ def headers_of(scope: Scope) -> dict[bytes, bytes]:
 
 def header(scope: Scope, name: bytes) -> bytes:
     """The first header of a request with a name in lower case; empty where there is none."""
-    return headers_of(scope).get(name, b"")
+    headers: dict[bytes, bytes] = scope.get(_HEADERS) or headers_of(scope)
+    return headers.get(name, b"")
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:

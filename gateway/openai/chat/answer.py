@@ -128,7 +128,7 @@ class ChatAnswer(Answer):
         request: the request.
         parsed: one for each generation where calls or reasoning may be in it, else none.
         calls: whether calls may be made.
-        expectations: conditions that are checked at the end.
+        expectations: conditions that are checked at the end; None where there are none.
     """
 
     __slots__ = ("_created", "_logprobs", "_texts", "calls", "expectations", "parsed", "request")
@@ -148,7 +148,7 @@ class ChatAnswer(Answer):
         self.request = request
         self.parsed = parsed
         self.calls = calls
-        self.expectations = expectations or Expectations()
+        self.expectations = expectations or None
         self._created = int(time.time())
         self._texts: list[list[str]] = [[] for _ in generations]
         self._logprobs: list[list[TokenLogprob]] = [[] for _ in generations]
@@ -173,6 +173,8 @@ class ChatAnswer(Answer):
 
     def finish_reasons(self) -> list[str]:
         """See the base."""
+        if not self.parsed:
+            return [each.assembler.finish_reason for each in self.generations]
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
     def usage(self, group: GenerationGroup) -> Usage:
@@ -199,7 +201,7 @@ class ChatAnswer(Answer):
             index: of the choice.
             text: its content where it was not parsed.
         """
-        if not self.expectations or self.generations[index].assembler.finish_reason == "length":
+        if self.expectations is None or self.generations[index].assembler.finish_reason == "length":
             return None
         if not self.parsed:
             return self.expectations.failure(text, ())
@@ -442,7 +444,7 @@ class ChatEvents:
             names_as_ids=request.return_tokens_as_token_ids,
         )
         # The text of each choice, where it must be checked and no parser collects it.
-        collected = bool(answer.expectations) and not answer.parsed
+        collected = answer.expectations is not None and not answer.parsed
         self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
 
     def opening(self) -> bytes:
@@ -453,7 +455,7 @@ class ChatEvents:
         events = b""
         for index in range(request.n):
             events += writer.role(index, None if index else prompt_ids, usage, calls=answer.calls)
-            if request.echoed:
+            if request.echo:
                 events += writer.piece(index, Piece(request.echoed), usage)
         return events
 
@@ -476,7 +478,8 @@ class ChatEvents:
                     self._texts[index] += [piece.text for piece in pieces]
                 parts += [writer.piece(index, piece, usage) for piece in pieces]
             if complete:
-                self._check(index)
+                if self._answer.expectations is not None:
+                    self._check(index)
                 assembler = group.generations[index].assembler
                 reasons = self._answer.finish_reason(index), assembler.stop_reason
                 parts.append(writer.last(index, *reasons, extras, usage, estimated=assembler.finish_estimated))

@@ -446,7 +446,11 @@ def _check(request: ChatCompletionRequest) -> None:
     if request.echo:
         _check_echo(request)
     _check_budget(request)
-    _check_tools(request)
+    if request.tools or request.functions or request.tool_choice is not None or request.function_call is not None:
+        _check_tools(request)
+    check_history(request.messages)
+    if request.tools or request.functions:
+        _check_definitions(request)
     check_shared(request)
 
 
@@ -469,12 +473,15 @@ def _check_tools(request: ChatCompletionRequest) -> None:
         )
     offers = request.offered
     check_tools(offers, request.function_call if offers.old or old else request.tool_choice)
-    check_history(request.messages)
+
+
+def _check_definitions(request: ChatCompletionRequest) -> None:
+    offers = request.offered
     check_parameters_of(offers)
     wanted = request.forms
     if wanted and offers.callable and wanted[0].kind not in {"json_object", "json_schema"}:
         message = f"'{wanted[0].path}' and tools that may be called exclude each other; set 'tool_choice' to 'none'."
-        raise BadRequestError(message, wanted[0].path, invalid)
+        raise BadRequestError(message, wanted[0].path, "invalid_value")
 
 
 def _check_echo(request: ChatCompletionRequest) -> None:

@@ -95,9 +95,10 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
         EngineError: UNAVAILABLE while the engine is away.
         BadRequestError: with the path of what cannot be enforced or checked.
     """
-    offers, forms = request.offered, request.forms
-    if not offers.functions and not forms and not model.parts.family.reasons:
+    forms = request.forms
+    if not (request.tools or request.functions or forms or model.parts.family.reasons):
         return ChatPlan(request.prompt(), request.names(None))
+    offers = request.offered
     features = model.backend.features
     wanted = forms[0] if forms else None
     validate = model.settings.structured_output_without_guidance == "validate"
@@ -224,9 +225,9 @@ def _consider_tools(
 
 def _with_formats(request: ChatCompletionRequest, ignored: Ignored, model: ServedModel) -> Ignored:
     """Hold custom tools to their regular expressions where the engine can; name the formats that are only shown."""
-    offers = request.offered
-    if not offers.custom:
+    if not request.tools or not request.offered.custom:
         return ignored
+    offers = request.offered
     shown = list(offers.shown)
     functions = [offers.functions[place] for place in offers.patterns]
     for function in functions:

@@ -157,16 +157,12 @@ class Admission:
 
     def totals(self) -> Totals:
         """What runs and waits now."""
-        return self._standing(0)[0]
+        running, waiting, _, _ = self._shares.standing(self._model, 0)
+        return Totals(running, waiting, self.limit)
 
     def queue(self) -> tuple[int, int]:
         """What runs and waits now, without a limit on it."""
         return self._shares.queue(self._model)
-
-    def _standing(self, caller: int) -> tuple[Totals, int, int]:
-        """What runs and waits now, what a caller was served, and the virtual time."""
-        running, waiting, served, virtual = self._shares.standing(self._model, caller)
-        return Totals(running, waiting, self.limit), served, virtual
 
     async def enter(self, demand: Demand) -> Ticket:
         """Wait for the turn of a generation, which must leave at its end.
@@ -179,11 +175,12 @@ class Admission:
         line = self._shares.line(self._model, key_of(self._name, demand.caller))
         first = min(max(demand.priority, -_FIRST), _FIRST - 1) + _FIRST
         ticket = Ticket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
-        totals, served, virtual = self._standing(ticket.caller)
-        if totals.limit is None or (totals.running < totals.limit and not totals.waiting):
+        running, waiting, served, virtual = self._shares.standing(self._model, ticket.caller)
+        limit = self.limit
+        if limit is None or (running < limit and not waiting):
             self._run(ticket, served, virtual)
             return ticket
-        self._make_room(ticket, totals)
+        self._make_room(ticket, Totals(running, waiting, limit))
         self._queue(ticket)
         self._dispatch()
         if not ticket.running:
