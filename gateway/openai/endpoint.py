@@ -31,7 +31,7 @@ from gateway.serving.generation_group import GenerationGroup, Ready
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.access_log import RequestRecord, note_session, record_of
+from gateway.web.access_log import RequestRecord, note_session
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.sse import COMMENT, EventStream
 
@@ -43,7 +43,7 @@ def find_model(registry: Registry, name: str, conversation: str | None = None) -
         OpenAIError: 404 ``model_not_found``.
     """
     model = registry.get(name, conversation)
-    if model is None or not _may_use(registry, name, model):
+    if model is None or (caller().models is not None and not _may_use(registry, name, model)):
         raise OpenAIError(404, f"The model {name[:256]!r} does not exist.", param="model", code="model_not_found")
     return model
 
@@ -412,8 +412,7 @@ async def begin(
         EngineError: UNAVAILABLE while the engine is away.
         OpenAIError: 404 for an unknown model; see ``read_request`` for others.
     """
-    record = record_of(request.scope)
-    note_session(request.scope)
+    record = note_session(request.scope)
 
     def take(body: Body) -> Begun[Fields, Planned]:
         begun = checked(endpoint, endpoint.parse(body), record, registry, metrics)
@@ -441,7 +440,8 @@ def checked(
     record.model = model.name
     asked, ignored = endpoint.check(asked, model)
     asked.model = model.name
-    metrics.count_ignored(model.name, ignored.counted)
+    if ignored.counted:
+        metrics.count_ignored(model.name, ignored.counted)
     plan = endpoint.plan(asked, model)
     headers = name_header("x-ignored-parameters", ignored.named) if ignored.named else {}
     if plan.warnings:

@@ -139,11 +139,10 @@ def _is_simple(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbiliti
         if abilities.hides_system or not abilities.system_in_calls:
             return False
         messages = messages[1:]
-    return (
-        not abilities.needs_parts
-        and not abilities.null_reasoning
-        and all(len(message) == _SIMPLE_KEYS and message["role"] in _SIMPLE_ROLES for message in messages)
-    )
+    for message in messages:  # no generator, which takes a frame for each
+        if len(message) != _SIMPLE_KEYS or message["role"] not in _SIMPLE_ROLES:
+            return False
+    return not abilities.needs_parts and not abilities.null_reasoning
 
 
 def _is_native(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool:

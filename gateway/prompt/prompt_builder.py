@@ -84,13 +84,15 @@ class PromptBuilder:
         if self._escaper.occurs_in(list(data.values())):
             marker = unused_marker(data, template.source)
             data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
-        rendered = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
+        rendered = template.render(**data, add_generation_prompt=add_generation_prompt)
+        if end:
+            rendered = _up_to(end, rendered)
         how = how or Unbounded()
         how.check_characters(len(rendered))
         stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
         ids = self._encode(stretches, how)
         return Prompt(
-            text="".join([stretch.text for stretch in stretches]),
+            text="".join([stretch.text for stretch in stretches]) if marker else rendered,
             ids=ids,
             escaped=bool(marker) and any(stretch.literal for stretch in stretches),
             bos_text=self._bos_text(ids),
@@ -198,9 +200,7 @@ def _ending(content: Any, end: str) -> Any:
 
 
 def _up_to(end: str, rendered: str) -> str:
-    """The text before the last ``end``; all of it when there is no such mark."""
-    if not end:
-        return rendered
+    """The text before the last ``end``."""
     before, mark, _ = rendered.rpartition(end)
     if not mark:
         raise TemplateError("The chat template does not show the last message, so it cannot be continued.")

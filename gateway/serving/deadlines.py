@@ -118,7 +118,8 @@ class DeadlineTimer:
         now = self._loop.time()
         self._end = now + max(0.0, deadlines.total_s - elapsed)
         self._first = now + max(0.0, deadlines.first_token_s - elapsed + waited)
-        self._look_at(min(self._first, now + deadlines.between_tokens_s))
+        self._when = min(self._first, now + deadlines.between_tokens_s, self._end)
+        self._timer = self._loop.call_at(self._when, self._on_time)
 
     def stop(self) -> None:
         """Watch no more."""

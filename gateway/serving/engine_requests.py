@@ -58,6 +58,7 @@ def engine_requests(
     length = parts.max_seq_len - (table.length if table else 0) - features.draft_room
     max_tokens = _room(prompt, params, length, settings)
     end_ids = () if params.ignore_eos else tuple(dict.fromkeys(parts.end_ids + params.end_ids))
+    as_usual = end_ids == parts.end_ids and not features.hides_special_tokens
     seed = engine_seed(params.seed)
     first = GenerationRequest(
         id=f"{request_id}-{new_id()}",
@@ -66,7 +67,7 @@ def engine_requests(
         params=params,
         seed=seed,
         end_ids=end_ids,
-        end_texts=_end_texts(end_ids, parts, features),
+        end_texts=parts.end_texts if as_usual else _end_texts(end_ids, parts, features),
         bad_word_ids=_word_ids(params.bad_words, parts) if params.bad_words else (),
         cached_tokens=True,
         vocab_size=features.vocab_size or parts.tokenizer.logits_size,
@@ -76,6 +77,8 @@ def engine_requests(
         num_draft_tokens=draft_length(params, settings),
         use_draft_logits=settings.speculative.use_draft_logits,
     )
+    if params.n == 1:
+        return [first]
     return [first] + [
         dataclasses.replace(first, id=f"{request_id}-{new_id()}", seed=(seed + index) % _SEEDS)
         for index in range(1, params.n)
@@ -88,8 +91,6 @@ def _word_ids(words: Sequence[str], parts: ModelParts) -> tuple[tuple[int, ...],
 
 def _end_texts(end_ids: tuple[int, ...], parts: ModelParts, features: EngineFeatures) -> tuple[str, ...]:
     """The texts of end ids; of those that an answer's text never has, none: what looks like them is ordinary text."""
-    if end_ids == parts.end_ids and not features.hides_special_tokens:
-        return parts.end_texts
     tokenizer = parts.tokenizer
     hidden = features.hides_special_tokens
     return tuple("" if hidden and tokenizer.is_special(index) else tokenizer.token_text(index) for index in end_ids)
@@ -200,7 +201,7 @@ def draft_length(params: SamplingParams, settings: ModelSettings) -> int:
         BadRequestError: the request wants a draft model and something that goes with none.
     """
     wanted = params.num_draft_tokens
-    if wanted == 0:
+    if wanted == 0 or (wanted is None and not settings.speculative.num_draft_tokens):
         return 0
     obstacle = _obstacle(params)
     if obstacle is None:

@@ -43,6 +43,7 @@ class Generation:
         assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
         on_change: called whenever something is ready, besides waking the waiting task; for readers of several
             generations.
+        usage: at its end, if the engine has responded.
         on_end: called with the usage at its end, if the engine has responded.
         max_parallel: how many generations of one answer may run at a time.
     """
@@ -79,6 +80,7 @@ class Generation:
         self.waited_s = 0.0
         self.on_change: Callable[[], None] | None = None
         self.on_end: Callable[[Usage], None] | None = None
+        self.usage: Usage | None = None
         self.max_parallel = max_parallel
         self._way = way
         self._route: Route | None = None  # from its beginning on
@@ -191,7 +193,7 @@ class Generation:
 
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the latest response; see ``gateway.generation.progress.Watched``."""
-        return None if self._holding else self._last_heard()
+        return None if self._holding or not self.responded else max(self._relay.last, self._relay.resumed)
 
     def _take_ready(self) -> list[Piece]:
         ready, self._ready = self._ready, []
@@ -249,7 +251,7 @@ class Generation:
         metrics.inter_token.flush()
         metrics.in_flight.add(-1)
         if self.responded:
-            usage = self.assembler.usage
+            usage = self.usage = self.assembler.usage
             metrics.prompt_tokens.add(usage.prompt_tokens)
             metrics.completion_tokens.add(usage.completion_tokens)
             if self.assembler.surplus_tokens:
@@ -287,8 +289,8 @@ class Generation:
             if not self._finished:
                 self._finish()
             if admitted is not None:
-                usage = self.assembler.usage
-                admitted.leave(usage.prompt_tokens + usage.completion_tokens if self.responded else 0)
+                usage = self.usage
+                admitted.leave(0 if usage is None else usage.prompt_tokens + usage.completion_tokens)
 
     async def _follow(self, route: Route) -> EngineError | None:
         """Read the engine of one route to the end of the answer; returns its failure, if it failed."""
@@ -335,10 +337,10 @@ class Generation:
         self._route, self._lost = route, None
         self.address = route.address
         route.lose = self._lose
-        route.began()
+        self._relay.tell(route.progress.pause_s, route.progress.paused)
         if self._trace is not None:
             self._call = self._trace.call(self.request, self._metrics.model, route.address)
-        self._relay.tell(route.progress.pause_s, route.progress.paused)
+        route.began()
         route.progress.began(self)
 
     def _leave_route(self, error: EngineError | None) -> None:

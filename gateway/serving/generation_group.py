@@ -38,9 +38,12 @@ class GenerationGroup:
         self._started = 0
 
     async def __aenter__(self) -> GenerationGroup:
-        if self._single is None:
-            for generation in self.generations:
-                generation.on_change = self._changed.set
+        if self._single is not None:
+            self._single.start()
+            self._started = 1
+            return self
+        for generation in self.generations:
+            generation.on_change = self._changed.set
         self._start_next()
         return self
 
@@ -151,7 +154,7 @@ class GenerationGroup:
         counts what each choice took over of the same prediction.
         """
         if self._single is not None:
-            return self._single.assembler.usage
+            return self._single.usage or self._single.assembler.usage
         usages = [each.assembler.usage for each in self.generations]
         # The first generation of each prompt tells what the prompt cost.
         of_prompts = {

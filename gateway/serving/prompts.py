@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -100,6 +101,7 @@ _LARGE = 65536  # characters or ids; of more one is built at a time, and what is
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
+_CONTENT = operator.itemgetter("content")
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
 
 
@@ -107,7 +109,8 @@ def long_work(source: PromptSource) -> LongWork | None:
     """Where the prompt is built; None on the event loop."""
     if isinstance(source, ChatPrompt) and source.template is not None:
         return TEMPLATES
-    return work_of(_size(source))
+    size = _size(source)
+    return None if size <= LONG else work_of(size)
 
 
 def work_of(size: int) -> LongWork | None:
@@ -128,11 +131,20 @@ def _size(source: PromptSource) -> int:
         return len(source.ids)
     size = 0
     for message in source.messages:
-        size += _weight(message)
+        # A template writes something for an empty message as well.
+        size += _FRAME + len(message["content"]) + len(message.get("reasoning", ""))
+        if calls := message.get("tool_calls"):
+            size += sum([_FRAME + len(call["function"]["arguments"]) for call in calls])
         if size > _LARGE:
             return size
+    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
+
+
+def _nested(source: ChatPrompt, most: int) -> int:
+    """Roughly the characters of what stands beside the messages; measured up to ``most``."""
+    size = 0
     pending: list[Any] = [each for each in (source.tools, source.documents, source.variables) if each]
-    while pending and size <= _LARGE:
+    while pending and size <= most:
         value = pending.pop()
         if isinstance(value, Mapping):
             size += sum(map(len, value))
@@ -143,13 +155,6 @@ def _size(source: PromptSource) -> int:
             pending += value
         size += 0 if value is None else _FRAME
     return size
-
-
-def _weight(message: Mapping[str, Any]) -> int:
-    """Roughly the characters that a template makes of a message; it writes something for an empty one as well."""
-    texts = len(message["content"]) + len(message.get("reasoning", ""))
-    calls = message.get("tool_calls", ())
-    return _FRAME + texts + (sum(_FRAME + len(call["function"]["arguments"]) for call in calls) if calls else 0)
 
 
 def build(
@@ -271,11 +276,7 @@ class Bound:
         self.most = max(self._most + self._most // 8, LONG)
         self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
         self._left = left
-        self._says = (
-            f"This model's maximum context length is {self._most} tokens"
-            if most is None
-            else f"At most {most} tokens are counted"
-        )
+        self._of_context = most is None
 
     def check_source(self, source: PromptSource) -> None:
         """Refuse what cannot fit by its size alone.
@@ -288,7 +289,7 @@ class Bound:
         elif isinstance(source, TextPrompt):
             self.check_characters(len(source.text))
         else:
-            self.check_characters(sum([len(each["content"]) for each in source.messages]))
+            self.check_characters(sum(map(len, map(_CONTENT, source.messages))))
 
     def check_count(self, count: int) -> None:
         """Refuse more tokens than there may be.
@@ -319,7 +320,7 @@ class Bound:
             PromptTooLongError: it cannot fit.
             LeftError: nobody waits.
         """
-        if self.stopped():
+        if self._left is not None and self._left.is_set():
             raise LeftError
         if count > self.most:
             self._refuse(f"the prompt has more than {self.most} tokens", count)
@@ -341,7 +342,10 @@ class Bound:
             self._refuse(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
 
     def _refuse(self, why: str, tokens: int) -> NoReturn:
-        raise PromptTooLongError(f"{self._says}, but {why}; shorten the prompt.", tokens, self._room)
+        says = f"At most {self._most} tokens are counted"
+        if self._of_context:
+            says = f"This model's maximum context length is {self._most} tokens"
+        raise PromptTooLongError(f"{says}, but {why}; shorten the prompt.", tokens, self._room)
 
 
 def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: Bound, *, frames: bool | None) -> Prompt:
@@ -391,8 +395,8 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
 
 
 def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
-    template = _own_template(source, parts, settings)
-    used = template or parts.template(tools=bool(source.tools))
+    template = None if source.template is None else _own_template(source.template, parts, settings)
+    used = template or (parts.template(tools=True) if source.tools else parts.prompts.template)
     for name in source.variables:
         if name in used.reserved:
             param = f"chat_template_kwargs.{name}"
@@ -412,10 +416,8 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     )
 
 
-def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> RequestTemplate | None:
+def _own_template(template: str, parts: ModelParts, settings: ModelSettings) -> RequestTemplate:
     """The template that the request brings, where the operator allows that."""
-    if source.template is None:
-        return None
     if not settings.allow_request_template:
         raise BadRequestError(
             "A request may not bring its own chat template to this model; the operator may allow it with"
@@ -423,7 +425,7 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
             "chat_template",
             "unsupported_parameter",
         )
-    return parts.prompts.of_request(source.template)
+    return parts.prompts.of_request(template)
 
 
 def opening(source: PromptSource) -> str | None:

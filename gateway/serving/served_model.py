@@ -71,6 +71,7 @@ class ServedModel:
     Attributes:
         settings: its settings.
         name: the id that clients send.
+        reasons: whether its answers may begin with reasoning, as far as its family is known.
         queues: whether requests may have to wait for their turn.
         backend: its supervised engine.
         created: Unix time at which this gateway began to serve it.
@@ -119,6 +120,7 @@ class ServedModel:
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
         self._parts: ModelParts | None = None
+        self.reasons = False
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
         self._losses: Mapping[str, str] = {}
@@ -224,6 +226,7 @@ class ServedModel:
         self.backend.watch(self._watch)
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
+            self.reasons = self._parts.family.reasons
         await self.backend.start()
         if needs_discovery(self.settings):
             # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
@@ -344,8 +347,10 @@ class ServedModel:
             LimitedError: the caller has not so many tokens left.
         """
         features, parts = self.backend.features, self._parts or self.parts
+        who, trace = caller(), current_trace()
         asked = params.max_tokens is not None
-        params = bounded(params)
+        if who.limits.max_tokens is not None:
+            params = bounded(params)
         predicted = await self._predicted(params, parts) if params.prediction else ()
         requests = engine_requests(
             prompt, params, parts=parts, features=features, settings=self.settings, request_id=request_id,
@@ -355,7 +360,6 @@ class ServedModel:
         spending = None if granted is None else await granted.reserve(requests, asked=asked)
         one_response = features.one_response(stream=params.stream)
         find = functools.partial(self.backend.find, Aim(prompt.ids, affinity))
-        who, trace = caller(), current_trace()
         generations = []
         for request, reader in zip_longest(requests, readers):
             tokens = len(prompt.ids) + request.max_tokens
@@ -419,7 +423,7 @@ class ServedModel:
 
     def _fit_engine(self, budget: ThoughtBudget | None, reader: AnswerReader | None, route: Route) -> Engine:
         """The engine for one answer, whose reasoning may have a budget."""
-        engine = self._adapted(route)
+        engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
     def _watch(self, watch: ProgressWatch) -> None:
@@ -446,6 +450,7 @@ class ServedModel:
     def _fit(self, features: EngineFeatures) -> None:
         try:
             self._parts = load_parts(self.settings, features, self._key, self._parts)
+            self.reasons = self._parts.family.reasons
         except ConfigError as error:
             self._problem = error
             raise ValueError(str(error)) from None

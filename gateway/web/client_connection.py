@@ -114,7 +114,7 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
     Raises:
         ClientDisconnectedError: when the client left first.
     """
-    connection = connection_of(scope)
+    connection: ClientConnection | None = (scope.get("extensions") or {}).get(EXTENSION)
     if connection is not None and connection.lost:
         work.close()
         raise ClientDisconnectedError

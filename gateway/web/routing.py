@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_HEADERS = "gateway.headers"  # of an ASGI scope: looked up by a dozen readers
+HEADERS = "gateway.headers"
+"""The key of an ASGI scope under which ``headers_of`` keeps what it made, for a dozen readers."""
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
@@ -43,15 +44,15 @@ class DirectRoute(APIRoute):
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
     """The headers of a request by their names in lower case, the first one of a name; not to be changed."""
-    headers: dict[bytes, bytes] | None = scope.get(_HEADERS)
+    headers: dict[bytes, bytes] | None = scope.get(HEADERS)
     if headers is None:
-        headers = scope[_HEADERS] = dict(reversed(scope["headers"]))
+        headers = scope[HEADERS] = dict(reversed(scope["headers"]))
     return headers
 
 
 def header(scope: Scope, name: bytes) -> bytes:
     """The first header of a request with a name in lower case; empty where there is none."""
-    headers: dict[bytes, bytes] = scope.get(_HEADERS) or headers_of(scope)
+    headers: dict[bytes, bytes] = scope.get(HEADERS) or headers_of(scope)
     return headers.get(name, b"")
 
 

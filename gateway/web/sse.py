@@ -86,8 +86,9 @@ class EventStream(EventSourceResponse):
                     if connection is not None:
                         connection.join_next_writes()
                     await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                body = data if data.isascii() else one_line(data)
                 # The last events go before the generator has cleaned up, which may take longer.
-                await send({"type": "http.response.body", "body": one_line(data), "more_body": not output.ending})
+                await send({"type": "http.response.body", "body": body, "more_body": not output.ending})
                 if output.ending:
                     return
                 if connection is not None:

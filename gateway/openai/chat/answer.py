@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -150,8 +151,8 @@ class ChatAnswer(Answer):
         self.calls = calls
         self.expectations = expectations or None
         self._created = int(time.time())
-        self._texts: list[list[str]] = [[] for _ in generations]
-        self._logprobs: list[list[TokenLogprob]] = [[] for _ in generations]
+        self._texts: defaultdict[int, list[str]] = defaultdict(list)
+        self._logprobs: defaultdict[int, list[TokenLogprob]] = defaultdict(list)
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
         """See the base."""
@@ -210,7 +211,7 @@ class ChatAnswer(Answer):
     async def body(self, group: GenerationGroup) -> bytes:
         """The ``chat.completion`` object."""
         request = self.request
-        shown = best([_mean(entries) for entries in self._logprobs], request.n)
+        shown = best([_mean(self._logprobs[index]) for index in range(len(self.generations))], request.n)
         texts = ["".join(self._texts[index]) for index in shown]
         for index, text in zip(shown, texts, strict=True):
             failure = self.failure(index, text)
@@ -322,7 +323,8 @@ class ChunkWriter:
         delta = b'{"role":"assistant","content":null}' if calls else b'{"role":"assistant","content":""}'
         choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null}' % (index, delta)
         ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
-        return self._head + choice + self._closing(usage).replace(b"]", b"]" + ids, 1)
+        closing = self._close if usage is None else self._closing(usage)
+        return self._head + choice + closing.replace(b"]", b"]" + ids, 1)
 
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
         """A chunk with text, the log-prob entries and the ids that belong to it."""
@@ -332,7 +334,7 @@ class ChunkWriter:
         if piece.logprobs and not self._names_as_ids:
             logprobs = logprobs_json(piece.logprobs)
         else:
-            logprobs = orjson.dumps(self._logprobs(piece.logprobs))
+            logprobs = orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
         ids = b""
         if piece.ids is not None:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
@@ -400,7 +402,7 @@ class ChunkWriter:
         choice: dict[str, Any] = {
             "index": index,
             "delta": delta,
-            "logprobs": self._logprobs(extras.logprobs),
+            "logprobs": self._logprobs(extras.logprobs) if extras.logprobs else None,
             "finish_reason": finish_reason,
         }
         if finish_reason is not None:
@@ -409,7 +411,7 @@ class ChunkWriter:
             choice["finish_reason_estimated"] = True
         if extras.ids is not None:
             choice["token_ids"] = extras.ids
-        return self._head + orjson.dumps(choice) + self._closing(usage)
+        return self._head + orjson.dumps(choice) + (self._close if usage is None else self._closing(usage))
 
     def close(self, usage: Usage) -> bytes:
         """The usage chunk where it is wanted, and ``[DONE]``."""
@@ -417,8 +419,8 @@ class ChunkWriter:
             return DONE
         return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
 
-    def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-        return logprobs_object(entries, names_as_ids=self._names_as_ids) if entries else None
+    def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
+        return logprobs_object(entries, names_as_ids=self._names_as_ids)
 
     def _closing(self, usage: Usage | None) -> bytes:
         """What ends a chunk behind its choice: with the usage so far where it is wanted."""

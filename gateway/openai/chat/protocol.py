@@ -364,8 +364,9 @@ class ChatCompletionRequest(GenerationFields):
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)
-        for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
-            found |= extras(path, function)
+        if self.tools or self.functions:
+            for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
+                found |= extras(path, function)
         return found
 
 

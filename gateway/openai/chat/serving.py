@@ -96,7 +96,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
         BadRequestError: with the path of what cannot be enforced or checked.
     """
     forms = request.forms
-    if not (request.tools or request.functions or forms or model.parts.family.reasons):
+    if not (request.tools or request.functions or forms or model.reasons):
         return ChatPlan(request.prompt(), request.names(None))
     offers = request.offered
     features = model.backend.features
@@ -307,9 +307,12 @@ async def prepare_generations(
         params = dataclasses.replace(params, clamp_max_tokens=True)
     then = functools.partial(_prepare, request, plan, model, params)
     prompt, params, expectations, parsed, budget = await model.build_prompt(
-        plan.source, then, request.truncation(params), params.cache_salt
+        plan.source,
+        then,
+        None if request.truncate_prompt_tokens is None else request.truncation(params),
+        params.cache_salt,
     )
-    readers = [choice.reader for choice in parsed]
+    readers = [choice.reader for choice in parsed] if parsed else ()
     affinity = model.affinity(plan.source, request.prompt_cache_key or record.session)
     generations = await model.generate(
         prompt, params, record.request_id, record.started, readers, budget, affinity=affinity

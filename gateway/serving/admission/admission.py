@@ -83,6 +83,7 @@ class Ticket:
         rank: among those of its caller.
         queued: when it began to wait, by the clock of the shares.
         waited_s: seconds that it waited; 0.0 until it runs.
+        cost: of what it wants, once it runs.
         running: whether it runs, or has run.
         gone: whether it no longer waits.
         turn: is done when its turn comes.
@@ -95,6 +96,7 @@ class Ticket:
     rank: int
     queued: float = 0.0
     waited_s: float = 0.0
+    cost: int = 0
     running: bool = False
     gone: bool = False
     turn: asyncio.Future[None] | None = field(default=None, repr=False)
@@ -190,7 +192,7 @@ class Admission:
     def leave(self, ticket: Ticket, used: int) -> None:
         """Note the end of a generation; see ``Ticket.leave``."""
         demand, line = ticket.demand, ticket.line
-        line[SERVED] += _cost(used, demand.weight) - _cost(demand.tokens, demand.weight)
+        line[SERVED] += _cost(used, demand.weight) - ticket.cost
         line[RUNNING] -= 1
         self._own[RUNNING] -= 1
         self._own[ENDED] += 1
@@ -356,7 +358,8 @@ class Admission:
         begins = max(served, virtual)
         line, own = ticket.line, self._own
         own[SERVED] = max(own[SERVED], begins)
-        line[SERVED] += begins - served + _cost(ticket.demand.tokens, ticket.demand.weight)
+        ticket.cost = _cost(ticket.demand.tokens, ticket.demand.weight)
+        line[SERVED] += begins - served + ticket.cost
         line[RUNNING] += 1
         own[RUNNING] += 1
 
