@@ -18,8 +18,8 @@ from gateway.anthropic.messages.tools import Toolbox
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
+from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.request_body import Body
-from gateway.openai.sampling_fields import MOST_TOKENS
 from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
 from gateway.openai.translation import Translation
 from gateway.openai.validation import without_nulls

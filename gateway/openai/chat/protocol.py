@@ -34,7 +34,15 @@ from gateway.openai.chat.tools import (
     check_tools,
     offered,
 )
-from gateway.openai.generation_fields import GenerationFields, StreamOptions, check_shared, extras
+from gateway.openai.generation_fields import (
+    GREEDY_BELOW,
+    MOST_TOKENS,
+    BestOf,
+    GenerationFields,
+    StreamOptions,
+    check_shared,
+    extras,
+)
 from gateway.openai.parameters.row import (
     BY_GATEWAY,
     NO_DRAFTS,
@@ -45,7 +53,6 @@ from gateway.openai.parameters.row import (
     Parameter,
 )
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.sampling_fields import GREEDY_BELOW, MOST_TOKENS, BestOf
 from gateway.openai.validation import error_of, pruned, pruned_inside, without_nulls
 from gateway.serving.prompts import ChatPrompt
 

@@ -9,11 +9,10 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
-from gateway.openai.generation_fields import GenerationFields, check_shared
+from gateway.openai.generation_fields import LIMIT, MOST_TOKENS, GenerationFields, check_shared
 from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.sampling_fields import LIMIT, MOST_TOKENS
 from gateway.openai.validation import BRANCH, error_of, without_nulls
 from gateway.serving.prompts import IdsPrompt, PromptSource, TextPrompt
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
+from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.json_text import MOST_MESSAGES
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.items import ITEMS, InputItem
-from gateway.openai.sampling_fields import MOST_TOKENS
 from gateway.openai.translated_request import EXTENSIONS
 from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
 
