@@ -88,14 +88,21 @@ class PromptBuilder:
         if end:
             rendered = _up_to(end, rendered)
         how = how or Unbounded()
-        how.check_characters(len(rendered))
-        stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
-        ids = self._encode(stretches, how)
+        if len(rendered) > how.characters:
+            how.check_characters(len(rendered))
+        literal = False
+        if marker:
+            stretches = self._escaper.split(rendered, marker)
+            rendered = "".join([stretch.text for stretch in stretches])
+            literal = any(stretch.literal for stretch in stretches)
+            ids = self._encode(stretches, how)
+        else:
+            ids = self._tokenizer.encode_known(rendered, how)
         return Prompt(
-            text="".join([stretch.text for stretch in stretches]) if marker else rendered,
+            text=rendered,
             ids=ids,
-            escaped=bool(marker) and any(stretch.literal for stretch in stretches),
-            bos_text=self._bos_text(ids),
+            escaped=literal,
+            bos_text=self._bos_text(ids) if self._tokenizer.adds_bos else "",
             recalled=how.recall.found if how.recall else 0,
         )
 

@@ -274,6 +274,8 @@ class Generation:
                     self._metrics.waits.observe(self.waited_s)
             route = await self._way.find()
             while (error := await self._follow(route)) is not None:
+                self._cancel_request = None
+                self._leave_route(error)
                 # One that was given up has told its engine to stop, and may still hear from it that it is dead.
                 other = None if self.responded or self._finished else await route.elsewhere(error)
                 if other is None:
@@ -295,10 +297,24 @@ class Generation:
     async def _follow(self, route: Route) -> EngineError | None:
         """Read the engine of one route to the end of the answer; returns its failure, if it failed."""
         self._take_route(route)
-        chunks = self._chunks(self._way.fit(route))
+        relay, chunks = self._relay, self._chunks(self._way.fit(route))
         failure: EngineError | None = None
         try:
-            await self._read_chunks(chunks)
+            async for chunk in chunks:
+                if relay.drain is not None:
+                    await self._hold(relay.drain())
+                    relay.drain = None
+                if relay.forward is not None and relay.take_chunk(chunk):
+                    continue
+                self._take(chunk)
+                if self._finished:
+                    break
+                if len(self._ready) >= _MOST_READY:
+                    self._room = asyncio.Event()
+                    await self._hold(self._room.wait())
+            if not self._finished:
+                unended = EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
+                failure = self._lost or unended
         except EngineError as error:
             failure = self._lost or error
         except asyncio.CancelledError:
@@ -306,32 +322,16 @@ class Generation:
                 raise
             failure = self._lost
         finally:
-            if failure is None and not self._finished:
-                self._finish()
-            elif failure is not None and self.responded:
-                self._fail(failure)
+            self._note_failure(failure)
             await chunks.aclose()
-        if failure is not None:
-            self._cancel_request = None
-            self._leave_route(failure)
         return failure
 
-    async def _read_chunks(self, chunks: AsyncGenerator[EngineChunk, None]) -> None:
-        relay = self._relay
-        async for chunk in chunks:
-            if relay.drain is not None:
-                await self._hold(relay.drain())
-                relay.drain = None
-            if relay.forward is not None and relay.take_chunk(chunk):
-                continue
-            self._take(chunk)
-            if self._finished:
-                break
-            if len(self._ready) >= _MOST_READY:
-                self._room = asyncio.Event()
-                await self._hold(self._room.wait())
-        if not self._finished:
-            raise EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
+    def _note_failure(self, failure: EngineError | None) -> None:
+        """End with what a route has come to, unless the answer may still come by another one."""
+        if failure is None:
+            self._finish()
+        elif self.responded:
+            self._fail(failure)
 
     def _take_route(self, route: Route) -> None:
         self._route, self._lost = route, None

@@ -253,6 +253,7 @@ class Bound:
 
     Attributes:
         most: tokens beyond which nothing more is tokenized: those by which it is too long by far.
+        characters: that ``check_characters`` lets pass in any case.
     """
 
     def __init__(
@@ -274,6 +275,7 @@ class Bound:
         self._parts = parts
         self._most = most or parts.max_seq_len
         self.most = max(self._most + self._most // 8, LONG)
+        self.characters = self._most * min(parts.tokenizer.longest_token, _MOST_CHARACTERS)
         self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
         self._left = left
         self._of_context = most is None
@@ -289,7 +291,9 @@ class Bound:
         elif isinstance(source, TextPrompt):
             self.check_characters(len(source.text))
         else:
-            self.check_characters(sum(map(len, map(_CONTENT, source.messages))))
+            size = sum(map(len, map(_CONTENT, source.messages)))
+            if size > self.characters:
+                self.check_characters(size)
 
     def check_count(self, count: int) -> None:
         """Refuse more tokens than there may be.

@@ -86,6 +86,11 @@ class Tokenizing(Protocol):
         """Tokens beyond which nothing more is tokenized."""
         ...
 
+    @property
+    def characters(self) -> int:
+        """Characters that ``check_characters`` lets pass in any case."""
+        ...
+
     def check_characters(self, size: int) -> None:
         """Raise an error of its own where so many characters cannot fit."""
         ...
@@ -107,6 +112,7 @@ class Unbounded:
     """
 
     most = 2**62
+    characters = 2**62
 
     def __init__(self, recall: Recall | None = None) -> None:
         self.recall = recall
@@ -187,7 +193,8 @@ class Segments:
             if recall and entries:  # else nothing is locked
                 recall.keep(entries)
             del missing[: len(batch)]
-        how.check(count)
+        if count > how.most:
+            how.check(count)
         return b"".join(pieces)
 
     def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:

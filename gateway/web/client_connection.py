@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import TracebackType
 from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
@@ -114,41 +115,64 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
     Raises:
         ClientDisconnectedError: when the client left first.
     """
-    connection: ClientConnection | None = (scope.get("extensions") or {}).get(EXTENSION)
-    if connection is not None and connection.lost:
-        work.close()
-        raise ClientDisconnectedError
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine of asyncio runs in one
-    left = ended = False
-
-    def leave() -> None:
-        nonlocal left
-        if not ended:
-            left = True
-            task.cancel()
-
-    watcher = None if connection is not None else asyncio.create_task(_watch(receive, leave))
-    if connection is not None:
-        connection.on_lost.append(leave)
     try:
-        return await work
-    except asyncio.CancelledError:
-        if not left:
-            raise
-        if hasattr(task, "uncancel") and task.uncancel():  # from Python 3.11 on: someone else cancels it, too
-            raise
-        raise ClientDisconnectedError from None
+        with UntilDisconnected(scope, receive):
+            return await work
     finally:
-        ended = True
-        if watcher is not None:
-            watcher.cancel()
-        elif connection is not None:
-            connection.on_lost.remove(leave)
+        work.close()  # which has no effect on one that has ended
 
 
-async def _watch(receive: Receive, leave: Callable[[], None]) -> None:
-    """Call ``leave`` when the channel says that the client is gone: under another server than ours."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    leave()
+class UntilDisconnected:
+    """A context whose task is cancelled when the client disconnects, which it then leaves by an error of its own.
+
+    Args:
+        scope: of the request.
+        receive: its ASGI channel, with the request body already read from it.
+
+    Raises:
+        ClientDisconnectedError: when the client left first, also before the context was entered.
+    """
+
+    __slots__ = ("_connection", "_left", "_receive", "_task", "_watcher")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._connection: ClientConnection | None = (scope.get("extensions") or {}).get(EXTENSION)
+        self._receive = receive
+        self._task: asyncio.Task[Any] | None = None  # while the context is entered
+        self._watcher: asyncio.Task[None] | None = None
+        self._left = False
+
+    def __enter__(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.lost:
+            raise ClientDisconnectedError
+        self._task = asyncio.current_task()
+        if connection is not None:
+            connection.on_lost.append(self._leave)
+        else:
+            self._watcher = asyncio.create_task(self._watch())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if self._watcher is not None:
+            self._watcher.cancel()
+        elif self._connection is not None:
+            self._connection.on_lost.remove(self._leave)
+        if not self._left or not isinstance(error, asyncio.CancelledError):
+            return
+        uncancel = getattr(task, "uncancel", None)  # from Python 3.11 on: it counts those who cancel
+        if uncancel is None or not uncancel():
+            raise ClientDisconnectedError from None
+
+    def _leave(self) -> None:
+        if self._task is not None:
+            self._left = True
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        """Leave when the channel says that the client is gone: under another server than ours."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.relay.interface import StreamOutput
 from gateway.relay.text_events import one_line
 from gateway.web.access_log import record_of
-from gateway.web.client_connection import ClientConnection, ClientDisconnectedError, connection_of, while_connected
+from gateway.web.client_connection import ClientConnection, ClientDisconnectedError, UntilDisconnected, connection_of
 
 _USUAL = {"Cache-Control": "no-cache"}
 COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
@@ -64,7 +64,8 @@ class EventStream(EventSourceResponse):
         record, connection = record_of(scope), connection_of(scope)
         whole = scope.get("http_version") == "1.0"
         try:
-            await while_connected(scope, receive, self._send_whole(send) if whole else self._send(connection, send))
+            with UntilDisconnected(scope, receive):
+                await (self._send_whole(send) if whole else self._send(connection, send))
         except ClientDisconnectedError:
             record.disconnected = True
         if record.error is not None and connection is not None:

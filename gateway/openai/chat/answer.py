@@ -145,7 +145,7 @@ class ChatAnswer(Answer):
         expectations: Expectations | None = None,
     ) -> None:
         """Take generations that have not begun."""
-        super().__init__(generations, names, padded=request.obfuscated)
+        super().__init__(generations, names, padded=request.stream_options is not None and request.obfuscated)
         self.request = request
         self.parsed = parsed
         self.calls = calls

@@ -353,7 +353,7 @@ class ChatCompletionRequest(GenerationFields):
     def annotations(self) -> dict[str, Any]:
         """What the request says of itself; for the access log."""
         if self.model_fields_set.isdisjoint(_SAID):
-            return super().annotations()
+            return {} if self.user is None else super().annotations()
         said: dict[str, Any] = {
             **{name: getattr(self, name) for name in _SAID},
             "metadata": self.metadata or None,

@@ -186,7 +186,7 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
     if model.queues:
         request.take_turns()
     if serves_all("chat", request, known):
-        return request, _with_formats(request, NOTHING_IGNORED, model)
+        return request, _with_formats(request, NOTHING_IGNORED, model) if request.tools else NOTHING_IGNORED
     capabilities = dict(known)
     own_template = request.chat_template is not None and model.settings.allow_request_template
     if own_template:
@@ -225,9 +225,9 @@ def _consider_tools(
 
 def _with_formats(request: ChatCompletionRequest, ignored: Ignored, model: ServedModel) -> Ignored:
     """Hold custom tools to their regular expressions where the engine can; name the formats that are only shown."""
-    if not request.tools or not request.offered.custom:
-        return ignored
     offers = request.offered
+    if not offers.custom:
+        return ignored
     shown = list(offers.shown)
     functions = [offers.functions[place] for place in offers.patterns]
     for function in functions:
