@@ -273,7 +273,8 @@ async def stream(
             yield last
         finally:
             answer.note(record, group, ended=False)
-            answer.leave()
+            if answer.kept:
+                answer.leave()
 
 
 def error_event(error: OpenAIError) -> bytes:

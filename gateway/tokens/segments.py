@@ -198,15 +198,19 @@ class Segments:
         return b"".join(pieces)
 
     def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:
-        if sum([len(part.encode()) for _, _, part, _ in batch]) > how.most - count:
+        size, texts = 0, []
+        for _, before, part, _ in batch:
+            size += len(part.encode())
+            texts.append(before + part)
+        if size > how.most - count:
             for _, _, part, _ in batch:
                 count += count_beyond(self._backend, part, how.most - count, how.stopped)
             how.check(count)
-        texts = [before + part for _, before, part, _ in batch]
         encoded = self._backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [
-            pack(each.ids[1:] if before else each.ids) for each, (_, before, _, _) in zip(encoded, batch, strict=True)
-        ]
+        found = []
+        for each, (_, before, _, _) in zip(encoded, batch, strict=True):
+            found.append(pack(each.ids[1:] if before else each.ids))
+        return found
 
 
 def _batch(missing: Sequence[_Missing], most: int) -> Sequence[_Missing]:

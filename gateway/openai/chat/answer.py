@@ -442,7 +442,7 @@ class ChatEvents:
             include_usage=options is not None and options.include_usage,
             continuous_usage=options is not None and options.continuous_usage_stats,
             choices=request.n,
-            service_tier=request.tier,
+            service_tier=None if request.service_tier is None else request.tier,
             names_as_ids=request.return_tokens_as_token_ids,
         )
         # The text of each choice, where it must be checked and no parser collects it.
@@ -478,7 +478,8 @@ class ChatEvents:
             else:
                 if self._texts is not None:
                     self._texts[index] += [piece.text for piece in pieces]
-                parts += [writer.piece(index, piece, usage) for piece in pieces]
+                for piece in pieces:
+                    parts.append(writer.piece(index, piece, usage))
             if complete:
                 if self._answer.expectations is not None:
                     self._check(index)

@@ -322,8 +322,8 @@ class Admission:
 
     def _dispatch(self) -> None:
         """Let run what may, or wake the process whose request is next."""
-        self._shares.look()
         while self._shares.standing(self._model, 0)[1]:  # mostly nobody waits
+            self._shares.look()
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}
             first: dict[int, Entry] = {}
