@@ -89,8 +89,6 @@ from gateway.triton.abilities import engine_options
 from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.api_page import api_page_router
-from gateway.web.chat_page import PAGE_PATHS, chat_page_router
 from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds, http_protocol
 from gateway.web.listening import BACKLOG, listen, room_for
@@ -104,6 +102,7 @@ from gateway.web.middleware import (
     names_to_check,
 )
 from gateway.web.operations import Page, operations_router
+from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
 from gateway.web.routing import Application, widen
 from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, Stages, Tls

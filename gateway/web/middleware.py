@@ -17,7 +17,7 @@ from gateway.access.key_ring import Key
 from gateway.access.limits import LimitedError, Standing
 from gateway.access.permit import Permit, grant
 from gateway.web.access_log import record_of
-from gateway.web.api_page import DOCS_PATHS
+from gateway.web.pages import DOCS_PATHS
 from gateway.web.routing import header
 
 # Docker Desktop leads containers to the loopback address of their host by this name.

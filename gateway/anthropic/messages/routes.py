@@ -25,7 +25,7 @@ from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
 from gateway.openai.request_body import Body
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
-from gateway.openai.translated_request import translated_plan
+from gateway.openai.translation import translated_plan
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel

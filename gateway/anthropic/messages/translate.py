@@ -20,8 +20,7 @@ from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.request_body import Body
-from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
-from gateway.openai.translation import Translation
+from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
 
 _BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache

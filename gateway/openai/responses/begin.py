@@ -20,7 +20,7 @@ from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_
 from gateway.openai.responses.stream import ResponsesEvents
 from gateway.openai.responses.translate import Turn, parse_turn, translated
 from gateway.openai.state import State
-from gateway.openai.translated_request import translated_plan
+from gateway.openai.translation import translated_plan
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 from gateway.web.access_log import record_of

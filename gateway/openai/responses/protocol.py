@@ -12,7 +12,7 @@ from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.json_text import MOST_MESSAGES
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.items import ITEMS, InputItem
-from gateway.openai.translated_request import EXTENSIONS
+from gateway.openai.translation import EXTENSIONS
 from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
 
 

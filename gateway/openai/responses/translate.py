@@ -37,8 +37,7 @@ from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_
 from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
-from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
-from gateway.openai.translation import Translation
+from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
 from gateway.sealing import Seal
 
