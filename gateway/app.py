@@ -88,19 +88,21 @@ from gateway.triton.abilities import engine_options
 from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
-from gateway.web.api_page import api_page_router
-from gateway.web.application import Application
-from gateway.web.auth import OPEN_PATHS, AuthMiddleware
-from gateway.web.body_limit import BodyLimitMiddleware
-from gateway.web.chat_page import PAGE_PATHS, chat_page_router
 from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds, http_protocol
 from gateway.web.listening import BACKLOG, listen, room_for
 from gateway.web.listening_tls import listening_contexts
+from gateway.web.middleware import (
+    OPEN_PATHS,
+    AllowedHostsMiddleware,
+    AuthMiddleware,
+    BodyLimitMiddleware,
+    RateLimitMiddleware,
+    names_to_check,
+)
 from gateway.web.operations import Page, operations_router
-from gateway.web.rate_limits import RateLimitMiddleware
-from gateway.web.routing import widen
+from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
+from gateway.web.routing import Application, widen
 from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, Stages, Tls
 

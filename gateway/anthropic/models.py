@@ -13,7 +13,7 @@ from starlette.types import Scope
 from typing_extensions import TypedDict
 
 from gateway.anthropic.errors import anthropic_answers, is_anthropic
-from gateway.openai.models.lookup import find_model, models_of_caller
+from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.router import api_router, parameter
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel

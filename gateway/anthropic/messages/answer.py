@@ -17,7 +17,7 @@ from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
@@ -244,7 +244,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class MessagesEvents:
-    """The events of one stream; see ``gateway.openai.answering.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
 
     def __init__(self, answer: MessagesAnswer) -> None:
         """Begin before anything was generated."""

@@ -10,12 +10,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from starlette.types import Scope
 
-from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.nulls import pruned
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.validation import error_of
+from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
 
 _KINDS = frozenset({"text", "tool_use", "tool_result", "thinking"})
 """Types of blocks that are read, and their branches; another type is of the branch ``other``."""

@@ -18,16 +18,16 @@ from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequ
 from gateway.anthropic.messages.serving import check_turn, prepare, too_long
 from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
 from gateway.config import TimeoutSettings
-from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
 from gateway.openai.request_body import Body
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
-from gateway.openai.translated_request import translated_plan
+from gateway.openai.translation import translated_plan
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.disconnect import while_connected
+from gateway.web.client_connection import while_connected
 from gateway.web.routing import DirectRoute
 
 _HEADERS = IGNORED | DEVIATIONS

@@ -11,11 +11,9 @@ from gateway.anthropic.messages.answer import MessagesAnswer
 from gateway.anthropic.messages.translate import Turn
 from gateway.bad_request import BadRequestError
 from gateway.generation import PromptTooLongError
-from gateway.openai.chat.check import check_chat
 from gateway.openai.chat.messages import Message, SystemMessage, TextPart, UserMessage
-from gateway.openai.chat.plan import ChatPlan
-from gateway.openai.chat.prepare import prepare_generations
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generations
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.translation import Translation
 from gateway.serving.served_model import ServedModel

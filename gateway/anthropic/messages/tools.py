@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.ids import new_id
-from gateway.openai.nulls import pruned
 from gateway.openai.translation import function_name, no_such_tool, not_run, placed
-from gateway.openai.validation import error_of
+from gateway.openai.validation import error_of, pruned
 
 _ID_PREFIX = "toolu_"
 _ENCODED_ID = "toolu_b64-"

@@ -25,12 +25,11 @@ from gateway.anthropic.messages.tools import Toolbox, own_call_id
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
+from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.json_text import MOST_CHARACTERS
-from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
-from gateway.openai.sampling_fields import MOST_TOKENS
-from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
-from gateway.openai.translation import Translation, function_name
+from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation, function_name
+from gateway.openai.validation import without_nulls
 
 _BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})

@@ -17,7 +17,7 @@ from gateway.families import CallArguments, CallStart, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.output import Event, OutputItems
@@ -305,7 +305,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ResponsesEvents:
-    """The events of one stream; see ``gateway.openai.answering.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
 
     def __init__(self, answer: ResponsesAnswer) -> None:
         """Begin before anything was generated."""

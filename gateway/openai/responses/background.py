@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.access.permit import permit
 from gateway.config import TimeoutSettings
-from gateway.openai.answering import stream
+from gateway.openai.endpoint import stream
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
 from gateway.openai.responses.stored import LostError, Shelf, StoredResponse

@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.answering import whole
+from gateway.openai.endpoint import whole
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.kept_items import as_stored
 from gateway.openai.repeated import repeated

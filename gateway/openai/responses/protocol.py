@@ -8,16 +8,14 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.chat.messages import in_groups
+from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.nulls import pruned
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.input_items import ITEMS, InputItem
-from gateway.openai.sampling_fields import MOST_TOKENS
-from gateway.openai.translated_request import EXTENSIONS
-from gateway.openai.validation import error_of
+from gateway.openai.translation import EXTENSIONS
+from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
 
 
 class _Part(BaseModel):

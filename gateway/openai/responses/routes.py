@@ -16,8 +16,8 @@ from starlette.responses import Response
 from gateway.bad_request import BadRequestError, printable
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
-from gateway.openai.chat.examples import CITY
-from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.objects import CITY
+from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Begun, answered, name_header, prepared
 from gateway.openai.errors import OpenAIError, from_engine
 from gateway.openai.kept_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
@@ -44,7 +44,7 @@ from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.web.access_log import record_of
-from gateway.web.disconnect import while_connected
+from gateway.web.client_connection import while_connected
 from gateway.web.routing import DirectRoute
 from gateway.web.sse import EventStream
 

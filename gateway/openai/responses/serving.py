@@ -10,9 +10,7 @@ from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
 from gateway.config.model_settings import SamplingDefaults
-from gateway.openai.chat.check import check_chat
-from gateway.openai.chat.plan import ChatPlan
-from gateway.openai.chat.prepare import prepare_generations
+from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generations
 from gateway.openai.conversations.contents import check_room
 from gateway.openai.endpoint import Begun, Endpoint, checked
 from gateway.openai.parameters.check import Ignored
@@ -22,7 +20,7 @@ from gateway.openai.responses.before import NOTHING, Before, before, needs_store
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
 from gateway.openai.responses.translate import Turn, parse_turn, translated
 from gateway.openai.state import State
-from gateway.openai.translated_request import translated_plan
+from gateway.openai.translation import translated_plan
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics

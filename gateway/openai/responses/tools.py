@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH
 from gateway.openai.translation import digested_name, function_name, no_such_tool, not_run, placed
-from gateway.openai.validation import error_of
+from gateway.openai.validation import BRANCH, error_of
 
 _KINDS = frozenset({"function", "custom", "namespace"})
 _SYNTAXES = frozenset({"lark", "regex"})

@@ -15,7 +15,6 @@ from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
 from gateway.openai.json_text import MOST_CALLS
 from gateway.openai.kept_items import LOGPROBS, SEALED, ItemLines
-from gateway.openai.nulls import without_nulls
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.input_items import (
@@ -36,8 +35,8 @@ from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_r
 from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
-from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
-from gateway.openai.translation import Translation
+from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
+from gateway.openai.validation import without_nulls
 from gateway.sealing import Seal
 
 SUMMARY = "Summary of the conversation so far:"
