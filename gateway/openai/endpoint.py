@@ -35,60 +35,6 @@ from gateway.web.access_log import RequestRecord, note_session
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.sse import COMMENT, EventStream
 
-
-def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:
-    """The served model with this id, where the caller may use it; ``conversation`` as of ``Registry.get``.
-
-    Raises:
-        OpenAIError: 404 ``model_not_found``.
-    """
-    model = registry.get(name, conversation)
-    if model is None or (caller().models is not None and not _may_use(registry, name, model)):
-        raise OpenAIError(404, f"The model {name[:256]!r} does not exist.", param="model", code="model_not_found")
-    return model
-
-
-def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:
-    """Every id under which the caller reaches a model, with the model."""
-    return [(name, model) for name, model in registry.names() if _may_use(registry, name, model)]
-
-
-def _may_use(registry: Registry, name: str, model: ServedModel) -> bool:
-    """Whether the caller may use a model under a name; a split by its own name only."""
-    who = caller()
-    return who.models is None or who.may_use((name,) if registry.split(name) else (model.name, name))
-
-
-STEP = 64
-"""Bytes; more than most tokens have, so that their chunks are all of one length."""
-
-_END = b"}\n\n"
-_NAMED_DELTA = re.compile(rb"event: [\w.]+\.delta\n")  # of a response, whose other events have no text of one token
-_FIELD = b',"obfuscation":"'
-_LEAST = len(_FIELD) + 1  # with its closing quote
-
-
-def obfuscated(events: bytes) -> bytes:
-    """Pad every chunk or delta of a stream (``stream_options.include_obfuscation``); other events stay as they are.
-
-    An observer of encrypted traffic sees the length of each event and with it that of its token. The field
-    ``obfuscation`` fills every chunk up to a multiple of ``STEP`` bytes. Its characters are random, so that nothing
-    compresses them away.
-
-    Args:
-        events: complete events, ready to send.
-    """
-    return b"".join(_padded(event + b"\n\n") for event in one_line(events).split(b"\n\n")[:-1])
-
-
-def _padded(event: bytes) -> bytes:
-    if not event.startswith(b"data: {") and not _NAMED_DELTA.match(event):
-        return event
-    wanted = -(len(event) + _LEAST) % STEP
-    padding = secrets.token_urlsafe(STEP)[:wanted].encode()
-    return event[: -len(_END)] + _FIELD + padding + b'"' + _END
-
-
 DONE = b"data: [DONE]\n\n"
 
 
@@ -314,7 +260,7 @@ def prompt_logprobs_list(entries: Sequence[PromptTokenLogprob]) -> list[dict[str
 
 
 _MOST_NAMES = 32
-_LONGEST = 100
+_LONGEST_NAME = 100
 
 
 class Asked(Protocol):
@@ -513,5 +459,58 @@ def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
     """
     if not names:
         return {}
-    shown = [quote(name[:_LONGEST], safe="[]._-$") for name in names[:_MOST_NAMES]]
+    shown = [quote(name[:_LONGEST_NAME], safe="[]._-$") for name in names[:_MOST_NAMES]]
     return {header: ", ".join(shown + ["..."] * (len(names) > _MOST_NAMES))}
+
+
+def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:
+    """The served model with this id, where the caller may use it; ``conversation`` as of ``Registry.get``.
+
+    Raises:
+        OpenAIError: 404 ``model_not_found``.
+    """
+    model = registry.get(name, conversation)
+    if model is None or (caller().models is not None and not _may_use(registry, name, model)):
+        raise OpenAIError(404, f"The model {name[:256]!r} does not exist.", param="model", code="model_not_found")
+    return model
+
+
+def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:
+    """Every id under which the caller reaches a model, with the model."""
+    return [(name, model) for name, model in registry.names() if _may_use(registry, name, model)]
+
+
+def _may_use(registry: Registry, name: str, model: ServedModel) -> bool:
+    """Whether the caller may use a model under a name; a split by its own name only."""
+    who = caller()
+    return who.models is None or who.may_use((name,) if registry.split(name) else (model.name, name))
+
+
+STEP = 64
+"""Bytes; more than most tokens have, so that their chunks are all of one length."""
+
+_END_OF_EVENT = b"}\n\n"
+_NAMED_DELTA = re.compile(rb"event: [\w.]+\.delta\n")  # of a response, whose other events have no text of one token
+_PADDING = b',"obfuscation":"'
+_LEAST_PADDING = len(_PADDING) + 1  # with its closing quote
+
+
+def obfuscated(events: bytes) -> bytes:
+    """Pad every chunk or delta of a stream (``stream_options.include_obfuscation``); other events stay as they are.
+
+    An observer of encrypted traffic sees the length of each event and with it that of its token. The field
+    ``obfuscation`` fills every chunk up to a multiple of ``STEP`` bytes. Its characters are random, so that nothing
+    compresses them away.
+
+    Args:
+        events: complete events, ready to send.
+    """
+    return b"".join(_padded(event + b"\n\n") for event in one_line(events).split(b"\n\n")[:-1])
+
+
+def _padded(event: bytes) -> bytes:
+    if not event.startswith(b"data: {") and not _NAMED_DELTA.match(event):
+        return event
+    wanted = -(len(event) + _LEAST_PADDING) % STEP
+    padding = secrets.token_urlsafe(STEP)[:wanted].encode()
+    return event[: -len(_END_OF_EVENT)] + _PADDING + padding + b'"' + _END_OF_EVENT
