@@ -39,8 +39,8 @@ from gateway.config import (
     SettingsSource,
 )
 from gateway.config.tls_settings import ServerTlsSettings
+from gateway.early_signals import outlive_hangups
 from gateway.generation import EngineError, ErrorKind
-from gateway.hangups import outlive_hangups
 from gateway.helper import helper_pids
 from gateway.ids import new_id
 from gateway.mirroring.copies import Copies
@@ -64,8 +64,7 @@ from gateway.openai.errors import (
 from gateway.openai.mirror_report import mirror_router
 from gateway.openai.models.routes import models_router
 from gateway.openai.responses.background import Runs
-from gateway.openai.responses.retrieval import retrieval_router
-from gateway.openai.responses.routes import responses_router
+from gateway.openai.responses.routes import responses_router, retrieval_router
 from gateway.openai.state import State, sealer_of
 from gateway.openai.tokens.routes import tokens_router
 from gateway.reloading import Reloader
@@ -89,19 +88,21 @@ from gateway.triton.abilities import engine_options
 from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.allowed_hosts import AllowedHostsMiddleware, names_to_check
-from gateway.web.api_page import api_page_router
-from gateway.web.application import Application
-from gateway.web.auth import OPEN_PATHS, AuthMiddleware
-from gateway.web.body_limit import BodyLimitMiddleware
-from gateway.web.chat_page import PAGE_PATHS, chat_page_router
 from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds, http_protocol
 from gateway.web.listening import BACKLOG, listen, room_for
 from gateway.web.listening_tls import listening_contexts
+from gateway.web.middleware import (
+    OPEN_PATHS,
+    AllowedHostsMiddleware,
+    AuthMiddleware,
+    BodyLimitMiddleware,
+    RateLimitMiddleware,
+    names_to_check,
+)
 from gateway.web.operations import Page, operations_router
-from gateway.web.rate_limits import RateLimitMiddleware
-from gateway.web.routing import widen
+from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
+from gateway.web.routing import Application, widen
 from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, Stages, Tls
 

@@ -1,4 +1,4 @@
-"""The one exception of a request that is refused, with what OpenAI's error object says of it."""
+"""The one exception of a request that is refused, with what OpenAI's error object says of it; texts it may repeat."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ class BadRequestError(Exception):
         self.param = param
         self.code = code
         self.detail = detail
+
+
+def printable(text: str, most: int = 64) -> str:
+    """A text of a client's as an error may repeat it: ASCII, and the beginning of it only.
+
+    Args:
+        text: the client's.
+        most: characters of it.
+    """
+    return text[:most].encode("ascii", "backslashreplace").decode()

@@ -17,7 +17,7 @@ import anyio.to_thread
 from gateway.access.guard import Guard
 from gateway.certificates import CertificateWatch
 from gateway.config import ConfigError, Settings, SettingsSource
-from gateway.hangups import EarlyHangup
+from gateway.early_signals import EarlyHangup
 from gateway.mirroring.keeper import wants_mirror
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics

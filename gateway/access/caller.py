@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
@@ -41,9 +41,8 @@ NOBODY: Final = Caller()
 _CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
-def caller() -> Caller:
-    """The sender of the request that the running task, or a thread that works for it, serves."""
-    return _CALLER.get()
+caller: Final[Callable[[], Caller]] = _CALLER.get
+"""The sender of the request that the running task, or a thread that works for it, serves."""
 
 
 def enter(who: Caller) -> None:

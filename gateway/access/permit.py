@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.access.caller import Caller, caller
 from gateway.access.limits import LimitedError, Standing
@@ -135,9 +135,8 @@ class Spending:
 _PERMIT: ContextVar[Permit | None] = ContextVar("permit", default=None)
 
 
-def permit() -> Permit | None:
-    """The permit of the request that the running task serves; None where none is needed."""
-    return _PERMIT.get()
+permit: Final[Callable[[], Permit | None]] = _PERMIT.get
+"""The permit of the request that the running task serves; None where none is needed."""
 
 
 def grant(given: Permit) -> None:

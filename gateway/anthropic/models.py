@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Final
+from typing import Final, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
+from typing_extensions import TypedDict
 
-from gateway.anthropic.errors import is_anthropic
-from gateway.anthropic.objects import AnthropicModel, AnthropicModelList
-from gateway.anthropic.router import anthropic_answers
-from gateway.openai.models.lookup import find_model, models_of_caller
+from gateway.anthropic.errors import anthropic_answers, is_anthropic
+from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.router import api_router, parameter
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -22,6 +21,25 @@ from gateway.serving.served_model import ServedModel
 _VERSION: Final = {
     "parameters": [parameter("anthropic-version", "header", "Any: asks for models as Anthropic's API lists them.")]
 }
+
+
+class AnthropicModel(TypedDict):
+    """A served model, as a client that sends ``anthropic-version`` is told of it."""
+
+    type: Literal["model"]
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"]
+
+
+class AnthropicModelList(TypedDict):
+    """All served models by all their names, as a client that sends ``anthropic-version`` is told of them."""
+
+    data: list[AnthropicModel]
+    has_more: Literal[False]
+    first_id: str | None
+    last_id: str | None
 
 
 class _AnthropicRoute(APIRoute):

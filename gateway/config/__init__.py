@@ -11,12 +11,12 @@ from gateway.config.gateway_settings import (
     MemorySettings,
     ServerSettings,
     Settings,
+    StateSettings,
     TelemetrySettings,
     TimeoutSettings,
 )
 from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TextStreaming, TritonSettings
 from gateway.config.settings_source import SettingsSource, load_settings
-from gateway.config.state_settings import StateSettings
 from gateway.config.yaml_file import ConfigError, Problem
 
 __all__ = [

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from gateway.config.section import Seconds, Section, at_home, split_commas
+from gateway.config.section import RedisUrl, Seconds, Section, at_home, split_commas
 
 HASH_FORM: Final = re.compile(r"sha256:[0-9a-f]{64}")
 NAME_FORM: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}"
-REDIS_SCHEMES: Final = ("redis://", "rediss://", "unix://")
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures whose key to check them is no secret; one of the others would let whoever knows it sign."""
 
@@ -171,7 +170,7 @@ class AuthSettings(KeysFile):
     keys_file: Path | None = None
     jwt: JwtSettings | None = None
     assumed_max_tokens: int = Field(default=1024, ge=1)
-    redis_url: SecretStr | None = None
+    redis_url: RedisUrl | None = None
     gateways: int = Field(default=1, ge=1)
 
     @field_validator("keys", mode="before")
@@ -187,13 +186,6 @@ class AuthSettings(KeysFile):
         return found
 
     _home = field_validator("keys_file")(at_home)
-
-    @field_validator("redis_url")
-    @classmethod
-    def _is_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(REDIS_SCHEMES):
-            raise ValueError("must begin with redis://, rediss:// or unix://")
-        return value
 
     @property
     def asks(self) -> bool:

@@ -1,10 +1,11 @@
-"""The base of all sections of the settings."""
+"""The base of all sections of the settings, and values that several of them have."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 
 Seconds = float
 
@@ -28,3 +29,13 @@ def at_home(value: Path | None) -> Path | None:
         return value and value.expanduser()
     except RuntimeError:
         raise ValueError("begins with ~, and there is no such home") from None
+
+
+def _is_redis_url(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("must begin with redis://, rediss:// or unix://")
+    return value
+
+
+RedisUrl = Annotated[SecretStr, AfterValidator(_is_redis_url)]
+"""Such as ``redis://user:password@host:6379/0``, ``rediss://`` with TLS, or ``unix://``."""

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
 
 from gateway.families.bare_calls import BareCalls
 from gateway.families.channel_calls import ChannelCalls
@@ -35,7 +34,6 @@ _GRAMMARS = (
     TaggedCalls,
 )
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in _GRAMMARS}
-_PARTS: Mapping[str, type] = {"tags": ThinkTags}  # fields with fields of their own
 
 
 def read_table(text: str) -> dict[str, ModelFamily]:
@@ -71,17 +69,30 @@ def _made(kind: type, given: Mapping[str, Any], place: str = "") -> Any:
     """An object of a class, of the fields that are given for it."""
     for name in given.keys() - {field.name for field in dataclasses.fields(kind)}:
         raise ValueError(f"{place}{name}: {kind.__name__} has no such field")
-    parts = {name: _made(_PARTS[name], given[name], f"{place}{name}.") for name in _PARTS.keys() & given.keys()}
-    try:
-        return _adapter(kind).validate_python({**given, **parts})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{place}{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    for field in dataclasses.fields(kind):
+        if field.default is dataclasses.MISSING and field.name not in given:
+            raise ValueError(f"{place}{field.name}: {kind.__name__} needs it")
+    return kind(**{name: _typed(value, _hints(kind)[name], place + name) for name, value in given.items()})
 
 
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_hints = cache(get_type_hints)  # pydantic's schemas of these classes would take ten times as long
+
+
+def _typed(value: Any, hint: Any, place: str) -> Any:
+    """A value as a field of a type has it: a list as a tuple."""
+    if get_origin(hint) is tuple and isinstance(value, list):
+        kinds = get_args(hint) if ... not in get_args(hint) else get_args(hint)[:1] * len(value)
+        if len(kinds) == len(value):
+            return tuple(
+                _typed(each, part, f"{place}.{at}") for at, (each, part) in enumerate(zip(value, kinds, strict=True))
+            )
+    elif get_origin(hint) is Literal and value in get_args(hint):
+        return value
+    elif ThinkTags in get_args(hint) and isinstance(value, dict):
+        return _made(ThinkTags, value, f"{place}.")
+    elif isinstance(hint, type) and isinstance(value, hint):
+        return value
+    raise ValueError(f"{place}: {value!r} is no {hint.__name__ if isinstance(hint, type) else hint}")
 
 
 _TABLE = read_table(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))

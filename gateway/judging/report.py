@@ -12,9 +12,8 @@ from typing import Any
 
 import orjson
 
-from gateway.judging.answer_forms import Answer
+from gateway.judging.answer_forms import Answer, Failure, Outcome, Refusal
 from gateway.judging.durations import Durations
-from gateway.judging.outcomes import Failure, Outcome, Refusal
 from gateway.judging.verdict import Difference, Kind, Rules, judge
 
 _SHOWN_PERCENTILES = (50, 99)

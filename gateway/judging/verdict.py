@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Literal
 
 import orjson
 
-from gateway.judging.answer_forms import Answer, Choice, Token, plain
-from gateway.judging.outcomes import Failure, Outcome, Refusal
+from gateway.judging.answer_forms import Answer, Choice, Failure, Outcome, Refusal, Token, plain
 
-ASPECTS: Final = ("text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices")
+Aspect = Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"]
 _AROUND = 40  # characters shown before and behind the first that differs
 _LONGEST_WORD = 32
 
@@ -34,7 +33,7 @@ class Difference:
     """One difference between two answers.
 
     Attributes:
-        aspect: one of `ASPECTS`.
+        aspect: one of `Aspect`.
         choice: the index of the choice; None where it is of the whole answer.
         facts: numbers and plain words.
         texts: what may repeat secrets of the request.

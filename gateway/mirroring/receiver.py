@@ -15,12 +15,11 @@ from typing import Any, Final
 import orjson
 
 from gateway.config import ModelSettings
-from gateway.config.mirror_settings import MirrorSettings
-from gateway.judging.answer_forms import Answer
-from gateway.judging.outcomes import Failure, Outcome, outcome_of
+from gateway.config.model_settings import MirrorSettings
+from gateway.judging.answer_forms import Answer, Failure, Outcome, outcome_of
 from gateway.judging.report import Report
 from gateway.judging.verdict import Kind, Rules
-from gateway.mirroring.frames import Frame, pack, read_frame
+from gateway.mirroring.link import Frame, pack, read_frame
 
 _log = logging.getLogger(__name__)
 _MOST_ROWS: Final = 1000

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
 from gateway.openai.router import failure
-from gateway.web.auth import OPEN_PATHS
+from gateway.web.middleware import OPEN_PATHS
 
 _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {

@@ -16,9 +16,9 @@ from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
 from gateway.store import StoreError, StoreFullError
-from gateway.telemetry.request_ids import cause
+from gateway.telemetry.logs import cause
 from gateway.web.access_log import record_of
-from gateway.web.disconnect import ClientDisconnectedError
+from gateway.web.client_connection import ClientDisconnectedError
 from gateway.web.routing import allowed, meant
 
 _log = logging.getLogger(__name__)

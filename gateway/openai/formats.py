@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.generation.sampling_params import Guide, GuideBackend, GuideKind
-from gateway.openai.branches import BRANCH
 from gateway.openai.request_body import parse_object
 from gateway.openai.schemas import check_schema, deviations, guided_schema
 from gateway.openai.schemas.patterns import has_assertions
+from gateway.openai.validation import BRANCH
 
 _LONGEST = 65536
 GrammarText = Annotated[str, Field(min_length=1, max_length=_LONGEST)]

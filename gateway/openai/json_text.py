@@ -92,7 +92,7 @@ def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
         raise JsonTextError("it must be a JSON object")
     if len(body) > 2 * _LEAST_LIMIT:
         _check_lengths(value)
-    if _count(body, b"[{") > _MOST_LEVELS:
+    if body.count(b"[") + body.count(b"{") > _MOST_LEVELS:
         _check_depth(value)
     if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
         for path, string in _strings(value):

@@ -17,8 +17,8 @@ from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.json_text import JsonTextError
 from gateway.serving.long_work import BODIES
 from gateway.serving.overload import OVERLOAD
-from gateway.web.disconnect import ClientDisconnectedError, while_connected
-from gateway.web.routing import headers_of
+from gateway.web.client_connection import ClientDisconnectedError, while_connected
+from gateway.web.routing import HEADERS, headers_of
 
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
 _MOST_TEXT = 2**21  # bytes of a body that is mostly text; they are parsed in a few milliseconds
@@ -136,7 +136,8 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
             ``parse`` raises; 503 when too many large ones are being received.
     """
-    OVERLOAD.check()
+    if OVERLOAD.state != "normal":
+        OVERLOAD.check()
     _check_headers(request)
     pieces: list[bytes] = []
     size = counted = 0
@@ -183,7 +184,7 @@ async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Pa
 
 
 def _check_headers(request: Request) -> None:
-    headers = headers_of(request.scope)
+    headers = request.scope.get(HEADERS) or headers_of(request.scope)
     if headers.get(b"content-type") != b"application/json" or len(headers) < len(request.scope["headers"]):
         _check_type(request.headers)
     if b"content-encoding" in headers:

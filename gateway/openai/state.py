@@ -10,7 +10,7 @@ from gateway.config import ConfigError, StateSettings
 from gateway.openai.errors import OpenAIError
 from gateway.sealing import Seal, Sealer
 from gateway.store import Store, StoreHolder
-from gateway.web.auth import owner_of
+from gateway.web.middleware import owner_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,24 @@
-"""Paths of a request that was translated into a chat request: errors name the client's own parameters."""
+"""Chat requests that stand for those of another API: plan of the answer, errors and tools by the client's own names."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
+from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.chat.serving import ChatPlan, chat_plan
+from gateway.openai.parameters.check import Ignored
+from gateway.serving.served_model import ServedModel
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
 _STEP = re.compile(r"[.\[]")
+_LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +69,122 @@ class Translation:
                 error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
                 error.param = own
             raise
+
+
+def placed(error: BadRequestError, path: str) -> BadRequestError:
+    """The error of a part of a request that was validated by itself, with the part's own path before its parameter.
+
+    Args:
+        error: names parameters as if the part were all of the request.
+        path: of the part.
+    """
+    own = f"{path}.{error.param}" if error.param else path
+    error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
+    error.param = own
+    return error
+
+
+def function_name(name: str) -> str:
+    """The name of a function under which the model sees a tool, the same in every turn.
+
+    A name that no function can have, because it is too long or has other characters, is cut and told from others by a
+    digest.
+    """
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    return name if plain == name and len(name) <= _LONGEST_NAME else digested_name(plain, name)
+
+
+def digested_name(plain: str, name: str) -> str:
+    """A name that is cut where it is too long, and ends in a digest.
+
+    Args:
+        plain: of characters that a function's name can have.
+        name: what the digest is of.
+    """
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{plain[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
+
+
+def no_such_tool(name: str, param: str) -> BadRequestError:
+    """The refusal of a choice that demands a tool which is not there."""
+    shown = printable(name)
+    return BadRequestError(f"There is no tool {shown!r} among those given.", param, "invalid_value")
+
+
+def not_run(kind: str) -> BadRequestError:
+    """The refusal of a choice that demands a tool which no client runs."""
+    shown = printable(kind)
+    message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
+    return BadRequestError(message, "tool_choice", "unsupported_parameter")
+
+
+EXTENSIONS = frozenset(
+    {
+        "bad_words", "cache_salt", "chat_template", "chat_template_kwargs", "documents", "frequency_penalty",
+        "guided_choice", "guided_grammar", "guided_json", "guided_regex", "ignore_eos", "include_stop_str_in_output",
+        "logit_bias", "min_p", "min_tokens", "no_stop_trim", "num_draft_tokens", "presence_penalty", "prompt_table",
+        "repetition_penalty", "seed", "skip_special_tokens", "stop", "stop_token_ids", "structured_outputs",
+        "thinking_token_budget", "top_k", "truncate_prompt_tokens", "truncation_side",
+    }
+)  # fmt: skip
+"""Fields of chat completions that are taken as they are, though the API that is translated does not have them."""
+
+
+@dataclass(slots=True)
+class TranslatedRequest:
+    """A chat request that stands for one of another API; see ``gateway.openai.endpoint.Asked``.
+
+    Attributes:
+        chat: as the policies of the model let it pass.
+        translation: of paths in errors.
+        left_out: what the request is served without, as it is named to the client.
+    """
+
+    chat: ChatCompletionRequest
+    translation: Translation
+    left_out: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """The name under which the client asks for the model, then that of the served model."""
+        return self.chat.model
+
+    @model.setter
+    def model(self, name: str) -> None:
+        self.chat.model = name
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is wanted as a stream."""
+        return self.chat.stream
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        return self.chat.annotations()
+
+    def ignored(self, of_chat: Ignored, more: Iterable[str] = ()) -> Ignored:
+        """All that the request is served without, in the client's own names.
+
+        Args:
+            of_chat: what its chat request is served without.
+            more: what else was left out, by the client's names.
+        """
+        left_out, path = (*self.left_out, *more), self.translation.path
+        return Ignored(
+            tuple(dict.fromkeys([*left_out, *map(path, of_chat.named)])),
+            tuple(dict.fromkeys([*left_out, *map(path, of_chat.counted)])),
+            of_chat.dropped,
+        )
+
+
+def translated_plan(request: TranslatedRequest, model: ServedModel) -> ChatPlan:
+    """Decide how the answer is made and checked, in the client's own names; see ``chat_plan``."""
+    translation = request.translation
+    with translation.renaming():
+        plan = chat_plan(request.chat, model)
+    return dataclasses.replace(
+        plan,
+        names=translation.names(plan.names),
+        structure=dataclasses.replace(plan.structure, field=translation.path(plan.structure.field)),
+        warnings=[translation.path(path) for path in plan.warnings],
+    )

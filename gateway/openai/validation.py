@@ -1,15 +1,67 @@
-"""From pydantic's findings to OpenAI's error: one sentence and the parameter's path."""
+"""Bodies held by pydantic: nulls, which mean absent, marks of union branches, and findings as OpenAI's errors.
+
+Error paths leave out the marks of branches: they are no part of what the client wrote.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Discriminator, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH
+
+BRANCH = "~"
+
+
+def text_or_list(value: Any) -> str | None:
+    """A discriminator between a string and an array."""
+    return BRANCH + "parts" if isinstance(value, list) else BRANCH + "text" if isinstance(value, str) else None
+
+
+def branch_by(name: str) -> Callable[[Any], str | None]:
+    """A discriminator that reads one key and marks its value as a branch."""
+
+    def read(value: Any) -> str | None:
+        found = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+        return BRANCH + found if isinstance(found, str) else None
+
+    return read
+
+
+def _function_or_custom(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return BRANCH + ("custom" if kind == "custom" else "function") if isinstance(value, dict | BaseModel) else None
+
+
+FUNCTION_OR_CUSTOM = Discriminator(
+    _function_or_custom, custom_error_type="choice", custom_error_message="An object is expected"
+)
+"""Tells what is of a custom tool from what is of a function; what is of another type is refused as a function."""
+
+
+def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Null means absent: in the request and in objects of its own; never inside a schema, where it is a value."""
+    data = {key: value for key, value in data.items() if value is not None}
+    for key in ("stream_options", "structured_outputs", "prediction"):
+        data |= {key: pruned(data[key])} if key in data else {}
+    if isinstance(data.get("response_format"), dict):
+        data["response_format"] = pruned_inside(data["response_format"], "json_schema")
+    return data
+
+
+def pruned(value: Any) -> Any:
+    """An object without its nulls; anything else as it is."""
+    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def pruned_inside(value: Any, key: str) -> Any:
+    """An object without its nulls and without those of the object under ``key``."""
+    value = pruned(value)
+    return {**value, key: pruned(value[key])} if isinstance(value, dict) and key in value else value
+
 
 # How pydantic names the branches of a union that has no discriminator, and classes of ours in its sentences.
 _UNION = re.compile(r"(?:dict|list)\[")

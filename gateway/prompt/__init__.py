@@ -4,11 +4,9 @@ A template file is read, and the template of a request is rendered in a process 
 """
 
 from gateway.prompt.chat_template import ChatTemplate, load_template
-from gateway.prompt.history import history
+from gateway.prompt.history import TemplateAbilities, TemplateError, history
 from gateway.prompt.prompt_builder import PromptBuilder
 from gateway.prompt.request_template import RequestTemplate
-from gateway.prompt.template_abilities import TemplateAbilities
-from gateway.prompt.template_error import TemplateError
 
 __all__ = [
     "ChatTemplate",

@@ -14,9 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gateway.prompt.history import history
-from gateway.prompt.template_abilities import REASONING_KEYS, REASONING_PART, TemplateAbilities
-from gateway.prompt.template_error import TemplateError
+from gateway.prompt.history import REASONING_KEYS, REASONING_PART, TemplateAbilities, TemplateError, history
 
 Messages = Sequence[Mapping[str, Any]]
 Render = Callable[[Messages, bool], str]

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.generation.request import Prompt
-from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.escaping import ControlEscaper, Stretch, unused_marker
+from gateway.prompt.chat_template import ChatTemplate, ControlEscaper, Stretch, unused_marker
+from gateway.prompt.history import TemplateError
 from gateway.prompt.request_template import RequestTemplate
-from gateway.prompt.template_error import TemplateError
 from gateway.tokens import Tokenizer
 from gateway.tokens.segments import Tokenizing, Unbounded
 from gateway.tokens.token_ids import TokenIds, pack
@@ -85,16 +84,25 @@ class PromptBuilder:
         if self._escaper.occurs_in(list(data.values())):
             marker = unused_marker(data, template.source)
             data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
-        rendered = _up_to(end, template.render(**data, add_generation_prompt=add_generation_prompt))
+        rendered = template.render(**data, add_generation_prompt=add_generation_prompt)
+        if end:
+            rendered = _up_to(end, rendered)
         how = how or Unbounded()
-        how.check_characters(len(rendered))
-        stretches = self._escaper.split(rendered, marker) if marker else [Stretch(rendered, literal=False)]
-        ids = self._encode(stretches, how)
+        if len(rendered) > how.characters:
+            how.check_characters(len(rendered))
+        literal = False
+        if marker:
+            stretches = self._escaper.split(rendered, marker)
+            rendered = "".join([stretch.text for stretch in stretches])
+            literal = any(stretch.literal for stretch in stretches)
+            ids = self._encode(stretches, how)
+        else:
+            ids = self._tokenizer.encode_known(rendered, how)
         return Prompt(
-            text="".join([stretch.text for stretch in stretches]),
+            text=rendered,
             ids=ids,
-            escaped=bool(marker) and any(stretch.literal for stretch in stretches),
-            bos_text=self._bos_text(ids),
+            escaped=literal,
+            bos_text=self._bos_text(ids) if self._tokenizer.adds_bos else "",
             recalled=how.recall.found if how.recall else 0,
         )
 
@@ -199,9 +207,7 @@ def _ending(content: Any, end: str) -> Any:
 
 
 def _up_to(end: str, rendered: str) -> str:
-    """The text before the last ``end``; all of it when there is no such mark."""
-    if not end:
-        return rendered
+    """The text before the last ``end``."""
     before, mark, _ = rendered.rpartition(end)
     if not mark:
         raise TemplateError("The chat template does not show the last message, so it cannot be continued.")

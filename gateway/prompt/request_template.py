@@ -14,8 +14,7 @@ import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when
 
 from gateway.helper import Helper, HelperFailedError
 from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.template_abilities import TemplateAbilities
-from gateway.prompt.template_error import TemplateError
+from gateway.prompt.history import TemplateAbilities, TemplateError
 
 SECONDS: Final = 5.0
 MEMORY_MIB: Final = 512

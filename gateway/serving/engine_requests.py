@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
@@ -53,10 +54,11 @@ def engine_requests(
         PromptTooLongError: the prompt leaves no room for an answer.
     """
     _check(params, parts, features, settings)
-    table = _table(params, parts)
+    table = None if params.prompt_table is None else _table(params.prompt_table, parts)
     length = parts.max_seq_len - (table.length if table else 0) - features.draft_room
     max_tokens = _room(prompt, params, length, settings)
     end_ids = () if params.ignore_eos else tuple(dict.fromkeys(parts.end_ids + params.end_ids))
+    as_usual = end_ids == parts.end_ids and not features.hides_special_tokens
     seed = engine_seed(params.seed)
     first = GenerationRequest(
         id=f"{request_id}-{new_id()}",
@@ -65,20 +67,26 @@ def engine_requests(
         params=params,
         seed=seed,
         end_ids=end_ids,
-        end_texts=_end_texts(end_ids, parts, features),
-        bad_word_ids=tuple(ids for word in params.bad_words for ids in word_sequences(parts.tokenizer, word)),
+        end_texts=parts.end_texts if as_usual else _end_texts(end_ids, parts, features),
+        bad_word_ids=_word_ids(params.bad_words, parts) if params.bad_words else (),
         cached_tokens=True,
         vocab_size=features.vocab_size or parts.tokenizer.logits_size,
         prompt_table=table,
         draft=predicted,
-        draft_limit=sent_length(len(predicted), max_tokens, features),
+        draft_limit=sent_length(len(predicted), max_tokens, features) if predicted else 0,
         num_draft_tokens=draft_length(params, settings),
         use_draft_logits=settings.speculative.use_draft_logits,
     )
+    if params.n == 1:
+        return [first]
     return [first] + [
         dataclasses.replace(first, id=f"{request_id}-{new_id()}", seed=(seed + index) % _SEEDS)
         for index in range(1, params.n)
     ]
+
+
+def _word_ids(words: Sequence[str], parts: ModelParts) -> tuple[tuple[int, ...], ...]:
+    return tuple(ids for word in words for ids in word_sequences(parts.tokenizer, word))
 
 
 def _end_texts(end_ids: tuple[int, ...], parts: ModelParts, features: EngineFeatures) -> tuple[str, ...]:
@@ -98,17 +106,17 @@ def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, 
     if params.top_logprobs > most:
         what = f"at most {most}" if most else "no"
         raise BadRequestError(f"This model gives {what} alternatives per token.", "top_logprobs", _UNSUPPORTED)
-    check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
-    check_ids(params.stop_token_ids, parts, "stop_token_ids[{place}]")
+    if params.logit_bias:
+        check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
+    if params.stop_token_ids:
+        check_ids(params.stop_token_ids, parts, "stop_token_ids[{place}]")
 
 
-def _table(params: SamplingParams, parts: ModelParts) -> PromptTable | None:
-    if params.prompt_table is None:
-        return None
-    table = parts.prompt_tables.get(params.prompt_table)
+def _table(name: str, parts: ModelParts) -> PromptTable:
+    table = parts.prompt_tables.get(name)
     if table is None:
         known = f"it has {', '.join(sorted(parts.prompt_tables))}" if parts.prompt_tables else "it has none"
-        message = f"This model has no prompt table of the name {params.prompt_table!r}; {known}."
+        message = f"This model has no prompt table of the name {name!r}; {known}."
         raise BadRequestError(message, "prompt_table", "invalid_value")
     return table
 
@@ -193,7 +201,7 @@ def draft_length(params: SamplingParams, settings: ModelSettings) -> int:
         BadRequestError: the request wants a draft model and something that goes with none.
     """
     wanted = params.num_draft_tokens
-    if wanted == 0:
+    if wanted == 0 or (wanted is None and not settings.speculative.num_draft_tokens):
         return 0
     obstacle = _obstacle(params)
     if obstacle is None:

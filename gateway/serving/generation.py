@@ -21,8 +21,7 @@ from gateway.generation import (
 from gateway.generation.route import Admitted, Route, Way
 from gateway.relay.interface import Forward, can_relay
 from gateway.relay.token_relay import TokenRelay
-from gateway.serving.deadlines import Deadlines, DeadlineTimer
-from gateway.serving.waiting import Waiter
+from gateway.serving.deadlines import Deadlines, DeadlineTimer, Waiter
 from gateway.telemetry.metrics import ModelMetrics
 from gateway.telemetry.traces import EngineCall, current_trace
 
@@ -44,6 +43,7 @@ class Generation:
         assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
         on_change: called whenever something is ready, besides waking the waiting task; for readers of several
             generations.
+        usage: at its end, if the engine has responded.
         on_end: called with the usage at its end, if the engine has responded.
         max_parallel: how many generations of one answer may run at a time.
     """
@@ -80,6 +80,7 @@ class Generation:
         self.waited_s = 0.0
         self.on_change: Callable[[], None] | None = None
         self.on_end: Callable[[Usage], None] | None = None
+        self.usage: Usage | None = None
         self.max_parallel = max_parallel
         self._way = way
         self._route: Route | None = None  # from its beginning on
@@ -167,7 +168,8 @@ class Generation:
         """
         while not self._ready:
             if self._finished:
-                await self._check_outcome()
+                if self._error is not None or not self._complete:
+                    await self._check_outcome()
                 return None
             # Only while this waits: the caller is not writing then, so that no event overtakes another.
             self._relay.forward = forward if self._may_relay else None
@@ -191,7 +193,7 @@ class Generation:
 
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the latest response; see ``gateway.generation.progress.Watched``."""
-        return None if self._holding else self._last_heard()
+        return None if self._holding or not self.responded else max(self._relay.last, self._relay.resumed)
 
     def _take_ready(self) -> list[Piece]:
         ready, self._ready = self._ready, []
@@ -249,7 +251,7 @@ class Generation:
         metrics.inter_token.flush()
         metrics.in_flight.add(-1)
         if self.responded:
-            usage = self.assembler.usage
+            usage = self.usage = self.assembler.usage
             metrics.prompt_tokens.add(usage.prompt_tokens)
             metrics.completion_tokens.add(usage.completion_tokens)
             if self.assembler.surplus_tokens:
@@ -272,6 +274,8 @@ class Generation:
                     self._metrics.waits.observe(self.waited_s)
             route = await self._way.find()
             while (error := await self._follow(route)) is not None:
+                self._cancel_request = None
+                self._leave_route(error)
                 # One that was given up has told its engine to stop, and may still hear from it that it is dead.
                 other = None if self.responded or self._finished else await route.elsewhere(error)
                 if other is None:
@@ -284,18 +288,33 @@ class Generation:
             if not self._finished:  # else it was this that cancelled it, and a task that has failed keeps its frames
                 raise
         finally:
-            self._finish()
+            if not self._finished:
+                self._finish()
             if admitted is not None:
-                usage = self.assembler.usage
-                admitted.leave(usage.prompt_tokens + usage.completion_tokens if self.responded else 0)
+                usage = self.usage
+                admitted.leave(0 if usage is None else usage.prompt_tokens + usage.completion_tokens)
 
     async def _follow(self, route: Route) -> EngineError | None:
         """Read the engine of one route to the end of the answer; returns its failure, if it failed."""
         self._take_route(route)
-        chunks = self._chunks(self._way.fit(route))
+        relay, chunks = self._relay, self._chunks(self._way.fit(route))
         failure: EngineError | None = None
         try:
-            await self._read_chunks(chunks)
+            async for chunk in chunks:
+                if relay.drain is not None:
+                    await self._hold(relay.drain())
+                    relay.drain = None
+                if relay.forward is not None and relay.take_chunk(chunk):
+                    continue
+                self._take(chunk)
+                if self._finished:
+                    break
+                if len(self._ready) >= _MOST_READY:
+                    self._room = asyncio.Event()
+                    await self._hold(self._room.wait())
+            if not self._finished:
+                unended = EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
+                failure = self._lost or unended
         except EngineError as error:
             failure = self._lost or error
         except asyncio.CancelledError:
@@ -303,46 +322,31 @@ class Generation:
                 raise
             failure = self._lost
         finally:
-            if failure is None:
-                self._finish()
-            elif self.responded:
-                self._fail(failure)
+            self._note_failure(failure)
             await chunks.aclose()
-        if failure is not None:
-            self._cancel_request = None
-            self._leave_route(failure)
         return failure
 
-    async def _read_chunks(self, chunks: AsyncGenerator[EngineChunk, None]) -> None:
-        relay = self._relay
-        async for chunk in chunks:
-            if relay.drain is not None:
-                await self._hold(relay.drain())
-                relay.drain = None
-            if relay.forward is not None and relay.take_chunk(chunk):
-                continue
-            self._take(chunk)
-            if self._finished:
-                break
-            if len(self._ready) >= _MOST_READY:
-                self._room = asyncio.Event()
-                await self._hold(self._room.wait())
-        if not self._finished:
-            raise EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
+    def _note_failure(self, failure: EngineError | None) -> None:
+        """End with what a route has come to, unless the answer may still come by another one."""
+        if failure is None:
+            self._finish()
+        elif self.responded:
+            self._fail(failure)
 
     def _take_route(self, route: Route) -> None:
         self._route, self._lost = route, None
         self.address = route.address
         route.lose = self._lose
-        route.began()
+        self._relay.tell(route.progress.pause_s, route.progress.paused)
         if self._trace is not None:
             self._call = self._trace.call(self.request, self._metrics.model, route.address)
-        self._relay.tell(route.progress.pause_s, route.progress.paused)
+        route.began()
         route.progress.began(self)
 
     def _leave_route(self, error: EngineError | None) -> None:
         """Tell the route how the request ended; once for each."""
-        self._end_call(error or self._error)
+        if self._call is not None:
+            self._end_call(error or self._error)
         route, self._route = self._route, None
         if route is not None:
             route.lose = None

@@ -24,11 +24,13 @@ class GenerationGroup:
 
     Attributes:
         generations: one for each choice, in order.
+        done: whether everything of every choice was returned.
     """
 
     def __init__(self, generations: Sequence[Generation]) -> None:
         """Take generations that were not started; at least one."""
         self.generations = tuple(generations)
+        self.done = False
         self._single = self.generations[0] if len(self.generations) == 1 else None
         self._changed = asyncio.Event()
         self._open = set(range(len(self.generations)))
@@ -36,9 +38,12 @@ class GenerationGroup:
         self._started = 0
 
     async def __aenter__(self) -> GenerationGroup:
-        if self._single is None:
-            for generation in self.generations:
-                generation.on_change = self._changed.set
+        if self._single is not None:
+            self._single.start()
+            self._started = 1
+            return self
+        for generation in self.generations:
+            generation.on_change = self._changed.set
         self._start_next()
         return self
 
@@ -91,6 +96,7 @@ class GenerationGroup:
         pieces = await self._single.pieces(timeout, forward)
         if pieces is None:
             self._open.clear()
+            self.done = True
             return [(0, [], True)]
         return [(0, pieces, False)] if pieces else []
 
@@ -107,6 +113,7 @@ class GenerationGroup:
                     raise
                 if pieces is None:
                     self._open.remove(index)
+                    self.done = not self._open
                     self._running.remove(index)
                 if pieces is None or pieces:
                     found.append((index, pieces or [], pieces is None))
@@ -127,11 +134,6 @@ class GenerationGroup:
         return self._changed.is_set()
 
     @property
-    def done(self) -> bool:
-        """Whether everything of every choice was returned."""
-        return not self._open
-
-    @property
     def ttft_s(self) -> float | None:
         """Seconds from the request's arrival to the first token of any choice."""
         if self._single is not None:
@@ -141,6 +143,8 @@ class GenerationGroup:
     @property
     def address(self) -> str | None:
         """The endpoints that answer, where there are several to choose from, else None."""
+        if self._single is not None:
+            return self._single.address or None
         return ",".join(sorted({each.address for each in self.generations})).strip(",") or None
 
     def usage(self) -> Usage:
@@ -150,7 +154,7 @@ class GenerationGroup:
         counts what each choice took over of the same prediction.
         """
         if self._single is not None:
-            return self._single.assembler.usage
+            return self._single.usage or self._single.assembler.usage
         usages = [each.assembler.usage for each in self.generations]
         # The first generation of each prompt tells what the prompt cost.
         of_prompts = {

@@ -1,20 +1,99 @@
-"""From what an endpoint has to a prompt of one model."""
+"""From the source of a prompt, as endpoints hand it to a served model, to the prompt that the engine reads."""
 
 from __future__ import annotations
 
 import hashlib
+import operator
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import field
+from typing import Any, Literal, NoReturn
 
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
 from gateway.generation import Prompt, PromptTooLongError
 from gateway.prompt import RequestTemplate, history
+from gateway.records import dataclass
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
-from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, PromptSource, TextPrompt, Truncation
 from gateway.tokens.segments import Recall
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A conversation, rendered by the model's chat template.
+
+    Attributes:
+        messages: as of ``prompt.history``: role, content as text, and whatever else templates read; ``parts`` of a
+            content that has several; arguments of calls as JSON text, reasoning of the assistant under ``reasoning``.
+        tools: definitions of tools, for templates that show them.
+        documents: documents, for templates that cite them.
+        add_generation_prompt: whether the prompt ends with the opening of the assistant's turn.
+        continue_final_message: whether the prompt ends inside the last message, which the answer continues; excludes
+            ``add_generation_prompt``.
+        template: a Jinja template of the request's own; None takes the model's.
+        variables: further names for the template; they replace none of the above.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None = None
+    documents: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    template: str | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """Text as it is; the texts of control tokens in it are control tokens.
+
+    Attributes:
+        text: may be empty where the model has a BOS.
+        add_special_tokens: whether BOS goes first where the tokenizer has it so; never a second one.
+    """
+
+    text: str
+    add_special_tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IdsPrompt:
+    """Token ids as they are; nothing is added.
+
+    Attributes:
+        ids: in the model's vocabulary, at least one.
+    """
+
+    ids: Sequence[int]
+
+
+PromptSource = ChatPrompt | TextPrompt | IdsPrompt
+
+
+def spoken(source: PromptSource) -> Sequence[Mapping[str, Any]]:
+    """The messages of a source, each with ``role`` and ``content``; none of ids."""
+    if isinstance(source, ChatPrompt):
+        return source.messages
+    return [{"role": "user", "content": source.text}] if isinstance(source, TextPrompt) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How a prompt is cut, as vLLM's ``truncate_prompt_tokens`` does it: after the chat template, by tokens.
+
+    Attributes:
+        tokens: that are kept at most; -1 is what the context leaves beside the answer.
+        side: where the others are cut off. On the left a BOS that the tokenizer adds to a text stays.
+        answer: tokens that the answer may have, at least 1.
+        answer_name: the request parameter that ``answer`` came from, for refusals.
+    """
+
+    tokens: int
+    side: Literal["left", "right"] = "left"
+    answer: int = 1
+    answer_name: str = "max_tokens"
+
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
@@ -22,6 +101,7 @@ _LARGE = 65536  # characters or ids; of more one is built at a time, and what is
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
+_CONTENT = operator.itemgetter("content")
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
 
 
@@ -29,7 +109,8 @@ def long_work(source: PromptSource) -> LongWork | None:
     """Where the prompt is built; None on the event loop."""
     if isinstance(source, ChatPrompt) and source.template is not None:
         return TEMPLATES
-    return work_of(_size(source))
+    size = _size(source)
+    return None if size <= LONG else work_of(size)
 
 
 def work_of(size: int) -> LongWork | None:
@@ -50,11 +131,20 @@ def _size(source: PromptSource) -> int:
         return len(source.ids)
     size = 0
     for message in source.messages:
-        size += _weight(message)
+        # A template writes something for an empty message as well.
+        size += _FRAME + len(message["content"]) + len(message.get("reasoning", ""))
+        if calls := message.get("tool_calls"):
+            size += sum([_FRAME + len(call["function"]["arguments"]) for call in calls])
         if size > _LARGE:
             return size
+    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
+
+
+def _nested(source: ChatPrompt, most: int) -> int:
+    """Roughly the characters of what stands beside the messages; measured up to ``most``."""
+    size = 0
     pending: list[Any] = [each for each in (source.tools, source.documents, source.variables) if each]
-    while pending and size <= _LARGE:
+    while pending and size <= most:
         value = pending.pop()
         if isinstance(value, Mapping):
             size += sum(map(len, value))
@@ -65,13 +155,6 @@ def _size(source: PromptSource) -> int:
             pending += value
         size += 0 if value is None else _FRAME
     return size
-
-
-def _weight(message: Mapping[str, Any]) -> int:
-    """Roughly the characters that a template makes of a message; it writes something for an empty one as well."""
-    texts = len(message["content"]) + len(message.get("reasoning", ""))
-    calls = message.get("tool_calls", ())
-    return _FRAME + texts + (sum(_FRAME + len(call["function"]["arguments"]) for call in calls) if calls else 0)
 
 
 def build(
@@ -170,6 +253,7 @@ class Bound:
 
     Attributes:
         most: tokens beyond which nothing more is tokenized: those by which it is too long by far.
+        characters: that ``check_characters`` lets pass in any case.
     """
 
     def __init__(
@@ -191,13 +275,10 @@ class Bound:
         self._parts = parts
         self._most = most or parts.max_seq_len
         self.most = max(self._most + self._most // 8, LONG)
+        self.characters = self._most * min(parts.tokenizer.longest_token, _MOST_CHARACTERS)
         self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
         self._left = left
-        self._says = (
-            f"This model's maximum context length is {self._most} tokens"
-            if most is None
-            else f"At most {most} tokens are counted"
-        )
+        self._of_context = most is None
 
     def check_source(self, source: PromptSource) -> None:
         """Refuse what cannot fit by its size alone.
@@ -210,7 +291,9 @@ class Bound:
         elif isinstance(source, TextPrompt):
             self.check_characters(len(source.text))
         else:
-            self.check_characters(sum([len(each["content"]) for each in source.messages]))
+            size = sum(map(len, map(_CONTENT, source.messages)))
+            if size > self.characters:
+                self.check_characters(size)
 
     def check_count(self, count: int) -> None:
         """Refuse more tokens than there may be.
@@ -241,7 +324,7 @@ class Bound:
             PromptTooLongError: it cannot fit.
             LeftError: nobody waits.
         """
-        if self.stopped():
+        if self._left is not None and self._left.is_set():
             raise LeftError
         if count > self.most:
             self._refuse(f"the prompt has more than {self.most} tokens", count)
@@ -263,7 +346,10 @@ class Bound:
             self._refuse(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
 
     def _refuse(self, why: str, tokens: int) -> NoReturn:
-        raise PromptTooLongError(f"{self._says}, but {why}; shorten the prompt.", tokens, self._room)
+        says = f"At most {self._most} tokens are counted"
+        if self._of_context:
+            says = f"This model's maximum context length is {self._most} tokens"
+        raise PromptTooLongError(f"{says}, but {why}; shorten the prompt.", tokens, self._room)
 
 
 def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: Bound, *, frames: bool | None) -> Prompt:
@@ -313,8 +399,8 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
 
 
 def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
-    template = _own_template(source, parts, settings)
-    used = template or parts.template(tools=bool(source.tools))
+    template = None if source.template is None else _own_template(source.template, parts, settings)
+    used = template or (parts.template(tools=True) if source.tools else parts.prompts.template)
     for name in source.variables:
         if name in used.reserved:
             param = f"chat_template_kwargs.{name}"
@@ -334,10 +420,8 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     )
 
 
-def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings) -> RequestTemplate | None:
+def _own_template(template: str, parts: ModelParts, settings: ModelSettings) -> RequestTemplate:
     """The template that the request brings, where the operator allows that."""
-    if source.template is None:
-        return None
     if not settings.allow_request_template:
         raise BadRequestError(
             "A request may not bring its own chat template to this model; the operator may allow it with"
@@ -345,7 +429,7 @@ def _own_template(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
             "chat_template",
             "unsupported_parameter",
         )
-    return parts.prompts.of_request(source.template)
+    return parts.prompts.of_request(template)
 
 
 def opening(source: PromptSource) -> str | None:

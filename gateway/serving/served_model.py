@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -27,7 +28,6 @@ from gateway.generation import (
     EngineError,
     EngineFeatures,
     ErrorKind,
-    GenerationRequest,
     Prompt,
     SamplingParams,
     SequenceAssembler,
@@ -40,17 +40,16 @@ from gateway.serving.admission.shares import Shares
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.budgeted_engine import BudgetedEngine, ThoughtBudget
-from gateway.serving.capabilities import Capabilities, capabilities, queues
+from gateway.serving.capabilities import Capabilities, capabilities, queues, text_losses
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
-from gateway.serving.prompt_source import PromptSource, Truncation, spoken
-from gateway.serving.text_losses import text_losses
+from gateway.serving.prompts import PromptSource, Truncation, spoken
 from gateway.telemetry.metrics import Metrics, ModelNow
 from gateway.telemetry.slim_page import ModelQueue
-from gateway.telemetry.traces import current_trace, step
+from gateway.telemetry.traces import RequestTrace, current_trace
 from gateway.tokens.segments import Recall
 from gateway.tokens.token_cache import TokenCache
 
@@ -71,6 +70,9 @@ class ServedModel:
 
     Attributes:
         settings: its settings.
+        name: the id that clients send.
+        reasons: whether its answers may begin with reasoning, as far as its family is known.
+        queues: whether requests may have to wait for their turn.
         backend: its supervised engine.
         created: Unix time at which this gateway began to serve it.
         metrics: its counters.
@@ -105,6 +107,8 @@ class ServedModel:
         self.token_cache: TokenCache | None = None
         self._limit_of_engines = engine_limit
         self.settings = settings
+        self.name = settings.name
+        self.queues = queues(settings)
         self.backend = backend
         self.created = int(time.time())
         self.metrics = metrics.for_model(settings.name)
@@ -116,6 +120,7 @@ class ServedModel:
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
         self._parts: ModelParts | None = None
+        self.reasons = False
         self._features: EngineFeatures | None = None
         self._capabilities = Capabilities()
         self._losses: Mapping[str, str] = {}
@@ -126,19 +131,9 @@ class ServedModel:
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
 
     @property
-    def name(self) -> str:
-        """The id that clients send."""
-        return self.settings.name
-
-    @property
     def features(self) -> EngineFeatures | None:
         """What was discovered last, also while the engine is away; None before the first discovery."""
         return self._features
-
-    @property
-    def queues(self) -> bool:
-        """Whether requests may have to wait for their turn."""
-        return queues(self.settings)
 
     @property
     def max_seq_len(self) -> int | None:
@@ -171,7 +166,7 @@ class ServedModel:
         Raises:
             EngineError: as the backend's ``engine`` while it is away, so that nobody knows.
         """
-        _ = self.backend.features, self.parts
+        _ = self.backend.features, self._parts or self.parts
         return self._capabilities
 
     @property
@@ -193,7 +188,7 @@ class ServedModel:
         Raises:
             EngineError: as ``parts``.
         """
-        defaults, most = self.parts.defaults, caller().limits.max_tokens
+        defaults, most = (self._parts or self.parts).defaults, caller().limits.max_tokens
         if most is None or defaults.max_tokens is None or defaults.max_tokens <= most:
             return defaults
         return SamplingDefaults.model_validate(defaults.model_dump() | {"max_tokens": most})
@@ -231,6 +226,7 @@ class ServedModel:
         self.backend.watch(self._watch)
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
+            self.reasons = self._parts.family.reasons
         await self.backend.start()
         if needs_discovery(self.settings):
             # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
@@ -255,7 +251,8 @@ class ServedModel:
         """
         if self.token_cache is None:
             return None
-        return self.parts.tokenizer.recall(self.token_cache, caller().id.encode(), (salt or "").encode())
+        parts = self._parts or self.parts
+        return parts.tokenizer.recall(self.token_cache, caller().id.encode(), (salt or "").encode())
 
     async def build_prompt(
         self,
@@ -278,7 +275,7 @@ class ServedModel:
             BadRequestError: when the model cannot take the prompt.
             TemplateError: when the chat template refuses the messages.
         """
-        parts, features = self.parts, self.backend.features
+        parts, features = self._parts or self.parts, self.backend.features
         room = parts.max_seq_len - features.draft_room
         frames = None if features.prompt_ids else features.adds_special_tokens
 
@@ -296,7 +293,7 @@ class ServedModel:
         trace = current_trace()
         if trace is not None and trace.content:
             trace.asked(spoken(source))
-        with step("prompt"):
+        with contextlib.nullcontext() if trace is None else trace.step("prompt"):
             work = prompts.long_work(source)
             return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
 
@@ -349,9 +346,11 @@ class ServedModel:
             BadRequestError: when the engine cannot give what is asked, or the caller may not ask for it.
             LimitedError: the caller has not so many tokens left.
         """
-        features, parts = self.backend.features, self.parts
+        features, parts = self.backend.features, self._parts or self.parts
+        who, trace = caller(), current_trace()
         asked = params.max_tokens is not None
-        params = bounded(params)
+        if who.limits.max_tokens is not None:
+            params = bounded(params)
         predicted = await self._predicted(params, parts) if params.prediction else ()
         requests = engine_requests(
             prompt, params, parts=parts, features=features, settings=self.settings, request_id=request_id,
@@ -361,9 +360,17 @@ class ServedModel:
         spending = None if granted is None else await granted.reserve(requests, asked=asked)
         one_response = features.one_response(stream=params.stream)
         find = functools.partial(self.backend.find, Aim(prompt.ids, affinity))
-        generations = [
-            Generation(
-                Way(find, functools.partial(self._fit_engine, budget, reader), self._turn(request)),
+        generations = []
+        for request, reader in zip_longest(requests, readers):
+            tokens = len(prompt.ids) + request.max_tokens
+            demand = Demand(who.id, who.weight, tokens, params.priority)
+            enter = functools.partial(self.admission.enter, demand)
+            generation = Generation(
+                Way(
+                    find,
+                    functools.partial(self._fit_engine, budget, reader),
+                    enter if trace is None else functools.partial(_queue, trace, enter),
+                ),
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
                 deadlines=self._of_one_response if one_response else self._deadlines,
@@ -372,25 +379,11 @@ class ServedModel:
                 max_parallel=self.settings.max_parallel_generations,
                 relay=self._relay,
             )
-            for request, reader in zip_longest(requests, readers)
-        ]
-        if spending is not None:
-            for generation in generations:
+            if spending is not None:
                 generation.on_end = spending.ended
+            generations.append(generation)
         self._generations.update(generations)
         return generations
-
-    def _turn(self, request: GenerationRequest) -> Callable[[], Awaitable[Admitted]]:
-        """What waits for the turn of a generation."""
-        who = caller()
-        tokens = len(request.prompt.ids) + request.max_tokens
-        demand = Demand(who.id, who.weight, tokens, request.params.priority)
-
-        async def enter() -> Admitted:
-            with step("queue"):
-                return await self.admission.enter(demand)
-
-        return enter
 
     def _engine_limit(self) -> int | None:
         """How many generations the engines run at a time, as their metrics tell."""
@@ -420,7 +413,7 @@ class ServedModel:
 
     def _adapted(self, route: Route) -> Engine:
         """A route's engine with the model's adapter, which each engine loads by itself."""
-        adapter = self.parts.lora
+        adapter = (self._parts or self.parts).lora
         if adapter is None:
             return route.engine
         state = self._adapters.get(route.address)
@@ -430,7 +423,7 @@ class ServedModel:
 
     def _fit_engine(self, budget: ThoughtBudget | None, reader: AnswerReader | None, route: Route) -> Engine:
         """The engine for one answer, whose reasoning may have a budget."""
-        engine = self._adapted(route)
+        engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
     def _watch(self, watch: ProgressWatch) -> None:
@@ -457,6 +450,7 @@ class ServedModel:
     def _fit(self, features: EngineFeatures) -> None:
         try:
             self._parts = load_parts(self.settings, features, self._key, self._parts)
+            self.reasons = self._parts.family.reasons
         except ConfigError as error:
             self._problem = error
             raise ValueError(str(error)) from None
@@ -500,6 +494,12 @@ class ServedModel:
                    "tokenizer": str(parts.tokenizer_source),
                    "family": parts.family.name, "family_reason": parts.choice.reason},
         )  # fmt: skip
+
+
+async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[Admitted]]) -> Admitted:
+    """Wait for the turn of a generation, as a step of a request that is traced."""
+    with trace.step("queue"):
+        return await enter()
 
 
 def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> str | None:

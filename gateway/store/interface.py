@@ -1,10 +1,21 @@
-"""The interface of a store and its failures; its users know nothing else of it."""
+"""The interface of a store and its failures, which is all that its users know; and what all stores have in common.
+
+That is their bounds, what a document counts towards them, and a log line when one goes away or comes back.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+DOCUMENT_BYTES: Final = 768  # what a document takes beside its own bytes: columns and indices, or keys of Redis
+ENTRY_BYTES: Final = 64
+LARGEST: Final = 2**28  # of one document with its log; a value of Redis may have 2^29 bytes
+BATCH: Final = 256  # documents that one transaction makes room of, so that none takes long
+
+_log = logging.getLogger(__name__)
 
 
 class StoreError(Exception):
@@ -142,3 +153,63 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let go of the file or the connections; the documents stay."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a store keeps, and how long.
+
+    Attributes:
+        max_age_s: seconds from the last write of a document.
+        max_bytes: of all documents with their logs, as `document_bytes` and `entries_bytes` count them.
+    """
+
+    max_age_s: float
+    max_bytes: int
+
+    def check(self, size: int) -> None:
+        """Refuse a document that is too large for the store.
+
+        Args:
+            size: of the document with its log.
+
+        Raises:
+            StoreFullError: it is.
+        """
+        if size > min(self.max_bytes, LARGEST):
+            raise StoreFullError(f"a document of {size} bytes is larger than the store may be")
+
+
+def document_bytes(owner: str, key: str, data: bytes) -> int:
+    """What a document without its log counts."""
+    return DOCUMENT_BYTES + len(owner) + len(key) + len(data)
+
+
+def entries_bytes(entries: Sequence[bytes]) -> int:
+    """What entries of a log count."""
+    return sum(map(len, entries)) + ENTRY_BYTES * len(entries)
+
+
+class Outage:
+    """Whether a store is away, told once."""
+
+    def __init__(self, name: str) -> None:
+        """Begin without one.
+
+        Args:
+            name: of the store, in log lines; without a password.
+        """
+        self._name = name
+        self._away = False
+
+    def begin(self, reason: object) -> None:
+        """Tell that the store cannot be used, unless that was told."""
+        if not self._away:
+            _log.error("the store cannot be used: %s: %s", self._name, reason, extra={"event": "store_unavailable"})
+        self._away = True
+
+    def end(self) -> None:
+        """Tell that the store is back, where it was away."""
+        if self._away:
+            _log.warning("the store can be used again: %s", self._name, extra={"event": "store_available"})
+        self._away = False

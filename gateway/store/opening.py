@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.config import ConfigError, StateSettings
-from gateway.store.bounds import Bounds
-from gateway.store.interface import Store
-from gateway.store.sqlite_file import ForeignFileError, check_file, check_folder
-from gateway.store.sqlite_store import SqliteStore
+from gateway.store.interface import Bounds, Store
+from gateway.store.sqlite_store import ForeignFileError, SqliteStore, check_file, check_folder
 
 _log = logging.getLogger(__name__)
 _HOMELESS = "no state is kept: this user has no home for its file; state.path names one"

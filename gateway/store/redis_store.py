@@ -1,4 +1,10 @@
-"""The store in Redis, which gateways on several machines share."""
+"""The store in Redis, which gateways on several machines share.
+
+Lua scripts do its work; Redis runs each as one transaction. Keys begin with KEYS[1], a hash tag, so that they live on
+one node: ``:doc:`` and a member, a hash with data, version and the log's bytes; ``:log:`` and a member, a list;
+``:turns``, the members by their last write; ``:sizes``, the bytes of each; ``:totals``, their sum and the last turn.
+Documents and logs expire by themselves, and their size is taken off when their turn comes.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +17,104 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, RedisError
 
-from gateway.store.bounds import LARGEST, Bounds, document_bytes, entries_bytes
-from gateway.store.interface import ConflictError, Document, Fill, StoreFullError, StoreUnavailableError, Write
-from gateway.store.outage import Outage
-from gateway.store.redis_scripts import APPEND, CONFLICT, DELETE, FULL, PUT, TRIM, WRITTEN
+from gateway.store.interface import (
+    BATCH,
+    LARGEST,
+    Bounds,
+    ConflictError,
+    Document,
+    Fill,
+    Outage,
+    StoreFullError,
+    StoreUnavailableError,
+    Write,
+    document_bytes,
+    entries_bytes,
+)
+
+_WRITTEN: Final = 0
+_CONFLICT: Final = -1
+_FULL: Final = -2
+
+_COMMON: Final = f"""
+local function at(kind, member) return KEYS[1] .. kind .. (member or '') end
+
+local function size(member) return tonumber(redis.call('HGET', at(':sizes'), member) or 0) end
+
+local function remove(member)
+    redis.call('UNLINK', at(':doc:', member), at(':log:', member))  -- first: allowed where memory is short
+    redis.call('HINCRBY', at(':totals'), 'bytes', 0 - size(member))  -- Redis knows no -0
+    redis.call('HDEL', at(':sizes'), member)
+    redis.call('ZREM', at(':turns'), member)
+end
+
+-- whether there may be more to remove, 1 or 0, because none of these transactions takes long; how many were removed;
+-- and the bytes that are left
+local function trim(most)
+    for removed = 0, {BATCH} do
+        local oldest = redis.call('ZRANGE', at(':turns'), 0, 0)[1]
+        local total = tonumber(redis.call('HGET', at(':totals'), 'bytes') or 0)
+        if removed == {BATCH} then return {{1, removed, total}} end
+        if not oldest then return {{0, removed, total}} end
+        if total <= most and redis.call('EXISTS', at(':doc:', oldest)) == 1 then return {{0, removed, total}} end
+        remove(oldest)
+    end
+end
+
+local function written(member, bytes, age)
+    redis.call('HINCRBY', at(':totals'), 'bytes', bytes - size(member))
+    redis.call('HSET', at(':sizes'), member, bytes)
+    redis.call('ZADD', at(':turns'), redis.call('HINCRBY', at(':totals'), 'turn', 1), member)
+    redis.call('PEXPIRE', at(':doc:', member), age)
+    redis.call('PEXPIRE', at(':log:', member), age)
+end
+"""
+
+_PUT: Final = f"""{_COMMON}
+local largest, most, age = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local versions, sizes = {{}}, {{}}
+for first = 4, #ARGV, 4 do  -- member, data, expected version, bytes; all are looked at before the first is written
+    local known = redis.call('HMGET', at(':doc:', ARGV[first]), 'version', 'log')
+    local version, expected = tonumber(known[1] or 0), tonumber(ARGV[first + 2])
+    if expected >= 0 and expected ~= version then return {{{_CONFLICT}, (first - 4) / 4}} end
+    sizes[first] = tonumber(ARGV[first + 3]) + tonumber(known[2] or 0)
+    if sizes[first] > largest then return {{{_FULL}}} end
+    versions[#versions + 1] = version + 1
+end
+for first = 4, #ARGV, 4 do
+    local member, version = ARGV[first], versions[first / 4]
+    if version == 1 then redis.call('UNLINK', at(':log:', member)) end
+    redis.call('HSET', at(':doc:', member), 'data', ARGV[first + 1], 'version', version)
+    written(member, sizes[first], age)
+end
+return {{{_WRITTEN}, trim(most), unpack(versions)}}
+"""
+
+_APPEND: Final = f"""{_COMMON}
+local largest, most, age = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local member, added = ARGV[4], tonumber(ARGV[5])
+local doc, log = at(':doc:', member), at(':log:', member)
+if redis.call('EXISTS', doc) == 0 then return {{{_CONFLICT}, 0}} end
+local bytes = size(member) + added
+if bytes > largest then return {{{_FULL}}} end
+for first = 6, #ARGV, 1000 do  -- Lua's stack is small
+    redis.call('RPUSH', log, unpack(ARGV, first, math.min(first + 999, #ARGV)))
+end
+redis.call('HINCRBY', doc, 'log', added)
+written(member, bytes, age)
+return {{{_WRITTEN}, trim(most), redis.call('LLEN', log)}}
+"""
+
+_DELETE: Final = f"""{_COMMON}
+local there = redis.call('EXISTS', at(':doc:', ARGV[1]))
+remove(ARGV[1])
+return there
+"""
+
+_TRIM: Final = f"""{_COMMON}
+redis.call('HINCRBY', at(':totals'), 'bytes', 0)  -- a Redis that takes no writes is found now
+return trim(tonumber(ARGV[1]))
+"""
 
 _TAG: Final = "{triton-openai-gateway}"
 _CONNECTIONS: Final = 32
@@ -50,7 +150,7 @@ class RedisStore:
             )
         )
         self._put, self._append, self._delete, self._trim = map(
-            self._redis.register_script, (PUT, APPEND, DELETE, TRIM)
+            self._redis.register_script, (_PUT, _APPEND, _DELETE, _TRIM)
         )
         self._outage = Outage(_without_password(url))
 
@@ -119,11 +219,11 @@ class RedisStore:
         limits = min(self._bounds.max_bytes, LARGEST), self._bounds.max_bytes, self._age_ms
         async with self._guarded():
             result, *made = await script(keys=[_TAG], args=[*limits, *args])
-            if result == WRITTEN and self._noted(*made.pop(0)):
+            if result == _WRITTEN and self._noted(*made.pop(0)):
                 await self._trim_now()
-        if result == CONFLICT:
+        if result == _CONFLICT:
             raise ConflictError(keys[made[0]])
-        if result == FULL:
+        if result == _FULL:
             raise StoreFullError("the document with its log is larger than the store may be")
         return list(map(int, made))
 

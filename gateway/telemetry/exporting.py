@@ -30,7 +30,7 @@ def open_telemetry(settings: TelemetrySettings, version: str) -> Telemetry | Non
         if protocol != _PROTOCOL:
             raise ConfigError(f"{name}: is {protocol!r}, and only {_PROTOCOL} is exported.")
     check_telemetry(settings)
-    from gateway.telemetry.otel.exporting import OpenTelemetry  # noqa: PLC0415 - an extra, and a second of each start
+    from gateway.telemetry.otel.providers import OpenTelemetry  # noqa: PLC0415 - an extra, and a second of each start
 
     return OpenTelemetry(settings, version)
 

@@ -1,19 +1,39 @@
-"""Logging as JSON lines on standard error: one object per record, no prompt text, no keys."""
+"""Logging as JSON lines on standard error: one object per record, no prompt text, no keys.
+
+A line that a request is the cause of has its id. Only those lines ask for it: tasks that begin in a request may outlive
+it, such as that of a connection to Triton, and what is said there later is of other requests.
+"""
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import logging.config
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
-from gateway.telemetry.request_ids import cause
 from gateway.telemetry.traces import TraceIds
+
+_REQUEST_ID: Final = contextvars.ContextVar("request_id", default="")
+
+
+work_for: Final[Callable[[str], object]] = _REQUEST_ID.set
+"""Notes the request that this task works for, and all that begin in it.
+
+It is not taken back: each request has a task of its own, in which the server logs a defect after its end.
+"""
+
+
+def cause() -> dict[str, str]:
+    """The field ``request_id`` of a log line that the request is the cause of; empty where there is none."""
+    request_id = _REQUEST_ID.get()
+    return {"request_id": request_id} if request_id else {}
+
 
 _SELDOM_S: Final = 60.0
 _FACTS: Final = "_facts"  # a field of a record: all those that its line has besides the usual ones

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, Protocol
 
@@ -111,9 +111,8 @@ class Telemetry(Protocol):
 _TRACE: Final = contextvars.ContextVar["RequestTrace | None"]("trace", default=None)
 
 
-def current_trace() -> RequestTrace | None:
-    """The trace of the request that the running task works for; None where there is none."""
-    return _TRACE.get()
+current_trace: Final[Callable[[], RequestTrace | None]] = _TRACE.get
+"""The trace of the request that the running task works for; None where there is none."""
 
 
 @contextlib.contextmanager
@@ -124,12 +123,6 @@ def tracing(trace: RequestTrace) -> Iterator[None]:
         yield
     finally:
         _TRACE.reset(token)
-
-
-def step(name: Step) -> AbstractContextManager[None]:
-    """Note the time of a step of the request that is worked for, if it is traced."""
-    trace = _TRACE.get()
-    return contextlib.nullcontext() if trace is None else trace.step(name)
 
 
 class TraceIds(logging.Filter):

@@ -6,7 +6,6 @@ A folder without tokenizer.json is converted in a process of its own.
 from gateway.tokens.conversion import VOCABULARY_FILES, unreadable
 from gateway.tokens.detokenizer import IncrementalDetokenizer
 from gateway.tokens.folder import TokenizerError
-from gateway.tokens.tokenizer import Tokenizer
-from gateway.tokens.words import word_sequences
+from gateway.tokens.tokenizer import Tokenizer, word_sequences
 
 __all__ = ["VOCABULARY_FILES", "IncrementalDetokenizer", "Tokenizer", "TokenizerError", "unreadable", "word_sequences"]

@@ -86,6 +86,11 @@ class Tokenizing(Protocol):
         """Tokens beyond which nothing more is tokenized."""
         ...
 
+    @property
+    def characters(self) -> int:
+        """Characters that ``check_characters`` lets pass in any case."""
+        ...
+
     def check_characters(self, size: int) -> None:
         """Raise an error of its own where so many characters cannot fit."""
         ...
@@ -107,6 +112,7 @@ class Unbounded:
     """
 
     most = 2**62
+    characters = 2**62
 
     def __init__(self, recall: Recall | None = None) -> None:
         self.recall = recall
@@ -187,19 +193,24 @@ class Segments:
             if recall and entries:  # else nothing is locked
                 recall.keep(entries)
             del missing[: len(batch)]
-        how.check(count)
+        if count > how.most:
+            how.check(count)
         return b"".join(pieces)
 
     def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:
-        if sum([len(part.encode()) for _, _, part, _ in batch]) > how.most - count:
+        size, texts = 0, []
+        for _, before, part, _ in batch:
+            size += len(part.encode())
+            texts.append(before + part)
+        if size > how.most - count:
             for _, _, part, _ in batch:
                 count += count_beyond(self._backend, part, how.most - count, how.stopped)
             how.check(count)
-        texts = [before + part for _, before, part, _ in batch]
         encoded = self._backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [
-            pack(each.ids[1:] if before else each.ids) for each, (_, before, _, _) in zip(encoded, batch, strict=True)
-        ]
+        found = []
+        for each, (_, before, _, _) in zip(encoded, batch, strict=True):
+            found.append(pack(each.ids[1:] if before else each.ids))
+        return found
 
 
 def _batch(missing: Sequence[_Missing], most: int) -> Sequence[_Missing]:

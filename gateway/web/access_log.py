@@ -15,11 +15,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
-from gateway.telemetry.logs import log_facts
+from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics, Tally
-from gateway.telemetry.request_ids import work_for
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
-from gateway.web.routing import header, headers_of
+from gateway.web.routing import HEADERS, header, headers_of
 
 ACCESS_LOG: Final = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -79,11 +78,13 @@ def request_id_of(scope: Scope) -> str:
     return given.decode("ascii") if _SAFE_ID.fullmatch(given) else new_id()
 
 
-def note_session(scope: Scope) -> None:
-    """Note in a request's record the conversation that its headers name."""
-    if not _SESSION_HEADERS.isdisjoint(headers_of(scope)):
+def note_session(scope: Scope) -> RequestRecord:
+    """The record of a request, in which the conversation is noted that its headers name."""
+    record = record_of(scope)
+    if not _SESSION_HEADERS.isdisjoint(scope.get(HEADERS) or headers_of(scope)):
         value = next(value for key, value in scope["headers"] if key in _SESSION_HEADERS)
-        record_of(scope).session = value[:_LONGEST_SESSION].decode("latin-1")
+        record.session = value[:_LONGEST_SESSION].decode("latin-1")
+    return record
 
 
 class AccessLogMiddleware:
@@ -145,18 +146,16 @@ class AccessLogMiddleware:
             if not logged:
                 self._write(scope, record, status, trace)
 
-    def _count(self, *labels: str) -> None:
-        add = self._counts.get(labels)
-        if add is None:
-            add = self._counts[labels] = Tally(self._metrics.requests.labels(*labels)).add
-        add(1)
-
     def _write(self, scope: Scope, record: RequestRecord, status: int, trace: RequestTrace | None) -> None:
         if record.disconnected and status == 500:
             status = 499  # the client left before anything was sent: nginx's number, and no failure of ours
         route = getattr(scope.get("route"), "path", None)
         endpoint = route or "unmatched"
-        self._count(record.model or "", endpoint, str(status))
+        labels = (record.model or "", endpoint, str(status))
+        add = self._counts.get(labels)
+        if add is None:
+            add = self._counts[labels] = Tally(self._metrics.requests.labels(*labels)).add
+        add(1)
         if trace is not None:
             trace.end(route, status, time.perf_counter() - record.started, record)
         fields = {

@@ -1,12 +1,13 @@
-"""A client's connection: the transport that uvicorn writes to, with services for its requests that ASGI lacks."""
+"""A client's connection, with services for its requests that ASGI lacks, and work that ends when the client leaves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
 
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from gateway.relay.interface import Write
 
@@ -94,3 +95,84 @@ def connection_of(scope: Scope) -> ClientConnection | None:
 
 def _nothing() -> None:
     """Do nothing: the connection has ended."""
+
+
+Result = TypeVar("Result")
+
+
+class ClientDisconnectedError(Exception):
+    """The client closed its connection before the work was done."""
+
+
+async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """Run ``work`` to its end, or until the client disconnects; then it is cancelled and has cleaned up on return.
+
+    Args:
+        scope: of the request.
+        receive: its ASGI channel, with the request body already read from it.
+        work: what to run; it runs in the task that calls, and is not begun where the client has left by then.
+
+    Raises:
+        ClientDisconnectedError: when the client left first.
+    """
+    try:
+        with UntilDisconnected(scope, receive):
+            return await work
+    finally:
+        work.close()  # which has no effect on one that has ended
+
+
+class UntilDisconnected:
+    """A context whose task is cancelled when the client disconnects, which it then leaves by an error of its own.
+
+    Args:
+        scope: of the request.
+        receive: its ASGI channel, with the request body already read from it.
+
+    Raises:
+        ClientDisconnectedError: when the client left first, also before the context was entered.
+    """
+
+    __slots__ = ("_connection", "_left", "_receive", "_task", "_watcher")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._connection: ClientConnection | None = (scope.get("extensions") or {}).get(EXTENSION)
+        self._receive = receive
+        self._task: asyncio.Task[Any] | None = None  # while the context is entered
+        self._watcher: asyncio.Task[None] | None = None
+        self._left = False
+
+    def __enter__(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.lost:
+            raise ClientDisconnectedError
+        self._task = asyncio.current_task()
+        if connection is not None:
+            connection.on_lost.append(self._leave)
+        else:
+            self._watcher = asyncio.create_task(self._watch())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if self._watcher is not None:
+            self._watcher.cancel()
+        elif self._connection is not None:
+            self._connection.on_lost.remove(self._leave)
+        if not self._left or not isinstance(error, asyncio.CancelledError):
+            return
+        uncancel = getattr(task, "uncancel", None)  # from Python 3.11 on: it counts those who cancel
+        if uncancel is None or not uncancel():
+            raise ClientDisconnectedError from None
+
+    def _leave(self) -> None:
+        if self._task is not None:
+            self._left = True
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        """Leave when the channel says that the client is gone: under another server than ours."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()

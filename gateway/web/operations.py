@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.web.auth import owner_of
+from gateway.web.middleware import owner_of
 from gateway.web.routing import DirectRoute
 
 Page = tuple[bytes, str]

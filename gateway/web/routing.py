@@ -1,4 +1,4 @@
-"""Routes without FastAPI's injection, and paths as clients write them: HEAD, a slash too many, a wrong base URL."""
+"""FastAPI without what each request would pay for: the application, its routes, and paths as clients write them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-_HEADERS = "gateway.headers"  # of an ASGI scope: looked up by a dozen readers
+HEADERS = "gateway.headers"
+"""The key of an ASGI scope under which ``headers_of`` keeps what it made, for a dozen readers."""
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
@@ -40,15 +44,16 @@ class DirectRoute(APIRoute):
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
     """The headers of a request by their names in lower case, the first one of a name; not to be changed."""
-    headers: dict[bytes, bytes] | None = scope.get(_HEADERS)
+    headers: dict[bytes, bytes] | None = scope.get(HEADERS)
     if headers is None:
-        headers = scope[_HEADERS] = dict(reversed(scope["headers"]))
+        headers = scope[HEADERS] = dict(reversed(scope["headers"]))
     return headers
 
 
 def header(scope: Scope, name: bytes) -> bytes:
     """The first header of a request with a name in lower case; empty where there is none."""
-    return headers_of(scope).get(name, b"")
+    headers: dict[bytes, bytes] = scope.get(HEADERS) or headers_of(scope)
+    return headers.get(name, b"")
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:
@@ -94,3 +99,49 @@ def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
             if end and len(stem) > len(found):
                 found, suggested = stem, base + end[0]
     return suggested
+
+
+class Application(FastAPI):
+    """FastAPI without the layers for uploaded files, a bound on bodies and telemetry, all of which the gateway has.
+
+    What fails outside of the middlewares is answered by the server, in the same words as by Starlette.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The middlewares that were added, around the handlers of exceptions, around the routes."""
+        app: ASGIApp = KnownPaths(self)
+        app = ExceptionMiddleware(app, handlers=self.exception_handlers)
+        for cls, args, kwargs in reversed(self.user_middleware):
+            app = cls(app, *args, **kwargs)
+        return app
+
+
+class KnownPaths:
+    """Finds the routes whose path is always the same by a look into a table; all others by the application's router."""
+
+    def __init__(self, owner: FastAPI) -> None:
+        """Stand before the router of an application, to which no route is added after the first request."""
+        self._router = owner.router
+        self._others = AsyncExitStackMiddleware(owner.router)  # FastAPI's own routes close there what they opened
+        self._routes: dict[tuple[str, str], DirectRoute] | None = None
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one connection."""
+        if self._routes is None:
+            self._routes = self._table()
+        route = self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if route is None or scope.get("root_path"):
+            return self._others(scope, receive, send)
+        scope["route"], scope["endpoint"], scope["path_params"] = route, route.endpoint, {}
+        return route.app(scope, receive, send)
+
+    def _table(self) -> dict[tuple[str, str], DirectRoute]:
+        found: dict[tuple[str, str], DirectRoute] = {}
+        for route in self._router.routes:
+            if isinstance(route, DirectRoute) and "{" not in route.path:
+                for method in route.methods or ():
+                    scope = {"type": "http", "method": method, "path": route.path}
+                    first = next((each for each in self._router.routes if each.matches(scope)[0] is Match.FULL), None)
+                    if first is route:  # no other route takes the path before it
+                        found[method, route.path] = route
+        return found

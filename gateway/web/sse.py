@@ -12,8 +12,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.relay.interface import StreamOutput
 from gateway.relay.text_events import one_line
 from gateway.web.access_log import record_of
-from gateway.web.client_connection import ClientConnection, connection_of
-from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.client_connection import ClientConnection, ClientDisconnectedError, UntilDisconnected, connection_of
 
 _USUAL = {"Cache-Control": "no-cache"}
 COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
@@ -65,7 +64,8 @@ class EventStream(EventSourceResponse):
         record, connection = record_of(scope), connection_of(scope)
         whole = scope.get("http_version") == "1.0"
         try:
-            await while_connected(scope, receive, self._send_whole(send) if whole else self._send(connection, send))
+            with UntilDisconnected(scope, receive):
+                await (self._send_whole(send) if whole else self._send(connection, send))
         except ClientDisconnectedError:
             record.disconnected = True
         if record.error is not None and connection is not None:
@@ -87,8 +87,9 @@ class EventStream(EventSourceResponse):
                     if connection is not None:
                         connection.join_next_writes()
                     await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                body = data if data.isascii() else one_line(data)
                 # The last events go before the generator has cleaned up, which may take longer.
-                await send({"type": "http.response.body", "body": one_line(data), "more_body": not output.ending})
+                await send({"type": "http.response.body", "body": body, "more_body": not output.ending})
                 if output.ending:
                     return
                 if connection is not None:

@@ -13,8 +13,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import uvloop
 
@@ -29,9 +31,8 @@ from gateway.config import (
     StateSettings,
     TelemetrySettings,
 )
-from gateway.hangups import outlive_hangups
-from gateway.helper.child import end_with_parent
-from gateway.mirroring.in_process import InProcess
+from gateway.early_signals import end_with_parent, outlive_hangups
+from gateway.judging.answer_forms import LONGEST_ANSWER, Answer, Failure, Outcome, outcome_of
 from gateway.mirroring.receiver import Receiver
 from gateway.telemetry.logs import set_up_logging
 from gateway.web.access_log import ACCESS_LOG
@@ -40,6 +41,13 @@ from gateway.web.sse import COMMENT
 _log = logging.getLogger(__name__)
 _NICE = 10
 _RELOAD_S = 1.0
+
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+Application = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+
+_HEADERS: Final = [(b"host", b"localhost"), (b"content-type", b"application/json")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +88,92 @@ def second_models(settings: Settings) -> Settings:
     )
 
 
+class InProcess:
+    """Asks an ASGI application, without a connection.
+
+    Args:
+        app: the application, started.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def ask(self, path: str, body: bytes, timeout_s: float) -> Outcome:
+        """Ask for an answer; whatever goes wrong is an outcome too.
+
+        Args:
+            path: of the endpoint.
+            body: of the request.
+            timeout_s: seconds for all of it.
+        """
+        call = _Call(body)
+        began = time.perf_counter()
+        task = asyncio.ensure_future(self._app(_scope(path, len(body)), call.receive, call.send))
+        try:
+            done, _ = await asyncio.wait((task,), timeout=timeout_s)
+        finally:
+            call.left.set()
+            task.cancel()
+        if not done:
+            await asyncio.wait((task,))
+            return Failure("timeout")
+        if not task.cancelled():
+            task.exception()  # a defect, which has been logged and answered
+        if call.size > LONGEST_ANSWER:
+            return Failure("an answer of more than 16 MiB")
+        if not call.ended:
+            return Failure("connection lost")
+        outcome = outcome_of(path, call.status, b"".join(call.parts), streamed=call.streamed)
+        if isinstance(outcome, Answer):
+            outcome.first_s = None if call.first is None or not call.streamed else call.first - began
+            outcome.whole_s = call.last - began
+        return outcome
+
+
+class _Call:
+    """One request: its channel to the application, and what came by it."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status = 0
+        self.streamed = self.ended = False
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.first: float | None = None
+        self.last = 0.0
+        self.left = asyncio.Event()
+        self._body: bytes | None = body
+
+    async def receive(self) -> _Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: _Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.streamed = dict(message["headers"]).get(b"content-type", b"").startswith(b"text/event-stream")
+            return
+        data = message.get("body", b"")
+        self.last = time.perf_counter()
+        if data and data != COMMENT and self.first is None:
+            self.first = self.last
+        self.size += len(data)
+        if self.size <= LONGEST_ANSWER:
+            self.parts.append(data)
+        self.ended = not message.get("more_body", False)
+
+
+def _scope(path: str, size: int) -> _Message:
+    headers = [*_HEADERS, (b"content-length", b"%d" % size)]
+    return {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "headers": headers,
+        "client": ("127.0.0.1", 0), "server": ("127.0.0.1", 0),
+    }  # fmt: skip
+
+
 def main(arguments: Sequence[str]) -> int:
     """Take copies until SIGTERM; the exit status.
 
@@ -108,7 +202,7 @@ async def _serve(settings: Settings, source: MirrorSource, socket: Path) -> None
     app = create_app(settings, source=source)
 
     async with app.router.lifespan_context(app):
-        serving = asyncio.ensure_future(Receiver(InProcess(app, COMMENT).ask, lambda: source.latest[0]).serve(socket))
+        serving = asyncio.ensure_future(Receiver(InProcess(app).ask, lambda: source.latest[0]).serve(socket))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await serving

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.hangups import outlive_hangups
+from gateway.early_signals import end_with_supervisor, outlive_hangups
 from gateway.workers.metrics_folder import hold
-from gateway.workers.supervised import end_with_supervisor
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
     from gateway.tokens.token_cache import TokenCache  # noqa: PLC0415
-    from gateway.workers.link import Link  # noqa: PLC0415
+    from gateway.workers.supervisor_link import Link  # noqa: PLC0415
 
     descriptor, workers = given.counts
     counts = SharedCounts.of_file(descriptor, workers, given.index, given.wakers)

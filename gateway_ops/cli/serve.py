@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.workers.supervised import end_with_supervisor
+from gateway.early_signals import end_with_supervisor
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.judging.answer_forms import LONGEST_ANSWER, FailedError, Reader
-from gateway.judging.outcomes import Failure, Outcome, refused
+from gateway.judging.answer_forms import LONGEST_ANSWER, FailedError, Failure, Outcome, Reader, refused
 from gateway_ops.bench.exchange import failures_by_kind, lines_of
 from gateway_ops.comparing.targets import Target, read_body
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gateway.judging.outcomes import Outcome
+from gateway.judging.answer_forms import Outcome
 from gateway.judging.report import Report
 from gateway.judging.verdict import Rules
 from gateway_ops.comparing.asking import Request, ask

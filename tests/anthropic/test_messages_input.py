@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from gateway.anthropic.messages import signatures
-from gateway.anthropic.messages.blocks import InputMessage
-from gateway.anthropic.messages.call_ids import own, told
-from gateway.anthropic.messages.conversation import Conversation
-from gateway.anthropic.messages.systems import folded
+from gateway.anthropic.messages.protocol import InputMessage
+from gateway.anthropic.messages.serving import folded
+from gateway.anthropic.messages.tools import own_call_id, told_call_id
+from gateway.anthropic.messages.translate import Conversation
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
@@ -456,12 +456,12 @@ async def test_a_prompt_that_is_too_long_says_so_as_anthropic_does(folder: Path)
 
 @pytest.mark.parametrize("call_id", ["call_Ab3", "abc123XYZ", "functions.get:0", "é", "x" * 58])
 def test_ids_of_calls_come_back(call_id: str) -> None:
-    shown = told(call_id)
+    shown = told_call_id(call_id)
     assert len(shown) <= 64
     assert shown.isascii()
     assert set(shown) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
     if not call_id.startswith(("call_", "x")):
-        assert own(shown) == call_id
+        assert own_call_id(shown) == call_id
 
 
 def test_signatures_of_others_and_broken_ones_are_left_alone() -> None:

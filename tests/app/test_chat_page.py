@@ -13,7 +13,7 @@ import pytest
 
 import gateway.web
 from gateway.app import create_app
-from gateway.web.chat_page import PAGE_PATHS
+from gateway.web.pages import PAGE_PATHS
 from tests.app.harness import gateway as gateway_over
 from tests.app.scripted import ScriptedBackend, settings_for
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import Settings
-from gateway.web.allowed_hosts import is_loopback
+from gateway.web.middleware import is_loopback
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gateway.config import Settings
-from gateway.web.api_page import DOCS_PATHS
+from gateway.web.pages import DOCS_PATHS
 from tests.app.harness import Gateway, gateway
 
 KEYS = {"api_keys": ["key"]}

@@ -18,8 +18,8 @@ import yaml
 
 from gateway.app import create_app
 from gateway.config import ModelSettings, SettingsSource
+from gateway.early_signals import outlive_hangups
 from gateway.generation import GenerationRequest
-from gateway.hangups import outlive_hangups
 from tests.app.harness import USER, says
 from tests.app.scripted import Script, ScriptedBackend, ScriptedEngine, Step
 

@@ -25,7 +25,7 @@ from gateway.families.example_call import WrittenCall
 from gateway.families.family_choice import Choice, Evidence, choose
 from gateway.families.family_table import CLAIMING, THINK
 from gateway.prompt import ChatTemplate
-from gateway.serving.written_call import written_call
+from gateway.serving.loading import written_call
 from tests.families.harness import LOADER
 
 FILE = Path(__file__).with_name("templates.yaml")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.judging.answer_forms import Answer, Choice, Token
-from gateway.judging.outcomes import Failure, outcome_of
+from gateway.judging.answer_forms import Answer, Choice, Failure, Token, outcome_of
 from gateway.judging.verdict import Kind, Rules, judge
 
 

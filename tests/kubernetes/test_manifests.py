@@ -16,7 +16,7 @@ import yaml
 
 from gateway.config import Settings, TimeoutSettings, load_settings
 from gateway.telemetry.slim_page import EngineLoad, load_families
-from gateway.web.auth import OPEN_PATHS
+from gateway.web.middleware import OPEN_PATHS
 from gateway_ops.repository.launch_script import launch_script
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer

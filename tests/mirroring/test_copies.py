@@ -13,8 +13,7 @@ import anyio
 from gateway.config import ModelSettings
 from gateway.mirroring import copies as copies_module
 from gateway.mirroring.copies import LONGEST_ANSWER, LONGEST_REQUEST, Copies, is_chosen
-from gateway.mirroring.frames import Frame, read_frame
-from gateway.mirroring.link import Link
+from gateway.mirroring.link import Frame, Link, read_frame
 from gateway.relay.interface import StreamOutput
 from tests.waiting import until
 

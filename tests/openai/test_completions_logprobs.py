@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind
-from gateway.openai.completions.logprobs import LogprobWriter, Row, prompt_rows
+from gateway.openai.completions.choice import LogprobWriter, Row, prompt_rows
 from gateway.tokens import Tokenizer
 from tests.app.harness import gateway
 from tests.app.scripted import ByteIds

@@ -14,8 +14,7 @@ from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.tokens.protocol import TokenizeRequest
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, LongWork
-from gateway.serving.prompt_source import ChatPrompt
-from gateway.serving.prompts import long_work
+from gateway.serving.prompts import ChatPrompt, long_work
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 

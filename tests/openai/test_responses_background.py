@@ -275,7 +275,7 @@ async def test_an_end_waits_for_a_store_that_is_away(
     tmp_path: Path, engine: Engine, stream: bool,
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("gateway.store.sqlite_file.LOCK_S", 0.05)
+    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.05)
     async with gateway(engine.folder, engine.script, served=True, state={"path": tmp_path / "other"}) as running:
         response_id = (await opened(running, 6))[0] if stream else await begun(running)
         await polled(running, response_id, "in_progress")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from gateway.families import CallArguments, CallStart, Content, Tool, ToolPlan
 from gateway.families.family_choice import Evidence, choose
 from gateway.prompt import history
-from gateway.serving.written_call import written_call
+from gateway.serving.loading import written_call
 from tests.families.harness import parse
 from tests.prompt.conversations import conversations
 from tests.prompt.traits import template

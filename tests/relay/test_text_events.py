@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.generation import Piece, TokenLogprob
-from gateway.openai.chat.chunks import ChunkWriter as ChatWriter
-from gateway.openai.completions.chunks import ChunkWriter as CompletionsWriter
+from gateway.openai.chat.answer import ChunkWriter as ChatWriter
+from gateway.openai.completions.answer import ChunkWriter as CompletionsWriter
 from gateway.relay.text_events import one_line
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4)

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.families.family_choice import Choice, Evidence, choose
 from gateway.prompt import ChatTemplate
-from gateway.serving.written_call import written_call
+from gateway.serving.loading import written_call
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 from tests.openai.tools_harness import TOOLS, UNGUIDED

@@ -9,9 +9,8 @@ import pytest
 
 from gateway.config import ModelSettings, TritonSettings
 from gateway.generation import EngineFeatures
-from gateway.serving.capabilities import capabilities
+from gateway.serving.capabilities import capabilities, text_losses
 from gateway.serving.loading import ModelParts, load_parts
-from gateway.serving.text_losses import text_losses
 from tests.doubles.llmapi.server import write_llmapi_model
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store import Store
-from gateway.store.bounds import Bounds
+from gateway.store.interface import Bounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import MISSING, RedisServer
 

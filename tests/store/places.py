@@ -11,7 +11,7 @@ from typing import Protocol
 import redis
 
 from gateway.store import Store
-from gateway.store.bounds import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
+from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
 from gateway.store.redis_store import RedisStore
 from gateway.store.sqlite_store import SqliteStore
 

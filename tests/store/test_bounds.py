@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.store import ConflictError, Document, Store
-from gateway.store.bounds import BATCH, DOCUMENT_BYTES, Bounds
+from gateway.store.interface import BATCH, DOCUMENT_BYTES, Bounds
 from tests.store.places import Place
 
 MIB = 2**20

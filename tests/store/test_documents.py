@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store import ConflictError, Document, Store, StoreFullError, StoreUnavailableError
-from gateway.store.bounds import Bounds
+from gateway.store.interface import Bounds
 from tests.store.places import Place, SqlitePlace
 
 MIB = 2**20

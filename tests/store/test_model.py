@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from gateway.store import ConflictError, Document, StoreFullError, Write
-from gateway.store.bounds import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
+from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import RedisServer
 

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.config import StateSettings
 from gateway.store import Document, Store, StoreUnavailableError, open_store
-from gateway.store.bounds import Bounds
+from gateway.store.interface import Bounds
 from gateway.store.redis_store import RedisStore
 from gateway.store.sqlite_store import SqliteStore
 from tests.store.redis_server import RedisServer
@@ -53,7 +53,7 @@ async def test_a_file_that_is_removed_is_made_anew(tmp_path: Path, caplog: pytes
 async def test_a_file_that_another_program_locks_is_away_until_it_lets_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.store.sqlite_file.LOCK_S", 0.05)
+    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.05)
     path = tmp_path / "state.sqlite"
     store = SqliteStore(path, BOUNDS)
     await store.put("", "resp_1", b"one")
@@ -70,7 +70,7 @@ async def test_a_file_that_another_program_locks_is_away_until_it_lets_go(
 async def test_a_file_that_is_locked_at_the_start_is_used_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.store.sqlite_file.LOCK_S", 0.05)
+    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.05)
     settings = StateSettings(path=tmp_path / "state.sqlite")
     first = await open_store(settings)
     assert first is not None

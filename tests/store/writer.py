@@ -8,7 +8,7 @@ import random
 import sys
 
 from gateway.store import ConflictError, Store
-from gateway.store.bounds import Bounds
+from gateway.store.interface import Bounds
 from tests.store.places import store_at
 
 DOCUMENT = 20_000

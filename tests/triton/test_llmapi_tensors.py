@@ -23,8 +23,7 @@ from gateway.openai.parameters.table import PARAMETERS
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import llmapi_engine
-from gateway.triton.engines.llmapi_engine import LlmApiEngine
-from gateway.triton.engines.llmapi_reader import LlmApiReader
+from gateway.triton.engines.llmapi_engine import LlmApiEngine, LlmApiReader
 from gateway.triton.llmapi_dialect import TextForm
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble

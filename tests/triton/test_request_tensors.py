@@ -20,8 +20,7 @@ from gateway.generation.sampling_params import Guide
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines.ensemble_cancel import StopSender
-from gateway.triton.engines.ensemble_engine import EnsembleEngine
+from gateway.triton.engines.ensemble_engine import EnsembleEngine, StopSender
 from gateway.triton.engines.request_encoder import pack_words
 from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView

@@ -16,7 +16,7 @@ from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKin
 from gateway.generation.request import GenerationRequest
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines import ensemble_cancel as stopping
+from gateway.triton.engines import ensemble_engine as engine_module
 from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
@@ -201,8 +201,8 @@ async def test_a_stop_that_came_too_early_is_repeated(connect: Any) -> None:
 async def test_stops_are_sent_for_as_long_as_a_request_may_take(
     connect: Any, monkeypatch: pytest.MonkeyPatch, heard: bool
 ) -> None:
-    monkeypatch.setattr(stopping, "_RETRY_S", 0.01)
-    monkeypatch.setattr(stopping, "_MOST_RETRY_S", 0.02)
+    monkeypatch.setattr(engine_module, "_RETRY_S", 0.01)
+    monkeypatch.setattr(engine_module, "_MOST_RETRY_S", 0.02)
     stops: list[str] = []
 
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.web.client_connection import connection_of
-from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.client_connection import ClientDisconnectedError, connection_of, while_connected
 from gateway.web.http_protocol import http_protocol
 from gateway.web.sse import COMMENT, EventStream
 from tests.web.served import served

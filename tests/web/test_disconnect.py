@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.web.disconnect import ClientDisconnectedError, while_connected
+from gateway.web.client_connection import ClientDisconnectedError, while_connected
 
 
 def channel(*messages: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]:

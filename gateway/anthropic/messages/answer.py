@@ -1,4 +1,4 @@
-"""The answer to a Messages request over its running generation, and the message that it is."""
+"""The answer to a Messages request over its running generation: its content, the message that it is, its events."""
 
 from __future__ import annotations
 
@@ -6,20 +6,120 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
+from pydantic_core import from_json
 
 from gateway.anthropic.errors import error_body
-from gateway.anthropic.messages.call_ids import told
-from gateway.anthropic.messages.output import ContentBlocks, Event
+from gateway.anthropic.messages.signatures import signature_of
+from gateway.anthropic.messages.tools import told_call_id
 from gateway.anthropic.messages.translate import Turn
 from gateway.families import CallArguments, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.prepare import Prepared
+from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import OpenAIError
 from gateway.openai.usage import ReasonedUsage
-from gateway.serving.generation_group import GenerationGroup
+from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import made_events, text_events
+from gateway.serving.generation_group import GenerationGroup, Ready
+
+Event = dict[str, Any]
+_DELTAS = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
+_FIELDS = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}
+
+
+class ContentBlocks:
+    """Collects the blocks of one answer. A family's parser ends a call before it begins the next.
+
+    Attributes:
+        blocks: those so far; the last one may be open.
+        texts: pieces of the open block's text, reasoning or arguments.
+    """
+
+    __slots__ = ("_kind", "_shows_thinking", "blocks", "texts")
+
+    def __init__(self, *, shows_thinking: bool = True) -> None:
+        """Begin without blocks.
+
+        Args:
+            shows_thinking: whether the client sees reasoning; else only its signature has it.
+        """
+        self.blocks: list[dict[str, Any]] = []
+        self.texts: list[str] = []
+        self._kind = ""  # of the open block; empty where none is open
+        self._shows_thinking = shows_thinking
+
+    def open_text(self) -> list[Event]:
+        """Have a block of text open."""
+        return [] if self._kind == "text" else self._begin("text", {"type": "text", "text": ""})
+
+    def text(self, text: str) -> list[Event]:
+        """Add text."""
+        return [*self.open_text(), self._delta(text)]
+
+    def reasoning(self, text: str) -> list[Event]:
+        """Add reasoning."""
+        events: list[Event] = []
+        if self._kind != "thinking":
+            events = self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+        if self._shows_thinking:
+            return [*events, self._delta(text)]
+        self.texts.append(text)
+        return events
+
+    def call(self, call_id: str, name: str) -> list[Event]:
+        """Begin a call.
+
+        Args:
+            call_id: as the client is told it.
+            name: of the tool.
+        """
+        return self._begin("tool_use", {"type": "tool_use", "id": call_id, "name": name, "input": {}})
+
+    def arguments(self, text: str) -> list[Event]:
+        """Add to the arguments of the call."""
+        return [self._delta(text)]
+
+    def close(self) -> list[Event]:
+        """End the open block, if there is one."""
+        kind, self._kind = self._kind, ""
+        if not kind:
+            return []
+        text, block, events = "".join(self.texts), self.blocks[-1], []
+        if kind == "thinking":
+            block["signature"] = signature_of(text, shown=self._shows_thinking)
+            block["thinking"] = text if self._shows_thinking else ""
+            events.append(self._event("delta", delta={"type": "signature_delta", "signature": block["signature"]}))
+        elif kind == "tool_use":
+            if not text.strip():  # clients read the input from deltas alone
+                events.append(self._event("delta", delta={"type": "input_json_delta", "partial_json": "{}"}))
+            block["input"] = _input(text)
+        else:
+            block["text"] = text
+        return [*events, self._event("stop")]
+
+    def _begin(self, kind: str, block: dict[str, Any]) -> list[Event]:
+        events = self.close()
+        self.blocks.append(block)
+        self._kind, self.texts = kind, []
+        return [*events, self._event("start", content_block=dict(block))]
+
+    def _delta(self, text: str) -> Event:
+        self.texts.append(text)
+        return self._event("delta", delta={"type": _DELTAS[self._kind], _FIELDS[self._kind]: text})
+
+    def _event(self, what: str, **fields: Any) -> Event:
+        return {"type": f"content_block_{what}", "index": len(self.blocks) - 1, **fields}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """The input of a tool: of arguments that were cut, as much as they have."""
+    try:
+        value = from_json(arguments, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 class MessagesAnswer(ChatAnswer):
@@ -122,7 +222,7 @@ class MessagesAnswer(ChatAnswer):
         if isinstance(said, CallArguments):
             return self.content.arguments(said.text)
         call = self.parsed[0].made[said.index]
-        return self.content.call(told(call.id), self._tools.own_name(call.name))
+        return self.content.call(told_call_id(call.id), self._tools.own_name(call.name))
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
@@ -141,3 +241,59 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     if isinstance(usage, ReasonedUsage) and usage.reasoning_tokens is not None:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return counts | {"estimated": True} if usage.estimated else counts
+
+
+class MessagesEvents:
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
+
+    def __init__(self, answer: MessagesAnswer) -> None:
+        """Begin before anything was generated."""
+        self._answer = answer
+
+    def opening(self) -> bytes:
+        """The beginning of the message, and of its text where it can have nothing else."""
+        events: list[Event] = [{"type": "message_start", "message": self._answer.message()}, {"type": "ping"}]
+        if not self._answer.parsed:
+            events += self._answer.content.open_text()
+        return _written(events)
+
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+        """The events of all that became ready.
+
+        Raises:
+            OpenAIError: when an answer that has ended is not what was asked for.
+        """
+        del group
+        events: list[Event] = []
+        for _, pieces, complete in ready:
+            events += self._answer.feed(pieces, complete=complete)
+            failure = self._answer.unfit() if complete else None
+            if failure is not None:
+                raise failure
+        return _written(events)
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base. Nobody needs the text again, unless it is checked."""
+        if self._answer.parsed:  # its reader has taken the text
+            return made_events(lambda _: _written(self._answer.feed((), complete=False)), write)
+        if self._answer.expectations:
+            return None
+        index = len(self._answer.content.blocks) - 1
+        event = {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": ""}}
+        before, after = _written([event]).rsplit(b'""', 1)
+        return text_events(before, after, write)
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        last = {"type": "message_delta", "delta": self._answer.stop(), "usage": usage_of(usage)}
+        return _written([last, {"type": "message_stop"}])
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in Anthropic's shape."""
+        return b"event: error\ndata: " + self._answer.failed(error) + b"\n\n"
+
+
+def _written(events: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(
+        b"event: " + event["type"].encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n" for event in events
+    )

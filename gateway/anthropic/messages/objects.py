@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.anthropic.objects import AnthropicError
+from gateway.anthropic.errors import AnthropicError
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 

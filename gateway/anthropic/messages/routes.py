@@ -11,26 +11,23 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.anthropic.messages.answer import MessagesAnswer
-from gateway.anthropic.messages.betas import unserved_betas
-from gateway.anthropic.messages.check import check_turn
+from gateway.anthropic.errors import anthropic_answers
+from gateway.anthropic.messages.answer import MessagesAnswer, MessagesEvents
 from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
-from gateway.anthropic.messages.prepare import prepare, too_long
-from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest
-from gateway.anthropic.messages.stream import MessagesEvents
+from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest, unserved_betas
+from gateway.anthropic.messages.serving import check_turn, prepare, too_long
 from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
-from gateway.anthropic.router import anthropic_answers
 from gateway.config import TimeoutSettings
-from gateway.openai.chat.plan import ChatPlan
+from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
 from gateway.openai.request_body import Body
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
-from gateway.openai.translated_request import translated_plan
+from gateway.openai.translation import translated_plan
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.disconnect import while_connected
+from gateway.web.client_connection import while_connected
 from gateway.web.routing import DirectRoute
 
 _HEADERS = IGNORED | DEVIATIONS

@@ -1,8 +1,12 @@
-"""Tools of a Messages request as functions of a chat request, and the way back from a called function's name."""
+"""Tools of a Messages request as functions of a chat request, and their calls as the client is told them.
+
+Names of functions and ids of calls have a way back: model and client each see those that they can take.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import base64
+import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,11 +15,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.nulls import pruned
-from gateway.openai.validation import error_of
+from gateway.ids import new_id
+from gateway.openai.translation import function_name, no_such_tool, not_run, placed
+from gateway.openai.validation import error_of, pruned
 
-_LONGEST = 64
-_INVALID = "invalid_value"
+_ID_PREFIX = "toolu_"
+_ENCODED_ID = "toolu_b64-"
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,58}")
+_SHORT_ID = re.compile(r"toolu_([A-Za-z0-9]{9})")
+_LONGEST_ID = 64
+_NEW_ID = "call_"  # how ids begin that the gateway gives
 
 
 class ClientTool(BaseModel):
@@ -87,7 +96,10 @@ class Toolbox:
         if choice.type == "tool":
             chosen: Any = {"type": "function", "function": {"name": self._named(choice.name)}}
         elif choice.type == "any" and not self.functions:
-            raise self._not_run(next(iter(self._hosted.values()), None))
+            if self._hosted:
+                raise not_run(next(iter(self._hosted.values())))
+            message = "'tool_choice' demands a call, but there are no tools."
+            raise BadRequestError(message, "tool_choice", "invalid_value")
         else:
             chosen = {"any": "required"}.get(choice.type, choice.type)
         if not self.functions:
@@ -123,37 +135,33 @@ class Toolbox:
         if function in self._names:
             return function
         if name in self._hosted:
-            raise self._not_run(self._hosted[name])
-        shown = name[:64].encode("ascii", "backslashreplace").decode()
-        raise BadRequestError(f"There is no tool {shown!r} among those given.", "tool_choice.name", _INVALID)
-
-    def _not_run(self, kind: str | None) -> BadRequestError:
-        if kind is None:
-            return BadRequestError("'tool_choice' demands a call, but there are no tools.", "tool_choice", _INVALID)
-        shown = kind.encode("ascii", "backslashreplace").decode()
-        message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
-        return BadRequestError(message, "tool_choice", "unsupported_parameter")
-
-
-def function_name(name: str) -> str:
-    """The name of a function under which the model sees a tool, the same in every turn.
-
-    A name that no function can have, because it is too long or has other characters, is cut and told from others by a
-    digest.
-    """
-    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if plain == name and len(name) <= _LONGEST:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{plain[: _LONGEST - len(digest) - 1]}_{digest}"
+            raise not_run(self._hosted[name])
+        raise no_such_tool(name, "tool_choice.name")
 
 
 def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        fault = error_of(error)
-        inside = f".{fault.param}" if fault.param else ""
-        fault.message = fault.message.replace(f"'{fault.param}'", f"'{path}{inside}'")
-        fault.param = path + inside
-        raise fault from None
+        raise placed(error_of(error), path) from None
+
+
+def told_call_id(call_id: str) -> str:
+    """The id of a call as the client is told it: at most 64 letters, digits, ``_`` and ``-``."""
+    if _PLAIN_ID.fullmatch(call_id):
+        return _ID_PREFIX + call_id.removeprefix(_NEW_ID)
+    encoded = _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
+    return encoded if len(encoded) <= _LONGEST_ID else _ID_PREFIX + new_id()
+
+
+def own_call_id(tool_use_id: str) -> str:
+    """The model's own id of a call from the one that the client was told; any other is as it is."""
+    if short := _SHORT_ID.fullmatch(tool_use_id):
+        return short[1]
+    if not tool_use_id.startswith(_ENCODED_ID):
+        return tool_use_id
+    text = tool_use_id.removeprefix(_ENCODED_ID)
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode() or tool_use_id
+    except (binascii.Error, ValueError):
+        return tool_use_id

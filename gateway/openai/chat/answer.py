@@ -1,25 +1,125 @@
-"""The answer to a chat request over its running generations, and its whole body."""
+"""The answer to a chat request over its running generations: its whole body, or the events of a stream."""
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from gateway.generation import Piece, TokenLogprob, Usage
+from gateway.generation.token_logprobs import named_by_id
 from gateway.ids import new_id
-from gateway.openai.answering import Answer, best, prompt_logprobs_list
-from gateway.openai.chat.choice import ParsedChoice
-from gateway.openai.chat.logprobs import logprobs_object
-from gateway.openai.chat.plan import Expectations
+from gateway.openai.chat.choice import Extras, ParsedChoice
 from gateway.openai.chat.protocol import ChatCompletionRequest
+from gateway.openai.endpoint import DONE, Answer, best, error_event, prompt_logprobs_list
 from gateway.openai.errors import OpenAIError
-from gateway.openai.usage import ReasonedUsage, usage_object
+from gateway.openai.guidance import Structure
+from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
+from gateway.records import dataclass
+from gateway.relay.interface import Forward, Write
+from gateway.relay.text_events import made_events, text_events
 from gateway.serving.generation import Generation
-from gateway.serving.generation_group import GenerationGroup
+from gateway.serving.generation_group import GenerationGroup, Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """The conditions that a finished answer must fulfil, because nothing has guaranteed them.
+
+    Attributes:
+        structure: of its content.
+        arguments: by the name of a tool, what its arguments must fit.
+        demanded: whether there must be a call.
+    """
+
+    structure: Structure = field(default_factory=Structure)
+    arguments: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
+    demanded: bool = False
+
+    def __bool__(self) -> bool:
+        return self.structure.fits is not None or bool(self.arguments) or self.demanded
+
+    def failure(self, content: str, calls: Sequence[tuple[str, str]]) -> OpenAIError | None:
+        """Why a whole answer that was not cut is not what was asked for; None when it is.
+
+        Args:
+            content: of the answer.
+            calls: name and arguments of each call.
+        """
+        if self.demanded and not calls:
+            return _failed("The model made no call, though one was demanded, and its engine cannot be held to it.")
+        for name, arguments in calls:
+            fits = self.arguments.get(name)
+            if fits is not None and not fits(arguments):
+                return _failed(f"The model called {name!r} with arguments that do not fit its schema.")
+        fits = self.structure.fits
+        if fits is not None and not calls and not fits(content):
+            return _failed(f"The model's answer does not have the form that {self.structure.field!r} asks for.")
+        return None
+
+
+def _failed(message: str) -> OpenAIError:
+    # The model's doing, so a server's error; but another try costs a whole answer: clients shall not make it unasked.
+    return OpenAIError(
+        500, message, type="server_error", code="invalid_model_output", headers={"x-should-retry": "false"}
+    )
+
+
+_MOST_NAMED = 16384  # tokens, of some 300 bytes each
+
+
+def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
+    """The ``logprobs`` object of a choice; ``bytes`` is a list of integers, as OpenAI has it.
+
+    Args:
+        entries: of its tokens.
+        names_as_ids: whether tokens are named by their ids.
+    """
+    if names_as_ids:
+        entries = list(map(named_by_id, entries))
+    return {"content": [_entry(entry) for entry in entries], "refusal": None}
+
+
+def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
+    """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
+    return b'{"content":[' + b",".join(map(_entry_json, entries)) + b'],"refusal":null}'
+
+
+def _entry_json(entry: TokenLogprob) -> bytes:
+    before, after = _named(entry.token, entry.bytes)
+    opened = before + orjson.dumps(entry.logprob) + after
+    if not entry.top:
+        return opened + b',"top_logprobs":[]}'
+    top = b"},".join([_opened_json(*alternative) for alternative in entry.top])
+    return opened + b',"top_logprobs":[' + top + b"}]}"
+
+
+def _opened_json(token: str, data: bytes, logprob: float) -> bytes:
+    before, after = _named(token, data)
+    return before + orjson.dumps(logprob) + after
+
+
+@functools.lru_cache(maxsize=_MOST_NAMED)
+def _named(token: str, data: bytes) -> tuple[bytes, bytes]:
+    """What an entry has before and behind its log-prob; its end is open."""
+    return b'{"token":' + orjson.dumps(token) + b',"logprob":', b',"bytes":' + orjson.dumps(list(data))
+
+
+def _entry(entry: TokenLogprob) -> dict[str, Any]:
+    return {
+        "token": entry.token,
+        "logprob": entry.logprob,
+        "bytes": list(entry.bytes),
+        "top_logprobs": [
+            {"token": token, "logprob": logprob, "bytes": list(data)} for token, data, logprob in entry.top
+        ],
+    }
 
 
 class ChatAnswer(Answer):
@@ -29,7 +129,7 @@ class ChatAnswer(Answer):
         request: the request.
         parsed: one for each generation where calls or reasoning may be in it, else none.
         calls: whether calls may be made.
-        expectations: conditions that are checked at the end.
+        expectations: conditions that are checked at the end; None where there are none.
     """
 
     __slots__ = ("_created", "_logprobs", "_texts", "calls", "expectations", "parsed", "request")
@@ -45,14 +145,14 @@ class ChatAnswer(Answer):
         expectations: Expectations | None = None,
     ) -> None:
         """Take generations that have not begun."""
-        super().__init__(generations, names, padded=request.obfuscated)
+        super().__init__(generations, names, padded=request.stream_options is not None and request.obfuscated)
         self.request = request
         self.parsed = parsed
         self.calls = calls
-        self.expectations = expectations or Expectations()
+        self.expectations = expectations or None
         self._created = int(time.time())
-        self._texts: list[list[str]] = [[] for _ in generations]
-        self._logprobs: list[list[TokenLogprob]] = [[] for _ in generations]
+        self._texts: defaultdict[int, list[str]] = defaultdict(list)
+        self._logprobs: defaultdict[int, list[TokenLogprob]] = defaultdict(list)
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
         """See the base."""
@@ -74,6 +174,8 @@ class ChatAnswer(Answer):
 
     def finish_reasons(self) -> list[str]:
         """See the base."""
+        if not self.parsed:
+            return [each.assembler.finish_reason for each in self.generations]
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
     def usage(self, group: GenerationGroup) -> Usage:
@@ -100,7 +202,7 @@ class ChatAnswer(Answer):
             index: of the choice.
             text: its content where it was not parsed.
         """
-        if not self.expectations or self.generations[index].assembler.finish_reason == "length":
+        if self.expectations is None or self.generations[index].assembler.finish_reason == "length":
             return None
         if not self.parsed:
             return self.expectations.failure(text, ())
@@ -109,7 +211,7 @@ class ChatAnswer(Answer):
     async def body(self, group: GenerationGroup) -> bytes:
         """The ``chat.completion`` object."""
         request = self.request
-        shown = best([_mean(entries) for entries in self._logprobs], request.n)
+        shown = best([_mean(self._logprobs[index]) for index in range(len(self.generations))], request.n)
         texts = ["".join(self._texts[index]) for index in shown]
         for index, text in zip(shown, texts, strict=True):
             failure = self.failure(index, text)
@@ -164,3 +266,263 @@ def completion_id() -> str:
 
 def _mean(entries: Sequence[TokenLogprob]) -> float:
     return sum(entry.logprob for entry in entries) / len(entries) if entries else -math.inf
+
+
+class ChunkWriter:
+    """Writes the events of one answer.
+
+    Attributes:
+        wants_usage: whether every chunk needs the usage so far.
+    """
+
+    __slots__ = ("_after", "_before", "_close", "_head", "_heads", "_include_usage", "_names_as_ids", "wants_usage")
+
+    def __init__(
+        self,
+        completion_id: str,
+        created: int,
+        model: str,
+        *,
+        include_usage: bool,
+        continuous_usage: bool = False,
+        choices: int = 1,
+        service_tier: str | None = None,
+        names_as_ids: bool = False,
+    ) -> None:
+        """Build what all chunks share.
+
+        Args:
+            completion_id: the answer's id.
+            created: Unix time.
+            model: the served model's name.
+            include_usage: whether a usage chunk will come; then the others say ``"usage": null``.
+            continuous_usage: whether the others have the usage so far instead.
+            choices: how many there are.
+            service_tier: the tier, where the request asked for one.
+            names_as_ids: whether log-prob entries name tokens by their ids.
+        """
+        fields = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
+        if service_tier is not None:
+            fields["service_tier"] = service_tier
+        self.wants_usage = continuous_usage
+        self._include_usage = include_usage
+        self._names_as_ids = names_as_ids
+        self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
+        self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
+        self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
+        self._heads: dict[tuple[str, ...], list[bytes]] = {}  # by the fields of a text, what stands before each
+        self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
+
+    def role(
+        self, index: int, prompt_ids: Sequence[int] | None = None, usage: Usage | None = None, *, calls: bool = False
+    ) -> bytes:
+        """The first chunk of a choice; the very first one may have the prompt's ids.
+
+        Its content is null where the answer may consist of ``calls`` only.
+        """
+        delta = b'{"role":"assistant","content":null}' if calls else b'{"role":"assistant","content":""}'
+        choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null}' % (index, delta)
+        ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
+        closing = self._close if usage is None else self._closing(usage)
+        return self._head + choice + closing.replace(b"]", b"]" + ids, 1)
+
+    def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
+        """A chunk with text, the log-prob entries and the ids that belong to it."""
+        start = self._before[index] + orjson.dumps(piece.text)
+        if not piece.logprobs and usage is None and piece.ids is None:
+            return start + self._after
+        if piece.logprobs and not self._names_as_ids:
+            logprobs = logprobs_json(piece.logprobs)
+        else:
+            logprobs = orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
+        ids = b""
+        if piece.ids is not None:
+            ids = b',"token_ids":' + orjson.dumps(piece.ids)
+        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
+
+    def forward(self, write: Write) -> Forward:
+        """What writes pieces of the only choice at once.
+
+        Args:
+            write: takes events on one line each.
+        """
+        return text_events(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
+
+    def texts(self, fields: tuple[str, ...], texts: Sequence[str]) -> bytes:
+        """A chunk of the first choice for each text, which stands in each of some fields, and nothing else."""
+        heads = self._heads.get(fields)
+        if heads is None:
+            heads = [b",%s:" % orjson.dumps(name) for name in fields]
+            heads[0] = self._head + b'{"index":0,"delta":{' + heads[0][1:]
+            self._heads[fields] = heads
+        events = b""
+        for said in map(orjson.dumps, texts):
+            for head in heads:
+                events += head + said
+            events += self._after
+        return events
+
+    def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
+        """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""
+        return self._chunk(index, delta, None, extras, usage)
+
+    def last(
+        self,
+        index: int,
+        finish_reason: str,
+        stop_reason: str | int | None = None,
+        extras: Extras | None = None,
+        usage: Usage | None = None,
+        *,
+        estimated: bool = False,
+    ) -> bytes:
+        """The last chunk of a choice that may have entries and ids left.
+
+        Args:
+            index: of the choice.
+            finish_reason: why it ended.
+            stop_reason: the stop string or id that ended it, as in vLLM.
+            extras: what is left.
+            usage: so far, where it is wanted.
+            estimated: whether nothing tells for certain why it ended.
+        """
+        return self._chunk(index, {}, finish_reason, extras or Extras(), usage, stop_reason, estimated=estimated)
+
+    def _chunk(
+        self,
+        index: int,
+        delta: Mapping[str, Any],
+        finish_reason: str | None,
+        extras: Extras,
+        usage: Usage | None,
+        stop_reason: str | int | None = None,
+        *,
+        estimated: bool = False,
+    ) -> bytes:
+        choice: dict[str, Any] = {
+            "index": index,
+            "delta": delta,
+            "logprobs": self._logprobs(extras.logprobs) if extras.logprobs else None,
+            "finish_reason": finish_reason,
+        }
+        if finish_reason is not None:
+            choice["stop_reason"] = stop_reason
+        if estimated:
+            choice["finish_reason_estimated"] = True
+        if extras.ids is not None:
+            choice["token_ids"] = extras.ids
+        return self._head + orjson.dumps(choice) + (self._close if usage is None else self._closing(usage))
+
+    def close(self, usage: Usage) -> bytes:
+        """The usage chunk where it is wanted, and ``[DONE]``."""
+        if not self._include_usage:
+            return DONE
+        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+
+    def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
+        return logprobs_object(entries, names_as_ids=self._names_as_ids)
+
+    def _closing(self, usage: Usage | None) -> bytes:
+        """What ends a chunk behind its choice: with the usage so far where it is wanted."""
+        return self._close if usage is None else b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+
+
+class ChatEvents:
+    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
+
+    def __init__(self, answer: ChatAnswer) -> None:
+        """Begin before anything was generated."""
+        request = answer.request
+        options = request.stream_options
+        self._answer = answer
+        self._writer = ChunkWriter(
+            completion_id(),
+            int(time.time()),
+            request.model,
+            include_usage=options is not None and options.include_usage,
+            continuous_usage=options is not None and options.continuous_usage_stats,
+            choices=request.n,
+            service_tier=None if request.service_tier is None else request.tier,
+            names_as_ids=request.return_tokens_as_token_ids,
+        )
+        # The text of each choice, where it must be checked and no parser collects it.
+        collected = answer.expectations is not None and not answer.parsed
+        self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
+
+    def opening(self) -> bytes:
+        """The first chunk of every choice, and the text that it continues where that is wanted."""
+        answer, writer, request = self._answer, self._writer, self._answer.request
+        usage = at_beginning(answer.generations[0].assembler.usage) if writer.wants_usage else None
+        prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
+        events = b""
+        for index in range(request.n):
+            events += writer.role(index, None if index else prompt_ids, usage, calls=answer.calls)
+            if request.echo:
+                events += writer.piece(index, Piece(request.echoed), usage)
+        return events
+
+    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+        """The chunks of all that became ready.
+
+        Raises:
+            OpenAIError: when a choice that has ended is not what was asked for.
+        """
+        writer = self._writer
+        usage = self._answer.usage(group) if writer.wants_usage else None
+        parts: list[bytes] = []
+        for index, pieces, complete in ready:
+            extras = None
+            if self._answer.parsed:
+                parts += self._parse(index, pieces, usage, complete=complete)
+                extras = self._answer.parsed[index].extras() if complete else None
+            else:
+                if self._texts is not None:
+                    self._texts[index] += [piece.text for piece in pieces]
+                for piece in pieces:
+                    parts.append(writer.piece(index, piece, usage))
+            if complete:
+                if self._answer.expectations is not None:
+                    self._check(index)
+                assembler = group.generations[index].assembler
+                reasons = self._answer.finish_reason(index), assembler.stop_reason
+                parts.append(writer.last(index, *reasons, extras, usage, estimated=assembler.finish_estimated))
+        return b"".join(parts)
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base."""
+        answer = self._answer
+        special = self._writer.wants_usage or self._texts is not None or answer.padded
+        if special or len(answer.generations) > 1:
+            return None
+        return made_events(self._parsed, write) if answer.parsed else self._writer.forward(write)
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        return self._writer.close(usage)
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in OpenAI's shape."""
+        return error_event(error)
+
+    def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
+        """The chunks of the only choice, which is parsed; its reader has taken the texts."""
+        choice = self._answer.parsed[0]
+        if isinstance(pieces[0], str) and not choice.waiting.logprobs:
+            return self._writer.texts(*choice.texts())
+        return b"".join(self._parse(0, [piece for piece in pieces if not isinstance(piece, str)], None, complete=False))
+
+    def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:
+        """The chunks of a choice that is parsed; log-prob entries and ids ride with the next of them."""
+        choice = self._answer.parsed[index]
+        for piece in pieces:
+            choice.waiting.logprobs += piece.logprobs
+            if choice.waiting.ids is not None and piece.ids is not None:
+                choice.waiting.ids += piece.ids
+        if complete:
+            self._answer.close(index)
+        return [self._writer.delta(index, delta, choice.extras(), usage) for delta in choice.take(complete=complete)]
+
+    def _check(self, index: int) -> None:
+        failure = self._answer.failure(index, "" if self._texts is None else "".join(self._texts[index]))
+        if failure is not None:
+            raise failure

@@ -8,9 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.families import CallArguments, CallStart, Content, Event, Reasoning
-from gateway.openai.chat.chunks import Extras
+from gateway.generation import TokenLogprob
 from gateway.openai.custom_tools import InputReader
 from gateway.serving.answer_reader import AnswerReader
+
+
+@dataclass(slots=True)
+class Extras:
+    """What belongs to the tokens of a chunk.
+
+    Attributes:
+        logprobs: entries; empty when not asked for.
+        ids: token ids; None when not asked for.
+    """
+
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    ids: list[int] | None = None
+
 
 _CONTENT = ("content",)
 _ALPHABET = string.ascii_letters + string.digits

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
 from gateway.openai.custom_tools import arguments_of
 from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
+from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
 
 _GROUP = 256  # messages that are checked in one go, in which nothing else runs
 

@@ -34,9 +34,15 @@ from gateway.openai.chat.tools import (
     check_tools,
     offered,
 )
-from gateway.openai.contradictions import check_shared
-from gateway.openai.generation_fields import GenerationFields, StreamOptions, extras
-from gateway.openai.nulls import pruned, pruned_inside, without_nulls
+from gateway.openai.generation_fields import (
+    GREEDY_BELOW,
+    MOST_TOKENS,
+    BestOf,
+    GenerationFields,
+    StreamOptions,
+    check_shared,
+    extras,
+)
 from gateway.openai.parameters.row import (
     BY_GATEWAY,
     NO_DRAFTS,
@@ -47,9 +53,8 @@ from gateway.openai.parameters.row import (
     Parameter,
 )
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.sampling_fields import GREEDY_BELOW, MOST_TOKENS, BestOf
-from gateway.openai.validation import error_of
-from gateway.serving.prompt_source import ChatPrompt
+from gateway.openai.validation import error_of, pruned, pruned_inside, without_nulls
+from gateway.serving.prompts import ChatPrompt
 
 __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
 
@@ -348,7 +353,7 @@ class ChatCompletionRequest(GenerationFields):
     def annotations(self) -> dict[str, Any]:
         """What the request says of itself; for the access log."""
         if self.model_fields_set.isdisjoint(_SAID):
-            return super().annotations()
+            return {} if self.user is None else super().annotations()
         said: dict[str, Any] = {
             **{name: getattr(self, name) for name in _SAID},
             "metadata": self.metadata or None,
@@ -366,8 +371,9 @@ class ChatCompletionRequest(GenerationFields):
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)
-        for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
-            found |= extras(path, function)
+        if self.tools or self.functions:
+            for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
+                found |= extras(path, function)
         return found
 
 
@@ -448,7 +454,11 @@ def _check(request: ChatCompletionRequest) -> None:
     if request.echo:
         _check_echo(request)
     _check_budget(request)
-    _check_tools(request)
+    if request.tools or request.functions or request.tool_choice is not None or request.function_call is not None:
+        _check_tools(request)
+    check_history(request.messages)
+    if request.tools or request.functions:
+        _check_definitions(request)
     check_shared(request)
 
 
@@ -471,12 +481,15 @@ def _check_tools(request: ChatCompletionRequest) -> None:
         )
     offers = request.offered
     check_tools(offers, request.function_call if offers.old or old else request.tool_choice)
-    check_history(request.messages)
+
+
+def _check_definitions(request: ChatCompletionRequest) -> None:
+    offers = request.offered
     check_parameters_of(offers)
     wanted = request.forms
     if wanted and offers.callable and wanted[0].kind not in {"json_object", "json_schema"}:
         message = f"'{wanted[0].path}' and tools that may be called exclude each other; set 'tool_choice' to 'none'."
-        raise BadRequestError(message, wanted[0].path, invalid)
+        raise BadRequestError(message, wanted[0].path, "invalid_value")
 
 
 def _check_echo(request: ChatCompletionRequest) -> None:

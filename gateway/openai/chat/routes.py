@@ -7,13 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
-from gateway.openai.chat.check import check_chat
-from gateway.openai.chat.examples import EXAMPLES
-from gateway.openai.chat.objects import ChatCompletion, ChatCompletionChunk
-from gateway.openai.chat.plan import chat_plan
-from gateway.openai.chat.prepare import prepare
+from gateway.openai.chat.answer import ChatEvents
+from gateway.openai.chat.objects import EXAMPLES, ChatCompletion, ChatCompletionChunk
 from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
-from gateway.openai.chat.stream import ChatEvents
+from gateway.openai.chat.serving import chat_plan, check_chat, prepare
 from gateway.openai.endpoint import Endpoint, serve
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.registry import Registry

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH, FUNCTION_OR_CUSTOM, branch_by
 from gateway.openai.custom_tools import described, input_schema, is_pattern
 from gateway.openai.schemas import check_schema
 from gateway.openai.schemas.keywords import types_of
+from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by
 
 _Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 MOST_TOOLS = 128

@@ -9,16 +9,12 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
-from gateway.openai.branches import BRANCH
-from gateway.openai.contradictions import check_shared
-from gateway.openai.generation_fields import GenerationFields
+from gateway.openai.generation_fields import LIMIT, MOST_TOKENS, GenerationFields, check_shared
 from gateway.openai.json_text import MOST_PROMPTS
-from gateway.openai.nulls import without_nulls
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.sampling_fields import LIMIT, MOST_TOKENS
-from gateway.openai.validation import error_of
-from gateway.serving.prompt_source import IdsPrompt, PromptSource, TextPrompt
+from gateway.openai.validation import BRANCH, error_of, without_nulls
+from gateway.serving.prompts import IdsPrompt, PromptSource, TextPrompt
 
 _MOST_SEQUENCES = 2048  # prompts times candidates: each is a request to the engine
 

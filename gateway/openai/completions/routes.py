@@ -7,12 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.config import TimeoutSettings
-from gateway.openai.completions.check import check_completion
+from gateway.openai.completions.answer import CompletionEvents
 from gateway.openai.completions.objects import Completion, CompletionChunk
-from gateway.openai.completions.plan import completion_plan
-from gateway.openai.completions.prepare import prepare
 from gateway.openai.completions.protocol import CompletionRequest, parse_completion_request
-from gateway.openai.completions.stream import CompletionEvents
+from gateway.openai.completions.serving import check_completion, completion_plan, prepare
 from gateway.openai.endpoint import Endpoint, serve
 from gateway.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.serving.registry import Registry

@@ -1,4 +1,4 @@
-"""The contents of a conversation: one document, changed by compare-and-set, so that no writer undoes another's work."""
+"""Conversations: one document each, changed by compare-and-set, so that no writer undoes another's work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from gateway.bad_request import BadRequestError
-from gateway.openai.conversations.objects import Conversation
+from typing_extensions import TypedDict
+
+from gateway.bad_request import BadRequestError, printable
 from gateway.openai.errors import OpenAIError
-from gateway.openai.items.lines import ItemLines
+from gateway.openai.kept_items import ItemLines
 from gateway.openai.repeated import repeated
 from gateway.store import ConflictError, Store, Write
 
@@ -29,6 +30,23 @@ _ID = re.compile(r"conv_[0-9a-f]{32}")
 _ATTEMPTS = 64
 _LONGEST_PAUSE_S = 0.05
 Result = TypeVar("Result")
+
+
+class Conversation(TypedDict):
+    """A conversation, whose items are a list of their own."""
+
+    id: str
+    object: Literal["conversation"]
+    created_at: int
+    metadata: dict[str, str]
+
+
+class ConversationDeleted(TypedDict):
+    """A conversation that is no longer there."""
+
+    id: str
+    object: Literal["conversation.deleted"]
+    deleted: Literal[True]
 
 
 @dataclass(slots=True)
@@ -90,13 +108,13 @@ class Contents:
     def _place(self, item_id: str) -> int:
         if item_id in self.items.ids:
             return self.items.ids.index(item_id)
-        shown = item_id[:64].encode("ascii", "backslashreplace").decode()
+        shown = printable(item_id)
         raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
 
 
 def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
     """The answer where there is no such conversation, or it is another owner's."""
-    shown = conversation_id[:64].encode("ascii", "backslashreplace").decode()
+    shown = printable(conversation_id)
     return OpenAIError(404, f"Conversation with id {shown!r} not found.", param=param, code="conversation_not_found")
 
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations.contents import MOST_ITEMS
-from gateway.openai.items.lines import ItemLines
+from gateway.openai.kept_items import ItemLines
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.responses.items import ITEMS, InputItem, ReferenceItem
+from gateway.openai.responses.input_items import ITEMS, InputItem, ReferenceItem
 from gateway.openai.validation import error_of
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.openai.conversations import contents
-from gateway.openai.conversations.objects import Conversation, ConversationDeleted
+from gateway.openai.conversations.contents import Conversation, ConversationDeleted
 from gateway.openai.conversations.protocol import (
     ConversationRequest,
     ConversationUpdate,
@@ -18,8 +18,7 @@ from gateway.openai.conversations.protocol import (
     parse_conversation,
 )
 from gateway.openai.endpoint import name_header
-from gateway.openai.items.pages import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of
-from gateway.openai.items.stored import shown_line
+from gateway.openai.kept_items import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of, shown_line
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import read_request
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gateway.generation import Capability
-from gateway.openai.models.lookup import find_model, models_of_caller
+from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.models.objects import Model, ModelDescription, ModelList, ParameterCapability
 from gateway.openai.parameters.row import Parameter
 from gateway.openai.parameters.table import PARAMETERS, served

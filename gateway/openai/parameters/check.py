@@ -10,10 +10,9 @@ from typing import Any, Literal, Protocol, TypeVar
 from gateway.bad_request import BadRequestError
 from gateway.generation.engine import Capability
 from gateway.openai.formats import capability_of
-from gateway.openai.generation_fields import GenerationFields
+from gateway.openai.generation_fields import GREEDY_BELOW, GenerationFields, SamplingFields
 from gateway.openai.parameters.row import BY_GATEWAY, EndpointName
 from gateway.openai.parameters.table import ROWS, find, served
-from gateway.openai.sampling_fields import GREEDY_BELOW, SamplingFields
 from gateway.serving.capabilities import Capabilities
 
 Policy = Literal["strict", "warn", "ignore"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -13,8 +13,184 @@ from pydantic_core import PydanticUndefined
 from gateway.generation.engine import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.parameters.row import EndpointName, Parameter
-from gateway.openai.parameters.unserved import UNSERVED
+from gateway.openai.parameters.row import BOTH, EndpointName, Parameter, Source
+
+
+def _row(
+    name: str,
+    form: str,
+    does: str,
+    why: str,
+    *neutral: Any,
+    endpoints: tuple[EndpointName, ...] = ("chat",),
+    source: Source = "OpenAI",
+    hint: bool = False,
+) -> Parameter:
+    empty: dict[str, Any] = {"array": [], "object": {}}
+    return Parameter(
+        does,
+        how=Capability("impossible", why),
+        neutral=(*neutral, *(value for kind, value in empty.items() if form.startswith(kind))),
+        kind="impossible",
+        hint=hint,
+        source=source,
+        name=name,
+        endpoints=endpoints,
+        type=form,
+    )
+
+
+_TEXT = "the model reads and writes text only."
+
+_OPENAI = (
+    _row("audio", "mapping of voice and format", "asks for speech", _TEXT),
+    _row("modalities", "array of strings", "chooses text or speech", _TEXT, ["text"]),
+    _row("moderation", "mapping", "asks for moderation", "there is no moderation model here."),
+    _row(
+        "verbosity",
+        "string: low, medium or high",
+        "asks for length",
+        "ask for a length in a message.",
+        "medium",
+        hint=True,
+    ),
+    _row("web_search_options", "mapping", "lets the model search the web", "there is no search here."),
+    _row(
+        "suffix",
+        "string",
+        "is the text after the answer",
+        "the model does not fill in the middle by a general format; write its own into the prompt.",
+        "",
+        endpoints=("completions",),
+    ),
+)
+
+_Entry = tuple[str, str, str, str, tuple[Any, ...]]
+_FORM = "use structured_outputs."
+_TYPE = "a response_format of this type does not read it."
+_OF_OTHER_TYPES = ("schema", "json_schema", "regex", "ebnf", "pattern", "grammar")
+_NVEXT = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
+_BY_SETTINGS = "adapters and tables are models of their own, see configuration.md."
+_PARTS = "prefill and decoding run in one engine here."
+_INSIDE = "the engine does not give it."
+_MEDIA = _TEXT
+
+# What an answer would be held to, or what would be in it: without them it would be another answer.
+_CHANGES: tuple[_Entry, ...] = (
+    ("allowed_token_ids", "array of token ids", "are the only candidates", "use logit_bias.", ()),
+    ("logits_processors", "array", "change logits by code", "no code of clients is run.", ()),
+    ("custom_logit_processor", "string", "changes logits by code", "no code of clients is run.", ()),
+    ("custom_params", "object", "is for that code", "no code of clients is run.", ()),
+    ("vllm_xargs", "object", "is for plug-ins of the engine", "there are none.", ()),
+    ("spaces_between_special_tokens", "boolean", "puts spaces between them", "text is what ids decode to.", (True,)),
+    ("num_return_sequences", "integer", "is another name of `n`", "send n.", (1,)),
+    ("structural_tag", "mapping or string", "holds the answer to a structure", _FORM, ()),
+    ("guided_decoding_backend", "string", "chooses what guides", "the engine has one.", ()),
+    ("guided_whitespace_pattern", "string", "is the white space of guided JSON", "the engine decides.", ()),
+    ("structured_outputs.whitespace_pattern", "string", "as the above", "the engine decides.", ()),
+    ("structured_outputs.disable_any_whitespace", "boolean", "forbids white space", "the engine decides.", (False,)),
+    (
+        "structured_outputs.disable_additional_properties",
+        "boolean",
+        "forbids further properties",
+        "say it in the schema.",
+        (False,),
+    ),
+    ("structured_outputs.disable_fallback", "boolean", "forbids another backend", "there is no other.", (False, True)),
+    ("response_format.value", "any", "is a schema or expression", "name it schema or regex, as its type is.", ()),
+    *((f"response_format.{name}", "any", "is a schema or expression", _TYPE, ()) for name in _OF_OTHER_TYPES),
+    *((f"nvext.{name}", "as of the field", f"is `{name}`", f"send {name}.", ()) for name in _NVEXT),
+    ("guided_decoding_guide", "string", "holds the answer to a form", _FORM, ()),
+    ("guided_decoding_guide_type", "string", "says what that guide is", _FORM, ()),
+    ("guided_decoding", "object", "holds the answer to a form", _FORM, ()),
+    ("guided_json_object", "boolean", "holds the answer to a JSON object", "use response_format.", (False,)),
+    ("format", "string, or a schema", "holds the answer to JSON", "use response_format.", ("",)),
+    ("grammar_lazy", "boolean", "waits for a trigger", "a grammar holds from the first token on.", (False,)),
+    ("grammar_triggers", "array", "begin a lazy grammar", "a grammar holds from the first token on.", ()),
+    ("stop_regex", "string, or array", "ends the answer before a match", "use stop.", ([],)),
+    ("repetition_detection", "mapping", "ends an answer that repeats itself", "use max_tokens.", ()),
+    ("watermarking", "boolean", "marks the answer", "the engine has no watermark.", (False,)),
+    ("early_stopping", "boolean, or never", "ends a beam search", "the engine's input of that name is broken.", ()),
+    ("top_p_min", "number", "is the least decayed top_p", "top_p does not decay.", (0,)),
+    ("prompt_ignore_length", "integer", "exempts tokens from penalties", "the engine counts all of them.", (0,)),
+    ("lora_request", "mapping", "adds an adapter", _BY_SETTINGS, ()),
+    ("lora_path", "string", "adds an adapter", _BY_SETTINGS, ()),
+    ("prompt_embeds", "string", "is a prompt of embeddings", "send text or token ids.", ()),
+    ("input_ids", "array of token ids", "is the whole prompt", "send it to /v1/completions.", ()),
+    ("media_io_kwargs", "object", "says how to read media", _MEDIA, ()),
+    ("mm_processor_kwargs", "object", "says how to read media", _MEDIA, ()),
+    ("images_config", "object", "says how to read images", _MEDIA, ()),
+    ("use_audio_in_video", "boolean", "reads the sound of videos", _MEDIA, (False,)),
+    ("task", "string", "chooses a task of one model", "write it into a message.", ()),
+    ("session_params", "object", "continues a session of the engine", "send the whole prompt.", ()),
+    ("kv_transfer_params", "object", "moves a KV cache", _PARTS, ()),
+    ("ec_transfer_params", "object", "moves an encoder's cache", _PARTS, ()),
+    ("disaggregated_params", "object", "moves a KV cache", _PARTS, ()),
+    ("bootstrap_host", "string", "is where a KV cache comes from", _PARTS, ()),
+    ("bootstrap_port", "integer", "is where a KV cache comes from", _PARTS, ()),
+    ("bootstrap_room", "integer", "is where a KV cache comes from", _PARTS, ()),
+    ("disagg_prefill_dp_rank", "integer", "is where a KV cache comes from", _PARTS, ()),
+    ("return_context_logits", "boolean", "returns the prompt's logits", "use prompt_logprobs.", (False,)),
+    ("return_hidden_states", "boolean, or last", "returns hidden states", _INSIDE, (False,)),
+    ("return_routed_experts", "boolean", "returns the experts of each token", _INSIDE, (False,)),
+    ("routed_experts_start_len", "integer", "is where they begin", _INSIDE, (0,)),
+    ("routed_experts_prompt_start", "integer", "is where they begin", _INSIDE, (0,)),
+    ("return_cached_tokens_details", "boolean", "returns where tokens were cached", _INSIDE, (False,)),
+    ("return_meta_info", "boolean", "returns figures of the engine", "they are in /metrics.", (False,)),
+    ("return_prompt_text", "boolean", "returns the prompt", "use /v1/chat/completions/render.", (False,)),
+    ("return_prompt_token_ids", "boolean", "returns the prompt's ids", "use return_token_ids.", (False,)),
+    ("return_token_offsets", "boolean", "returns where tokens stand in the prompt", "use /tokenize.", (False,)),
+    ("logprob_token_ids", "array of token ids", "have their log-probs returned", "use top_logprobs.", ()),
+)
+
+# What an answer is as good without: the model's way, or the way of the request through a cluster.
+_NO_ROUTE = "there is nothing to choose between."
+_HINTS: tuple[_Entry, ...] = (
+    ("reasoning", "object", "says how to reason", "use reasoning_effort or chat_template_kwargs.", ()),
+    ("thinking", "object", "says how to reason", "use reasoning_effort or chat_template_kwargs.", ()),
+    ("include_reasoning", "boolean", "shows the reasoning", "it is always in a field of its own.", (True,)),
+    ("separate_reasoning", "boolean", "sets the reasoning apart", "it always is.", (True,)),
+    ("stream_reasoning", "boolean", "streams the reasoning", "it always is.", (True,)),
+    ("stream_interval", "integer", "is the tokens of a chunk", "a chunk is what the engine sends.", (1,)),
+    ("request_id", "string", "names the request", "send the header x-request-id.", ()),
+    ("rid", "string", "names the request", "send the header x-request-id.", ()),
+    ("session_id", "string", "names the conversation", _NO_ROUTE, ()),
+    ("conversation_params", "object", "names the conversation", _NO_ROUTE, ()),
+    ("agent_hierarchy", "any", "says which agent asks", _NO_ROUTE, ()),
+    ("nvext", "object", "holds hints for NVIDIA's servers", "none of them is read here.", ()),
+    ("extra_key", "string", "classifies the request", "metadata is logged.", ()),
+    ("custom_labels", "object", "labels metrics", "metadata is logged.", ()),
+    ("ngram_corpus_id", "string", "chooses what drafts are made of", "a prediction is sent as one.", ()),
+    ("routed_dp_rank", "integer", "chooses a replica", _NO_ROUTE, ()),
+    ("data_parallel_rank", "integer", "chooses a replica", _NO_ROUTE, ()),
+    ("max_dynamic_patch", "integer", "limits parts of an image", _MEDIA, ()),
+    ("min_dynamic_patch", "integer", "is the least parts of an image", _MEDIA, ()),
+    ("return_mm_kwargs", "boolean", "returns what was read of media", _MEDIA, (True, False)),
+)
+
+# What trtllm-serve's servers say to each other, where a client has no business.
+_CHAT_ONLY: tuple[_Entry, ...] = (
+    ("prompt_token_ids", "array of token ids", "is the whole prompt", "send it to /v1/completions.", ()),
+    ("prompt_token_ids_b64", "string", "is the whole prompt", "send it to /v1/completions.", ()),
+    ("injected_chat_template_kwargs", "array", "are names that a server has added", "no server stands before.", ()),
+    ("detokenize", "boolean", "false leaves out the text", "use return_token_ids, or /v1/completions.", (True,)),
+    ("add_special_tokens", "boolean", "puts BOS before the prompt", "the chat template writes it.", (False,)),
+)
+
+_COMPLETIONS_ONLY: tuple[_Entry, ...] = (
+    ("thinking_token_budget", "integer", "limits the reasoning", "reasoning is told apart in chat only.", (-1,)),
+)
+
+_OTHERS = (
+    *(_row(*entry[:4], *entry[4], endpoints=BOTH, source="extension") for entry in _CHANGES),
+    *(_row(*entry[:4], *entry[4], source="extension") for entry in _CHAT_ONLY),
+    *(_row(*entry[:4], *entry[4], source="extension", endpoints=("completions",)) for entry in _COMPLETIONS_ONLY),
+    *(_row(*entry[:4], *entry[4], endpoints=BOTH, source="extension", hint=True) for entry in _HINTS),
+)
+
+UNSERVED: tuple[Parameter, ...] = (*_OPENAI, *_OTHERS)
+"""Parameters that are refused, unless they say nothing or the operator's policy lets them pass."""
+
 
 REQUESTS: Mapping[EndpointName, type[BaseModel]] = {"chat": ChatCompletionRequest, "completions": CompletionRequest}
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations import contents
 from gateway.openai.conversations.contents import Contents
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.responses.items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
+from gateway.openai.responses.input_items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
 from gateway.openai.responses.protocol import ResponsesRequest
-from gateway.openai.responses.references import references, referred
-from gateway.openai.responses.stored import Shelf, StoredResponse
+from gateway.openai.responses.stored import Shelf, StoredResponse, references, referred
 from gateway.openai.state import Kept
 
 _FIELD = "previous_response_id"
@@ -184,6 +183,6 @@ def _essence(item: InputItem) -> tuple[object, ...]:
 
 
 def _not_found(response_id: str, why: str) -> BadRequestError:
-    shown = response_id[:64].encode("ascii", "backslashreplace").decode()
+    shown = printable(response_id)
     message = f"Previous response with id {shown!r} not found. {why}".rstrip()
     return BadRequestError(message, _FIELD, "previous_response_not_found")

@@ -9,13 +9,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.answering import whole
+from gateway.openai.endpoint import whole
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.items.stored import as_stored
+from gateway.openai.kept_items import as_stored
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.answer import ResponsesAnswer
-from gateway.openai.responses.items import MessageItem
+from gateway.openai.responses.input_items import MessageItem
 from gateway.openai.responses.protocol import Input, ResponsesRequest, checked_items
 from gateway.openai.responses.translate import Turn
 from gateway.openai.validation import error_of

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from gateway.openai.errors import OpenAIError
+from gateway.openai.responses.answer import last_event
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.stored import Shelf
-from gateway.openai.responses.stream import last_event
 from gateway.relay.interface import StreamOutput
 from gateway.web.access_log import RequestRecord
 from gateway.web.sse import COMMENT

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.generation import TokenLogprob
-from gateway.openai.chat.logprobs import logprobs_object
-from gateway.openai.responses.references import item_id
+from gateway.openai.chat.answer import logprobs_object
+from gateway.openai.responses.stored import item_id
 from gateway.openai.responses.tools import Origin
 from gateway.sealing import Seal
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH, text_or_list
 from gateway.openai.chat.messages import in_groups
+from gateway.openai.generation_fields import MOST_TOKENS
 from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.nulls import pruned
+from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.responses.items import ITEMS, InputItem
-from gateway.openai.sampling_fields import MOST_TOKENS
-from gateway.openai.translated_request import EXTENSIONS
-from gateway.openai.validation import error_of
+from gateway.openai.responses.input_items import ITEMS, InputItem
+from gateway.openai.translation import EXTENSIONS
+from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
 
 
 class _Part(BaseModel):
@@ -158,3 +158,20 @@ def _check_state(data: dict[str, Any]) -> None:
         if name in data:
             message = f"The parameter {name!r} is not supported: {why[0].lower()}{why[1:]}"
             raise BadRequestError(message, name, "unsupported_parameter")
+
+
+def as_sent(request: ResponsesRequest) -> dict[str, orjson.Fragment]:
+    """The fields that the response repeats as they came, as JSON; large ones are written once, off the event loop.
+
+    Args:
+        request: of the client.
+    """
+    fields = {
+        "instructions": request.instructions,
+        "max_tool_calls": request.max_tool_calls,
+        "metadata": request.metadata,
+        "text": {"format": request.text.format or {"type": "text"}},
+        "tool_choice": "auto" if request.tool_choice is None else request.tool_choice,
+        "tools": request.tools,
+    }
+    return {name: orjson.Fragment(repeated(value)) for name, value in fields.items()}

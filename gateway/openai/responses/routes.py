@@ -1,44 +1,84 @@
-"""The routes of responses."""
+"""The routes of responses: to make one, and to read, follow, delete and cancel those that are kept."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import threading
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.bad_request import BadRequestError, printable
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
-from gateway.openai.chat.plan import ChatPlan
-from gateway.openai.endpoint import Begun, answered, prepared
-from gateway.openai.errors import from_engine
+from gateway.openai.chat.objects import CITY
+from gateway.openai.chat.serving import ChatPlan
+from gateway.openai.endpoint import Begun, answered, name_header, prepared
+from gateway.openai.errors import OpenAIError, from_engine
+from gateway.openai.kept_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.background import Runs
-from gateway.openai.responses.begin import RESPONSES, begin_turn
 from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
-from gateway.openai.responses.examples import EXAMPLES, TO_COMPACT, TO_COUNT
 from gateway.openai.responses.following import follow
-from gateway.openai.responses.objects import EVENTS, ResponseCompaction, ResponseInputTokens, ResponseObject
+from gateway.openai.responses.objects import (
+    EVENTS,
+    ResponseCompaction,
+    ResponseDeleted,
+    ResponseInputTokens,
+    ResponseObject,
+)
 from gateway.openai.responses.protocol import ResponsesRequest
+from gateway.openai.responses.serving import RESPONSES, begin_turn
+from gateway.openai.responses.stored import LostError, Shelf, StoredResponse, joined
 from gateway.openai.responses.translate import Turn
-from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
-from gateway.openai.state import State
+from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of, parameter
+from gateway.openai.state import Kept, State
 from gateway.relay.interface import StreamOutput
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.disconnect import while_connected
+from gateway.web.access_log import record_of
+from gateway.web.client_connection import while_connected
 from gateway.web.routing import DirectRoute
 from gateway.web.sse import EventStream
+
+_ASKED: Final[dict[str, Any]] = {"model": "MODEL", "input": "What is the capital of France?"}
+_ANSWERED: Final[dict[str, Any]] = {**_ASKED, "max_output_tokens": 64}
+_EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "One answer": _ANSWERED,
+    "A stream": {**_ANSWERED, "stream": True},
+    "A function that must be called": {
+        **_ANSWERED,
+        "tools": [{"type": "function", "name": "get_weather", "parameters": CITY, "strict": True}],
+        "tool_choice": "required",
+    },
+}
+_TO_COUNT: Final = {"Input": _ASKED}
+_TO_COMPACT: Final[dict[str, dict[str, Any]]] = {
+    "A conversation": {
+        "model": "MODEL",
+        "input": [
+            {"role": "user", "content": "What is the capital of France?"},
+            {"role": "assistant", "content": "Paris."},
+        ],
+    },
+}
 
 _ANSWERS = answers(ResponseObject, GENERATING, event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED | DEVIATIONS)
 _COMPACTED = answers(ResponseCompaction, GENERATING, headers=IGNORED)
 _COUNTED = answers(ResponseInputTokens, (400, 404, 415, 429, 503), headers=IGNORED | DEVIATIONS)
+_RESPONSE_ID = parameter("response_id", "path", "Id of a response.", required=True)
+_STREAM = parameter("stream", "query", "`true`: the events of a background response that was asked for with `stream`.")
+_AFTER = parameter("starting_after", "query", "Number of the event after which the stream begins.")
+_SHOWN = answers(ResponseObject, (400, 404), event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED)
+_LISTED = answers(ItemPage, (400, 404), headers=IGNORED)
+_LARGEST = 2**31  # number of an event
 
 
 def responses_router(
@@ -55,7 +95,7 @@ def responses_router(
     """
     router = api_router("responses", DirectRoute)
 
-    @router.post("/v1/responses", responses=_ANSWERS, openapi_extra=body_of(ResponsesRequest, EXAMPLES))
+    @router.post("/v1/responses", responses=_ANSWERS, openapi_extra=body_of(ResponsesRequest, _EXAMPLES))
     async def create_response(request: Request) -> Response:
         """Continue a conversation of items."""
         begun = await begin_turn(request, registry, metrics, state)
@@ -64,7 +104,7 @@ def responses_router(
             return await _background(begun, answer, runs, timeouts)
         return await answered(RESPONSES, request, begun, answer, timeouts)
 
-    @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest, TO_COMPACT))
+    @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest, _TO_COMPACT))
     async def compact_response(request: Request) -> Response:
         """Make a conversation shorter: what was said becomes a sealed summary by the model."""
         kept = state.of(request.scope)
@@ -75,7 +115,7 @@ def responses_router(
         body = await while_connected(request.scope, request.receive, work)
         return Response(body, headers=dict(begun.headers), media_type="application/json")
 
-    @router.post("/v1/responses/input_tokens", responses=_COUNTED, openapi_extra=body_of(ResponsesRequest, TO_COUNT))
+    @router.post("/v1/responses/input_tokens", responses=_COUNTED, openapi_extra=body_of(ResponsesRequest, _TO_COUNT))
     async def count_input_tokens(request: Request) -> Response:
         """Count the tokens that a request's prompt has, without an answer."""
         begun = await begin_turn(request, registry, metrics, state)
@@ -114,3 +154,137 @@ def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event
     except EngineError as error:
         raise from_engine(error, plan.names) from None
     return len(prompt.ids)
+
+
+def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
+    """The routes of ``/v1/responses/{response_id}``. Its events are padded or not as they were asked for.
+
+    Args:
+        state: where responses are kept.
+        runs: background responses of this process.
+        keepalive_s: silence after which a stream sends a comment.
+    """
+    router = api_router("responses", DirectRoute)
+
+    @router.get(
+        "/v1/responses/{response_id}",
+        responses=_SHOWN,
+        openapi_extra={"parameters": [_RESPONSE_ID, INCLUDE, _STREAM, _AFTER]},
+    )
+    async def retrieve_response(request: Request) -> Response:
+        """Show a response that is kept, or follow its events."""
+        kept, query = state.of(request.scope), request.query_params
+        stream, after = _flag(query.get("stream"), "stream"), _number(query.get("starting_after"), "starting_after")
+        include, left_out = included(query, kept.seal)
+        left_out += ["include_obfuscation"] * _flag(query.get("include_obfuscation"), "include_obfuscation")
+        shelf, response_id, stored, _ = await _find(kept, request)
+        headers = name_header("x-ignored-parameters", left_out)
+        if not stream:
+            headers = name_header("x-ignored-parameters", left_out + ["starting_after"] * (after >= 0))
+            return _json(_included(stored, include, kept), headers)
+        if not stored.streamed:
+            message = "Only a response that was asked for with 'background' and 'stream' can be streamed again."
+            raise BadRequestError(message, "stream", "invalid_value")
+        record, output = record_of(request.scope), StreamOutput()
+        return EventStream(follow(runs, shelf, response_id, after, record, keepalive_s, output), headers, output)
+
+    @router.delete(
+        "/v1/responses/{response_id}",
+        responses=answers(ResponseDeleted, (404,)),
+        openapi_extra={"parameters": [_RESPONSE_ID]},
+    )
+    async def delete_response(request: Request) -> Response:
+        """Delete a response; one that is being generated ends."""
+        shelf, response_id, _, _ = await _find(state.of(request.scope), request)
+        if not await shelf.delete(response_id):
+            raise _not_found(response_id)
+        return _json(orjson.dumps(ResponseDeleted(id=response_id, object="response", deleted=True)))
+
+    @router.post(
+        "/v1/responses/{response_id}/cancel",
+        responses=answers(ResponseObject, (400, 404)),
+        openapi_extra={"parameters": [_RESPONSE_ID]},
+    )
+    async def cancel_response(request: Request) -> Response:
+        """End a background response; one that is cancelled already is shown."""
+        return _json((await _cancel(state.of(request.scope), request, runs)).response)
+
+    @router.get(
+        "/v1/responses/{response_id}/input_items",
+        responses=_LISTED,
+        openapi_extra={"parameters": [_RESPONSE_ID, *PAGING]},
+    )
+    async def list_input_items(request: Request) -> Response:
+        """List the input items of a response, the newest first."""
+        kept, paging = state.of(request.scope), paging_of(request.query_params)
+        _, _, stored, _ = await _find(kept, request)
+        page, left_out = await page_of(stored.input, paging, request.query_params, kept.seal)
+        return _json(page, name_header("x-ignored-parameters", left_out))
+
+    return router
+
+
+async def _cancel(kept: Kept, request: Request, runs: Runs) -> StoredResponse:
+    while True:
+        shelf, response_id, stored, version = await _find(kept, request)
+        if not stored.background:
+            raise BadRequestError("Only a response that was asked for with 'background' can be cancelled.")
+        if stored.status == "cancelled":
+            return stored
+        if not stored.running:
+            raise BadRequestError(f"This response cannot be cancelled: it is {stored.status} already.")
+        cancelled = stored.ended("cancelled")
+        try:
+            await shelf.put(response_id, cancelled, version)
+        except LostError:
+            continue  # it went on, or ended, just now
+        await shelf.release(response_id)
+        run = runs.find(shelf, response_id)
+        if run is None:  # another process sees it, and writes what there is of its output
+            return cancelled
+        run.stop()
+        await run.ended.wait()
+        return (await _find(kept, request))[2]
+
+
+async def _find(kept: Kept, request: Request) -> tuple[Shelf, str, StoredResponse, int]:
+    """Find the response that the path names, with the version of its document."""
+    response_id = str(request.path_params["response_id"])
+    shelf = None if kept.store is None else Shelf(kept.store, kept.owner)
+    found = None if shelf is None else await shelf.find(response_id)
+    if shelf is None or found is None:
+        raise _not_found(response_id)
+    return shelf, response_id, *found
+
+
+def _not_found(response_id: str) -> OpenAIError:
+    shown_id = printable(response_id)
+    return OpenAIError(404, f"Response with id {shown_id!r} not found.", code="response_not_found")
+
+
+def _included(stored: StoredResponse, include: frozenset[str], kept: Kept) -> bytes:
+    """The response; with sealed reasoning where that is asked for."""
+    if SEALED not in include or kept.seal is None:
+        return stored.response
+    own = orjson.loads(stored.own)
+    own["output"] = [shown(item, {LOGPROBS, SEALED}, kept.seal) for item in own["output"]]
+    return joined(orjson.dumps(own), stored.sent)
+
+
+def _flag(value: str | None, name: str) -> bool:
+    if value not in (None, "true", "false"):
+        raise BadRequestError(f"Invalid value for '{name}': it must be 'true' or 'false'.", name, "invalid_value")
+    return value == "true"
+
+
+def _number(value: str | None, name: str) -> int:
+    """A number of an event; -1 where it is absent."""
+    if value is None:
+        return -1
+    if not (value.isascii() and value.isdecimal() and len(value) <= 10 and int(value) < _LARGEST):
+        raise BadRequestError(f"Invalid value for '{name}': it must be the number of an event.", name, "invalid_value")
+    return int(value)
+
+
+def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, headers=dict(headers or {}), media_type="application/json")

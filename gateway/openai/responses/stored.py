@@ -1,4 +1,7 @@
-"""Responses as they are kept: one document each, which the routes read without parsing what they do not need."""
+"""Responses as they are kept: one document each, which the routes read without parsing what they do not need.
+
+Their items are found by ids alone: the id of each names the response that it is of.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import orjson
 
+from gateway.bad_request import BadRequestError
 from gateway.openai.errors import from_store
-from gateway.openai.items.lines import ItemLines
+from gateway.openai.kept_items import ItemLines
+from gateway.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.store import ConflictError, Store, StoreError, Write
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -24,6 +29,14 @@ _writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves mu
 
 LEASE_S: Final = 10.0
 """Seconds after which a background response that nobody says to be running has failed."""
+
+MOST_REFERRED: Final = 1024
+"""Responses that the references of one request may be to."""
+
+MOST_REFERRED_BYTES: Final = 64 * 2**20
+"""Bytes of these responses with their input that are read for one request."""
+
+_OF_A_RESPONSE = re.compile(r"[a-z]{2,4}_([0-9a-f]{32})[0-9a-f]{4}")
 
 
 def new_response_id() -> str:
@@ -239,3 +252,51 @@ async def told(asked: Coroutine[Any, Any, Result]) -> Result:
         raise LostError from None
     except StoreError as error:
         raise from_store(error) from None
+
+
+def item_id(prefix: str, response_id: str, place: int) -> str:
+    """The id of an item of a response's output.
+
+    Args:
+        prefix: tells its type.
+        response_id: of the response.
+        place: of the item in the output.
+    """
+    return f"{prefix}_{response_id.removeprefix('resp_')}{place:04x}"
+
+
+def references(items: Sequence[InputItem]) -> dict[str, set[str]]:
+    """The ids of items that a request refers to and does not bring, by the id of the response that they are of."""
+    brought = {item.id for item in items if not isinstance(item, ReferenceItem)}
+    found: dict[str, set[str]] = {}
+    for item in items:
+        if isinstance(item, ReferenceItem) and item.id not in brought and (named := _OF_A_RESPONSE.fullmatch(item.id)):
+            found.setdefault(f"resp_{named[1]}", set()).add(item.id)
+    return found
+
+
+async def referred(shelf: Shelf, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
+    """Find items of stored responses; those that are not there are left out.
+
+    Args:
+        shelf: of the client.
+        wanted: as ``references`` finds them.
+
+    Raises:
+        BadRequestError: they are of too many responses, or of too large ones.
+        OpenAIError: 503 where the store cannot be used.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    size = 0
+    for response_id, ids in wanted.items() if len(wanted) <= MOST_REFERRED else ():
+        stored = await shelf.find(response_id)
+        if stored is not None:
+            size += stored[0].size + len(stored[0].sent)
+            found |= {item["id"]: item for item in stored[0].output() if item["id"] in ids}
+        if size > MOST_REFERRED_BYTES:
+            break
+    if len(wanted) > MOST_REFERRED or size > MOST_REFERRED_BYTES:
+        most = f"{MOST_REFERRED} responses of {MOST_REFERRED_BYTES} bytes"
+        message = f"The item references of a request may be to {most} in all."
+        raise BadRequestError(message, "input", "item_references_too_many")
+    return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -11,10 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.branches import BRANCH
-from gateway.openai.validation import error_of
+from gateway.openai.translation import digested_name, function_name, no_such_tool, not_run, placed
+from gateway.openai.validation import BRANCH, error_of
 
-_LONGEST = 64
 _KINDS = frozenset({"function", "custom", "namespace"})
 _SYNTAXES = frozenset({"lark", "regex"})
 
@@ -97,21 +94,8 @@ class Origin:
 
 
 def joined_name(name: str, namespace: str | None) -> str:
-    """The name of a function under which the model sees a tool: that of its namespace before its own.
-
-    A joined name that no function can have, because it is too long or has other characters, is cut and told from others
-    by a digest, so that the same tool has the same name in every turn.
-    """
-    if not namespace:
-        return name
-    joined = f"{namespace}__{name}"
-    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", joined)
-    return joined if plain == joined and len(joined) <= _LONGEST else _digested(plain, joined)
-
-
-def _digested(plain: str, joined: str) -> str:
-    digest = hashlib.sha256(joined.encode()).hexdigest()[:8]
-    return f"{plain[: _LONGEST - len(digest) - 1]}_{digest}"
+    """The name of a function under which the model sees a tool: that of its namespace before its own."""
+    return function_name(f"{namespace}__{name}") if namespace else name
 
 
 @dataclass(slots=True)
@@ -183,7 +167,7 @@ class Toolbox:
         if once and self.origins.get(name) == origin:
             return
         if namespace and name in self.origins and self.origins[name] != origin:
-            name = _digested(name, f"{namespace}\0{tool.name}")
+            name = digested_name(name, f"{namespace}\0{tool.name}")
         kind = "custom" if origin.custom else "function"
         self.renamed[f"tools[{len(self.functions)}].{kind}"] = path
         if isinstance(tool, CustomTool):
@@ -213,11 +197,7 @@ def _validated(given: Any, path: str) -> FunctionTool | CustomTool | NamespaceTo
     try:
         return _tool.validate_python(given)
     except ValidationError as error:
-        fault = error_of(error)
-        inside = f".{fault.param}" if fault.param else ""
-        fault.message = fault.message.replace(f"'{fault.param}'", f"'{path}{inside}'")
-        fault.param = path + inside
-        raise fault from None
+        raise placed(error_of(error), path) from None
 
 
 Choice = Literal["none", "auto", "required"]
@@ -238,7 +218,7 @@ def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
     """
     if choice is None or choice in _MODES:
         if choice == "required" and not tools.functions and tools.hosted:
-            raise _not_run(tools.hosted[0])
+            raise not_run(tools.hosted[0])
         return choice if tools.functions or choice == "required" else None
     kind = choice.get("type") if isinstance(choice, Mapping) else None
     if not isinstance(kind, str):
@@ -247,7 +227,7 @@ def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
     if kind == "allowed_tools":
         return _allowed(choice, tools)
     if kind not in _OWN:
-        raise _not_run(kind)
+        raise not_run(kind)
     return _choice_of(_named(choice, tools, "tool_choice"), tools)
 
 
@@ -266,7 +246,7 @@ def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
         raise BadRequestError(message, "tool_choice.mode", _INVALID)
     names = list(_callable(given, tools))
     if not names and mode == "required":
-        raise _not_run(str(given[0].get("type"))[:64])
+        raise not_run(str(given[0].get("type")))
     if not names:
         return "none"
     allowed = [_choice_of(name, tools) for name in names]
@@ -291,12 +271,5 @@ def _named(choice: Mapping[str, Any], tools: Toolbox, path: str) -> str:
         )
     function = tools.function_of(name, namespace)
     if function not in tools.origins:
-        shown = name[:64].encode("ascii", "backslashreplace").decode()
-        raise BadRequestError(f"There is no tool {shown!r} among those given.", f"{path}.name", _INVALID)
+        raise no_such_tool(name, f"{path}.name")
     return function
-
-
-def _not_run(kind: str) -> BadRequestError:
-    shown = kind[:64].encode("ascii", "backslashreplace").decode()
-    message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
-    return BadRequestError(message, "tool_choice", "unsupported_parameter")

@@ -9,18 +9,15 @@ from typing import Any
 
 import orjson
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
-from gateway.openai.items.lines import ItemLines
-from gateway.openai.items.stored import LOGPROBS, SEALED
 from gateway.openai.json_text import MOST_CALLS
-from gateway.openai.nulls import without_nulls
+from gateway.openai.kept_items import LOGPROBS, SEALED, ItemLines
 from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
-from gateway.openai.responses.echo import as_sent
-from gateway.openai.responses.items import (
+from gateway.openai.responses.input_items import (
     CompactionItem,
     Content,
     CustomCallItem,
@@ -34,12 +31,12 @@ from gateway.openai.responses.items import (
     ReferenceItem,
     ToolsItem,
 )
-from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
+from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_responses_request
 from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
-from gateway.openai.translated_request import EXTENSIONS, TranslatedRequest
-from gateway.openai.translation import Translation
+from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
+from gateway.openai.validation import without_nulls
 from gateway.sealing import Seal
 
 SUMMARY = "Summary of the conversation so far:"
@@ -355,7 +352,7 @@ class _Conversation:
         if item.id in self._given:
             return
         if not item.id.startswith(_REASONING):
-            shown = item.id[:64].encode("ascii", "backslashreplace").decode()
+            shown = printable(item.id)
             message = f"Item with id {shown!r} not found: send the item itself."
             raise BadRequestError(message, f"{path}.id", "item_not_found")
         self.left_out.append("input.item_reference")

@@ -12,12 +12,12 @@ import orjson
 from gateway.bad_request import BadRequestError
 from gateway.generation import Describing, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.openai.chat.answer import ChatAnswer
+from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.errors import from_engine
-from gateway.openai.models.lookup import find_model, models_of_caller
 from gateway.openai.tokens.objects import Detokenized, Tokenized
 from gateway.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.serving import prompts
-from gateway.serving.prompt_source import ChatPrompt, TextPrompt
+from gateway.serving.prompts import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 

@@ -10,7 +10,7 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation, in_groups
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.validation import error_of
-from gateway.serving.prompt_source import ChatPrompt, TextPrompt
+from gateway.serving.prompts import ChatPrompt, TextPrompt
 
 _LARGEST_ID = 2**31 - 1
 _ONE_OF = "Send either 'prompt' or 'messages'."

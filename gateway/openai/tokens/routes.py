@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
-from gateway.openai.chat.examples import EXAMPLES
+from gateway.openai.chat.objects import EXAMPLES
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import CHAT
 from gateway.openai.endpoint import begin as begin_request
@@ -28,12 +28,12 @@ from gateway.openai.tokens.protocol import (
 )
 from gateway.serving import prompts
 from gateway.serving.long_work import LongWork
-from gateway.serving.prompt_source import ChatPrompt, IdsPrompt, TextPrompt
+from gateway.serving.prompts import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 from gateway.web.access_log import record_of
-from gateway.web.disconnect import while_connected
+from gateway.web.client_connection import while_connected
 
 _ERRORS = (400, 404, 415, 429, 503)
 _TOKENIZE = answers(Tokenized, _ERRORS, headers=IGNORED)

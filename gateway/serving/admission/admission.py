@@ -83,6 +83,7 @@ class Ticket:
         rank: among those of its caller.
         queued: when it began to wait, by the clock of the shares.
         waited_s: seconds that it waited; 0.0 until it runs.
+        cost: of what it wants, once it runs.
         running: whether it runs, or has run.
         gone: whether it no longer waits.
         turn: is done when its turn comes.
@@ -95,6 +96,7 @@ class Ticket:
     rank: int
     queued: float = 0.0
     waited_s: float = 0.0
+    cost: int = 0
     running: bool = False
     gone: bool = False
     turn: asyncio.Future[None] | None = field(default=None, repr=False)
@@ -157,16 +159,12 @@ class Admission:
 
     def totals(self) -> Totals:
         """What runs and waits now."""
-        return self._standing(0)[0]
+        running, waiting, _, _ = self._shares.standing(self._model, 0)
+        return Totals(running, waiting, self.limit)
 
     def queue(self) -> tuple[int, int]:
         """What runs and waits now, without a limit on it."""
         return self._shares.queue(self._model)
-
-    def _standing(self, caller: int) -> tuple[Totals, int, int]:
-        """What runs and waits now, what a caller was served, and the virtual time."""
-        running, waiting, served, virtual = self._shares.standing(self._model, caller)
-        return Totals(running, waiting, self.limit), served, virtual
 
     async def enter(self, demand: Demand) -> Ticket:
         """Wait for the turn of a generation, which must leave at its end.
@@ -179,11 +177,12 @@ class Admission:
         line = self._shares.line(self._model, key_of(self._name, demand.caller))
         first = min(max(demand.priority, -_FIRST), _FIRST - 1) + _FIRST
         ticket = Ticket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
-        totals, served, virtual = self._standing(ticket.caller)
-        if totals.limit is None or (totals.running < totals.limit and not totals.waiting):
+        running, waiting, served, virtual = self._shares.standing(self._model, ticket.caller)
+        limit = self.limit
+        if limit is None or (running < limit and not waiting):
             self._run(ticket, served, virtual)
             return ticket
-        self._make_room(ticket, totals)
+        self._make_room(ticket, Totals(running, waiting, limit))
         self._queue(ticket)
         self._dispatch()
         if not ticket.running:
@@ -193,7 +192,7 @@ class Admission:
     def leave(self, ticket: Ticket, used: int) -> None:
         """Note the end of a generation; see ``Ticket.leave``."""
         demand, line = ticket.demand, ticket.line
-        line[SERVED] += _cost(used, demand.weight) - _cost(demand.tokens, demand.weight)
+        line[SERVED] += _cost(used, demand.weight) - ticket.cost
         line[RUNNING] -= 1
         self._own[RUNNING] -= 1
         self._own[ENDED] += 1
@@ -323,8 +322,8 @@ class Admission:
 
     def _dispatch(self) -> None:
         """Let run what may, or wake the process whose request is next."""
-        self._shares.look()
         while self._shares.standing(self._model, 0)[1]:  # mostly nobody waits
+            self._shares.look()
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}
             first: dict[int, Entry] = {}
@@ -359,7 +358,8 @@ class Admission:
         begins = max(served, virtual)
         line, own = ticket.line, self._own
         own[SERVED] = max(own[SERVED], begins)
-        line[SERVED] += begins - served + _cost(ticket.demand.tokens, ticket.demand.weight)
+        ticket.cost = _cost(ticket.demand.tokens, ticket.demand.weight)
+        line[SERVED] += begins - served + ticket.cost
         line[RUNNING] += 1
         own[RUNNING] += 1
 

@@ -19,10 +19,10 @@ from gateway.serving.backend import Backend
 from gateway.serving.fleet.addresses import Addresses
 from gateway.serving.fleet.breaker import Breaker, BreakerLimits
 from gateway.serving.fleet.common_features import common, conflict
-from gateway.serving.fleet.endpoint import Endpoint
+from gateway.serving.fleet.fleet_endpoint import Endpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
-from gateway.telemetry.request_ids import cause
+from gateway.telemetry.logs import cause
 
 _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)

@@ -10,13 +10,13 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.judging.verdict import ASPECTS
+from gateway.judging import verdict
 from gateway_ops.cli.compare import Aspect
 from gateway_ops.cli.root import app
 from tests.gateway_ops.comparing.other_server import OtherServer, Said, chat, stream
@@ -345,7 +345,7 @@ def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
 
 
 def test_every_aspect_can_be_ignored() -> None:
-    assert {aspect.value for aspect in Aspect} == set(ASPECTS)
+    assert {aspect.value for aspect in Aspect} == set(get_args(verdict.Aspect))
 
 
 def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.generation import EngineError, ErrorKind
 from gateway.serving.fleet.breaker import Breaker, BreakerLimits
-from gateway.serving.fleet.endpoint import Endpoint
+from gateway.serving.fleet.fleet_endpoint import Endpoint
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 
 GONE = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", "gone")

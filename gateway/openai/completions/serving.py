@@ -1,0 +1,147 @@
+"""The steps of a completion request from its parsed body to an answer that is ready to run: check, plan, prepare."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.bad_request import BadRequestError
+from gateway.generation import Capability
+from gateway.openai.completions.answer import CompletionAnswer
+from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
+from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.guidance import Structure, structure
+from gateway.openai.parameters.check import (
+    NOTHING_IGNORED,
+    Ignored,
+    check_parameters,
+    consider_form,
+    consider_greedy,
+    serves_all,
+    without,
+)
+from gateway.openai.parameters.table import find, served
+from gateway.serving.served_model import ServedModel
+from gateway.web.access_log import RequestRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionPlan:
+    """The answer that a request wants.
+
+    Attributes:
+        names: the request's names of parameters that errors of the engine call otherwise.
+        structure: of the text.
+        warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
+    """
+
+    names: Mapping[str, str]
+    structure: Structure
+    warnings: Sequence[str] = ()
+
+
+def completion_plan(request: CompletionRequest, model: ServedModel) -> CompletionPlan:
+    """Decide how the answer to a request is made.
+
+    Raises:
+        BadRequestError: with the path of what cannot be enforced.
+        EngineError: UNAVAILABLE while the engine is away.
+    """
+    wanted = request.forms[0] if request.forms else None
+    form = structure(wanted, model.backend.features, validate=False)
+    return CompletionPlan(request.names(wanted.path if wanted else None), form, wanted.deviations() if wanted else ())
+
+
+def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, Ignored]:
+    """The request without what the policies let pass unserved, and what that is.
+
+    Raises:
+        EngineError: UNAVAILABLE while it is not known what the model can do.
+        BadRequestError: for a parameter that the model cannot serve, by policy.
+    """
+    known = model.known_capabilities()
+    ignored = NOTHING_IGNORED
+    if not serves_all("completions", request, known):
+        capabilities = dict(known)
+        if request.use_beam_search:
+            capabilities["best_of"] = _capability("use_beam_search", known)
+        consider_form(request, capabilities)
+        consider_greedy(request, capabilities)
+        fields = request.given() | request.unknown_parts()
+        ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
+        request = without(request, ignored.dropped)
+    _check_echo(request, _capability("prompt_logprobs", known))
+    return request, ignored
+
+
+def _capability(name: str, capabilities: Mapping[str, Capability]) -> Capability:
+    row = find("completions", name)
+    assert row is not None, name  # noqa: S101 - the table names what this module asks for
+    return served(row, capabilities)
+
+
+def _check_echo(request: CompletionRequest, how: Capability) -> None:
+    """Whatever the policy: log-prob lists without the prompt's would be taken for lists with them."""
+    if not request.echo or request.logprobs is None:
+        return
+    if how.how == "impossible":
+        message = f"'echo' with 'logprobs' needs the log-probs of the prompt: {how.note} Leave out one of the two."
+        raise BadRequestError(message, param="echo", code="unsupported_parameter")
+    if how.limit is not None and request.logprobs > how.limit:
+        message = f"With 'echo', 'logprobs' may be at most {how.limit} with this model: {how.note}"
+        raise BadRequestError(message, param="logprobs", code="integer_above_max_value")
+
+
+_MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of bytes until the last answer ends
+
+
+async def prepare(
+    request: CompletionRequest, plan: CompletionPlan, model: ServedModel, record: RequestRecord
+) -> CompletionAnswer:
+    """Build every prompt and prepare its generations; nothing is sent yet.
+
+    Args:
+        request: as the policies of the model let it pass.
+        plan: of its answer.
+        model: that is asked.
+        record: of the HTTP request.
+
+    Raises:
+        BadRequestError: when the engine cannot give what is asked.
+        EngineError: when the model is not ready, or a prompt is too long.
+    """
+    parts = model.parts
+    params = request.sampling_params(model.defaults)
+    params = dataclasses.replace(params, guide=plan.structure.guide)
+    truncation = request.truncation(params)
+    shown = Shown.of(request, parts.end_ids)
+    choices: list[CompletionChoice] = []
+    tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
+    for index, source in enumerate(request.sources):
+        try:
+            then = functools.partial(PreparedPrompt, source)
+            prepared = await model.build_prompt(source, then, truncation, params.cache_salt)
+        except BadRequestError as error:
+            raise _of_element(error, request, index) from None
+        tokens += len(prepared.prompt.ids)
+        if tokens > most:
+            message = f"The prompts of one request may have {most} tokens together; send fewer of them."
+            raise BadRequestError(message, "prompt", "array_above_max_length")
+        generations = await model.generate(
+            prepared.prompt, params, record.request_id, record.started,
+            affinity=model.affinity(source, record.session),
+        )  # fmt: skip
+        choices += [CompletionChoice(running, prepared, shown, parts.tokenizer) for running in generations]
+        await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
+    return CompletionAnswer(request, choices, plan.names)
+
+
+def _of_element(error: BadRequestError, request: CompletionRequest, index: int) -> BadRequestError:
+    """The refusal of one prompt, naming which of several it is."""
+    param = error.param or ""
+    if len(request.sources) == 1 or not param.startswith("prompt"):
+        return error
+    return BadRequestError(error.message, f"prompt[{index}]" + param.removeprefix("prompt"), error.code)

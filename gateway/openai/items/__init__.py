@@ -1,1 +1,0 @@
-"""Items of responses and conversations as they are kept and listed."""

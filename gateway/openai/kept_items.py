@@ -1,0 +1,276 @@
+"""Items of responses and conversations as they are kept, with ids, statuses and parts; and as they are listed.
+
+Lists of them are kept as JSON, a line for each, because most are passed on and few are looked at. Each line is parsed
+and written on its own: to parse many megabytes in one go would hold up all streams, in whatever thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import orjson
+from starlette.datastructures import QueryParams
+from typing_extensions import TypedDict
+
+from gateway.bad_request import BadRequestError
+from gateway.ids import new_id
+from gateway.openai.repeated import repeated
+from gateway.openai.router import parameter
+from gateway.sealing import Seal
+
+LOGPROBS = "message.output_text.logprobs"
+"""The value of ``include`` that asks for log-probs."""
+
+SEALED = "reasoning.encrypted_content"
+"""The value of ``include`` that asks for sealed reasoning."""
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "compaction": "cmp",
+}
+_LONGEST_ID = 128
+_WHOLE = frozenset({"message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"})
+"""Types of items that OpenAI lists with a status."""
+_STATUSES = frozenset({"in_progress", "completed", "incomplete"})
+
+_MOST_LISTED = 100  # items of a page
+_MOST_INCLUDED = 64
+_LARGE = 65536  # bytes of an item
+
+INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{SEALED}` are served.")
+"""The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
+
+PAGING: Final = (
+    parameter("order", "query", "`asc` or, if absent, `desc`."),
+    parameter("limit", "query", "Items of a page: 1 to 100, 20 if absent."),
+    parameter("after", "query", "Id of the item before the page."),
+    INCLUDE,
+)
+"""The OpenAPI entries of the parameters of a list."""
+
+
+def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
+    """An item of a request that was checked, as it is kept.
+
+    Args:
+        item: as the client sent it.
+        taken: ids of other items; one of them is not given again.
+    """
+    kind = "message" if item.get("type") is None else item["type"]  # the empty type is one that is not read
+    given = item.get("id")
+    own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
+    kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}
+    if kind in _WHOLE:
+        status = item.get("status")
+        kept["status"] = status if isinstance(status, str) and status in _STATUSES else "completed"
+    kept |= {key: value for key, value in item.items() if key not in {"id", "type", "status"}}
+    if kind == "message":
+        kept["content"] = _parts(item["role"], item.get("content"))
+    elif kind == "reasoning":
+        kept["summary"] = item.get("summary") or []
+    elif kind.endswith("_call_output"):
+        kept["output"] = item.get("output") or ""
+    return kept
+
+
+def shown(item: Mapping[str, Any], include: Collection[str], seal: Seal | None) -> dict[str, Any]:
+    """A kept item as it is listed.
+
+    Args:
+        item: as it was kept.
+        include: what else is asked for: log-probs and sealed reasoning are left out where they are not.
+        seal: of the owner.
+    """
+    listed = dict(item)
+    if item["type"] == "reasoning":
+        sealed = listed.pop("encrypted_content", None)
+        if SEALED in include and (sealed is not None or seal is not None):
+            listed["encrypted_content"] = sealed or _sealed(item, seal)
+    elif item["type"] == "message" and LOGPROBS not in include:
+        listed["content"] = [{**part, "logprobs": []} if part.get("logprobs") else part for part in item["content"]]
+    return listed
+
+
+def shown_line(line: bytes, include: Collection[str], seal: Seal | None) -> bytes:
+    """The same of an item as a line of JSON, which is parsed only where something may be left out or added."""
+    if b'"type":"reasoning"' in line or line.count(b'"logprobs":') != line.count(b'"logprobs":[]'):
+        return repeated(shown(json.loads(line), include, seal))
+    return line
+
+
+def text_of(parts: Any) -> str:
+    """The texts of content parts as lines; empty where there are none that can be read."""
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _sealed(item: Mapping[str, Any], seal: Seal | None) -> str | None:
+    text = text_of(item.get("content"))
+    return seal.seal("reasoning", text) if seal is not None and text else None
+
+
+def _parts(role: str, content: Any) -> list[dict[str, Any]]:
+    said = role == "assistant"
+    if isinstance(content, str):
+        content = [{"type": "output_text" if said else "input_text", "text": content}]
+    lists: dict[str, Any] = {"annotations": [], "logprobs": []}
+    return [lists | part if part["type"] == "output_text" else dict(part) for part in content or ()]
+
+
+@dataclass(slots=True)
+class ItemLines:
+    """Items, the oldest first.
+
+    Attributes:
+        ids: of the items, all different.
+        lines: the items as ``as_stored`` makes them, as JSON.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+
+    @staticmethod
+    def of(items: Iterable[Mapping[str, Any]]) -> ItemLines:
+        """Items of a request that was checked, or of a response."""
+        made, taken = ItemLines(), set[str]()
+        for item in items:
+            made._append(as_stored(item, taken))
+            taken.add(made.ids[-1])
+        return made
+
+    @property
+    def size(self) -> int:
+        """Bytes of the items."""
+        return sum(map(len, self.lines))
+
+    def items(self) -> list[dict[str, Any]]:
+        """All items, with numbers as the client wrote them. It takes the longer the larger they are."""
+        return [json.loads(line) for line in self.lines]
+
+    def item(self, place: int) -> dict[str, Any]:
+        """One item."""
+        found: dict[str, Any] = json.loads(self.lines[place])
+        return found
+
+    def part(self, places: Sequence[int]) -> ItemLines:
+        """Some of the items."""
+        return ItemLines([self.ids[place] for place in places], [self.lines[place] for place in places])
+
+    def add(self, others: ItemLines) -> ItemLines:
+        """Put items behind those that are there; returns them as they are here: one whose id is taken gets another."""
+        taken, added = set(self.ids), ItemLines()
+        for place, name in enumerate(others.ids):
+            if name in taken:
+                added._append(as_stored(others.item(place), taken))
+            else:
+                added.ids.append(name)
+                added.lines.append(others.lines[place])
+            taken.add(added.ids[-1])
+        self.ids += added.ids
+        self.lines += added.lines
+        return added
+
+    def remove(self, place: int) -> None:
+        """Take an item out."""
+        del self.ids[place], self.lines[place]
+
+    def _append(self, item: dict[str, Any]) -> None:
+        self.ids.append(item["id"])
+        self.lines.append(repeated(item))
+
+
+class ItemPage(TypedDict):
+    """A page of a list of items. The ids of its first and last one are null where it is empty."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """A page that is asked for.
+
+    Attributes:
+        newest_first: the order.
+        limit: most items of it.
+        after: id of the item before it; None: it is the first page.
+    """
+
+    newest_first: bool
+    limit: int
+    after: str | None
+
+
+def paging_of(query: QueryParams) -> Paging:
+    """Read the page that the parameters of the URL ask for.
+
+    Raises:
+        BadRequestError: naming the one at fault.
+    """
+    if "before" in query:
+        message = "The parameter 'before' is not supported: ask for the other 'order', and go on by 'after'."
+        raise BadRequestError(message, "before", "unsupported_parameter")
+    order, limit = query.get("order", "desc"), query.get("limit", "20")
+    if order not in ("asc", "desc"):
+        raise BadRequestError("Invalid value for 'order': it must be 'asc' or 'desc'.", "order", "invalid_value")
+    if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= _MOST_LISTED):
+        message = f"Invalid value for 'limit': it must be an integer from 1 to {_MOST_LISTED}."
+        raise BadRequestError(message, "limit", "invalid_value")
+    return Paging(order == "desc", int(limit), query.get("after"))
+
+
+def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], list[str]]:
+    """What ``include`` asks for, and the names of those of its values that are not served."""
+    values = [*query.getlist("include"), *query.getlist("include[]")][:_MOST_INCLUDED]
+    served = {LOGPROBS} | ({SEALED} if seal is not None else set())
+    return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
+
+
+async def page_of(items: ItemLines, paging: Paging, query: QueryParams, seal: Seal | None) -> tuple[bytes, list[str]]:
+    """Write the page that the parameters of the URL ask for.
+
+    Args:
+        items: the whole list.
+        paging: of the page.
+        query: of the URL, for `include`.
+        seal: of the owner.
+
+    Returns:
+        An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
+
+    Raises:
+        BadRequestError: there is no item ``after``.
+    """
+    include, left_out = included(query, seal)
+    places = range(len(items.ids))[:: -1 if paging.newest_first else 1]
+    start = 0
+    if paging.after is not None:
+        if paging.after not in items.ids:
+            message = "Invalid value for 'after': there is no item with this id in the list."
+            raise BadRequestError(message, "after", "invalid_value")
+        start = places.index(items.ids.index(paging.after)) + 1
+    page = places[start : start + paging.limit]
+    return await list_of(items.part(page), include, seal, more=len(places) > start + paging.limit), left_out
+
+
+async def list_of(items: ItemLines, include: frozenset[str], seal: Seal | None, *, more: bool = False) -> bytes:
+    """Write a list of items as they are shown; see ``page_of``. Between large ones others have their turn."""
+    lines = []
+    for line in items.lines:
+        if len(line) > _LARGE:
+            await asyncio.sleep(0)
+        lines.append(shown_line(line, include, seal))
+    ends = {"first_id": items.ids[0] if lines else None, "last_id": items.ids[-1] if lines else None}
+    return b'{"object":"list","data":[%b],%b' % (b",".join(lines), orjson.dumps({**ends, "has_more": more})[1:])

@@ -1,0 +1,243 @@
+"""Input items of a Responses request: messages, calls and their outputs, reasoning; others are taken as they come."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+
+from gateway.openai.kept_items import text_of
+from gateway.openai.validation import BRANCH, text_or_list
+from gateway.sealing import Seal
+
+_TEXTS = frozenset({"input_text", "output_text", "text"})
+_KINDS = {
+    "message": "message",
+    "function_call": "call",
+    "function_call_output": "output",
+    "custom_tool_call": "custom",
+    "custom_tool_call_output": "output",
+    "reasoning": "reasoning",
+    "compaction": "compaction",
+    "item_reference": "reference",
+    "additional_tools": "tools",
+}
+"""Types of items that are read, and their branches; another type is of the branch ``other``."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class InputTextPart(_Part):
+    """A content part of text, of the user or of the model."""
+
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+
+
+class InputRefusalPart(_Part):
+    """A content part with which the model refused."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+def _part(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return BRANCH + ("text" if kind in _TEXTS else kind) if isinstance(kind, str) else None
+
+
+_Parts = Annotated[
+    list[
+        Annotated[
+            Annotated[InputTextPart, Tag(BRANCH + "text")] | Annotated[InputRefusalPart, Tag(BRANCH + "refusal")],
+            Discriminator(
+                _part,
+                custom_error_type="content_part",
+                custom_error_message="This type of content part is not supported",
+            ),
+        ]
+    ],
+    Tag(BRANCH + "parts"),
+    Field(fail_fast=True),
+]
+Content = Annotated[
+    Annotated[str, Tag(BRANCH + "text")] | _Parts,
+    Discriminator(
+        text_or_list,
+        custom_error_type="content",
+        custom_error_message="A string or an array of content parts is expected",
+    ),
+]
+_Output = Annotated[
+    Annotated[str, Tag(BRANCH + "text")] | Annotated[list[dict[str, Any]], Tag(BRANCH + "parts")],
+    Discriminator(
+        text_or_list,
+        custom_error_type="content",
+        custom_error_message="A string or an array of content parts is expected",
+    ),
+]
+_CallId = Annotated[str, Field(min_length=1)]
+
+
+LenientId = Annotated[
+    str | None,
+    BeforeValidator(lambda value: value if isinstance(value, str) else None, json_schema_input_type=Any),
+]
+"""The id of an item that is served whatever it holds: one that is no string is none."""
+
+
+class _Item(_Part):
+    branch: ClassVar[str]
+
+    id: str | None = None
+
+
+class MessageItem(_Item):
+    """A message; its type may be left out."""
+
+    branch = "message"
+
+    type: Literal["message"] | None = None
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content | None = None
+
+
+class FunctionCallItem(_Item):
+    """A call of a function that the model made earlier."""
+
+    branch = "call"
+
+    type: Literal["function_call"]
+    call_id: _CallId
+    name: str
+    namespace: str | None = None
+    arguments: str
+
+
+class CustomCallItem(_Item):
+    """A call of a custom tool that the model made earlier."""
+
+    branch = "custom"
+
+    type: Literal["custom_tool_call"]
+    call_id: _CallId
+    name: str
+    namespace: str | None = None
+    input: str
+
+
+class OutputItem(_Item):
+    """What a called function or custom tool answered."""
+
+    branch = "output"
+
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: _CallId
+    output: _Output | None = None
+
+
+class ReasoningItem(_Item):
+    """Reasoning of an earlier turn, whoever wrote it: nothing in it is refused."""
+
+    branch = "reasoning"
+
+    type: Literal["reasoning"]
+    id: LenientId = None
+    summary: Any = None
+    content: Any = None
+    encrypted_content: Any = None
+
+    def text(self, seal: Seal | None) -> tuple[str, bool]:
+        """The reasoning as far as it can be read: its own text, else the sealed one, else that of its summary.
+
+        Args:
+            seal: of the client; None where nothing can be opened.
+
+        Returns:
+            The text, and whether there is sealed content that was needed and says nothing here.
+        """
+        if own := text_of(self.content):
+            return own, False
+        sealed = self.encrypted_content
+        if sealed is not None:
+            opened = seal.open("reasoning", sealed) if seal is not None and isinstance(sealed, str) else None
+            if opened is not None:
+                return opened, False
+        return text_of(self.summary), sealed is not None
+
+
+class CompactionItem(_Item):
+    """What a compaction has made of the conversation before it, sealed; one that cannot be opened says nothing."""
+
+    branch = "compaction"
+
+    type: Literal["compaction"]
+    id: LenientId = None
+    encrypted_content: Any = None
+
+    def text(self, seal: Seal | None) -> str | None:
+        """The summary; None where it cannot be opened."""
+        sealed = self.encrypted_content
+        return seal.open("compaction", sealed) if seal is not None and isinstance(sealed, str) else None
+
+
+class ReferenceItem(_Item):
+    """A reference to an item of an earlier response; its type may be left out."""
+
+    branch = "reference"
+
+    type: Literal["item_reference"] | None = None
+    id: str
+
+
+class ToolsItem(_Item):
+    """Tools that came up in the middle of the conversation."""
+
+    branch = "tools"
+
+    type: Literal["additional_tools"]
+    tools: list[Any] = Field(default_factory=list)
+
+
+class OtherItem(_Item):
+    """An item of a type that is not read."""
+
+    branch = "other"
+
+    type: str
+    id: LenientId = None
+    call_id: Any = None
+    output: Any = None
+
+
+def _branch(value: Any) -> str | None:
+    if isinstance(value, _Item):
+        return BRANCH + value.branch
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    if kind is None:
+        return BRANCH + ("message" if "role" in value else "reference") if {"role", "id"} & value.keys() else None
+    return BRANCH + _KINDS.get(kind, "other") if isinstance(kind, str) else None
+
+
+InputItem = Annotated[
+    Annotated[MessageItem, Tag(BRANCH + "message")]
+    | Annotated[FunctionCallItem, Tag(BRANCH + "call")]
+    | Annotated[CustomCallItem, Tag(BRANCH + "custom")]
+    | Annotated[OutputItem, Tag(BRANCH + "output")]
+    | Annotated[ReasoningItem, Tag(BRANCH + "reasoning")]
+    | Annotated[CompactionItem, Tag(BRANCH + "compaction")]
+    | Annotated[ReferenceItem, Tag(BRANCH + "reference")]
+    | Annotated[ToolsItem, Tag(BRANCH + "tools")]
+    | Annotated[OtherItem, Tag(BRANCH + "other")],
+    Discriminator(
+        _branch,
+        custom_error_type="item",
+        custom_error_message="An item is expected: an object with a type, or with a role",
+    ),
+]
+
+ITEMS: TypeAdapter[list[InputItem]] = TypeAdapter(list[InputItem])

@@ -1,0 +1,103 @@
+"""The SDK's providers of this process, which export by OTLP over HTTP in threads of their own.
+
+They are not made global: libraries that would trace by themselves, FastAPI among them, stay silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import uuid
+from typing import Any, Final
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+
+from gateway.config import TelemetrySettings
+from gateway.telemetry.otel.spans import Instruments, Options, Trace, Tracing
+
+_NAME: Final = "triton-openai-gateway"
+_FLUSH_S: Final = 3.0
+
+
+class OpenTelemetry:
+    """See ``gateway.telemetry.traces.Telemetry``.
+
+    Spans that the exporter has not taken are dropped beyond ``OTEL_BSP_MAX_QUEUE_SIZE`` (2048): a collector that hangs
+    costs requests nothing.
+
+    Args:
+        settings: what is exported, and where to.
+        version: of the gateway.
+    """
+
+    def __init__(self, settings: TelemetrySettings, version: str) -> None:
+        resource = _resource(settings, version)
+        self._options = Options(settings.traceparent_to_triton, settings.capture_content)
+        self._traces = _tracer_provider(settings, resource) if settings.traces else None
+        self._metrics = _meter_provider(settings, resource) if settings.metrics else None
+        ratio = None if _sampler_is_named() else settings.sample_ratio
+        self._tracing = Tracing(self._traces.get_tracer(_NAME, version), ratio) if self._traces else None
+        self._instruments = Instruments(self._metrics.get_meter(_NAME, version)) if self._metrics else None
+
+    def begin(self, scope: Any) -> Trace | None:
+        """See ``Telemetry``."""
+        tracing = self._tracing
+        span, trace_id = (None, None) if tracing is None else tracing.begin(scope)
+        if trace_id is None and self._instruments is None:
+            return None
+        tracer = None if tracing is None else tracing.tracer
+        return Trace(scope, tracer, span, trace_id, self._instruments, self._options)
+
+    async def close(self) -> None:
+        """See ``Telemetry``."""
+        # A daemon: the process ends, though a collector does not answer.
+        thread = threading.Thread(target=self._close, name="otel-close", daemon=True)
+        thread.start()
+        await asyncio.to_thread(thread.join, _FLUSH_S)
+
+    def _close(self) -> None:
+        if self._traces is not None:
+            self._traces.shutdown()
+        if self._metrics is not None:
+            self._metrics.shutdown()
+
+
+def _resource(settings: TelemetrySettings, version: str) -> Resource:
+    """Who sends: one instance for each process, for their metrics are sums of their own."""
+    found = Resource.create({SERVICE_VERSION: version, SERVICE_INSTANCE_ID: str(uuid.uuid4())})
+    name = settings.service_name
+    if name is None and str(found.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
+        name = _NAME
+    return found if name is None else found.merge(Resource({SERVICE_NAME: name}))
+
+
+def _tracer_provider(settings: TelemetrySettings, resource: Resource) -> TracerProvider:
+    sampler = None if _sampler_is_named() else ParentBased(ALWAYS_ON)  # None: as the variables say
+    provider = TracerProvider(sampler, resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(_endpoint(settings, "traces"))))
+    return provider
+
+
+def _sampler_is_named() -> bool:
+    return bool(os.environ.get("OTEL_TRACES_SAMPLER"))
+
+
+def _meter_provider(settings: TelemetrySettings, resource: Resource) -> MeterProvider:
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(_endpoint(settings, "metrics")))
+    # Exemplars would cost as much again as the rest.
+    return MeterProvider([reader], resource, exemplar_filter=AlwaysOffExemplarFilter(), shutdown_on_exit=False)
+
+
+def _endpoint(settings: TelemetrySettings, signal: str) -> str | None:
+    """Where a signal goes; None leaves it to the variables of OpenTelemetry."""
+    if settings.endpoint is None or os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"):
+        return None
+    return f"{settings.endpoint.rstrip('/')}/v1/{signal}"
