@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+import yaml
+
+from gateway.families import family_table
 from gateway.families.family_table import read_table
 from gateway.families.markers import ThinkTags
 from gateway.families.named_calls import NamedCalls
@@ -49,3 +54,16 @@ def test_a_wrong_entry_is_refused_by_name(right: str, wrong: str, said: str) -> 
     with pytest.raises(ValueError, match="The family 'acme' is wrong: ") as refused:
         read_table(ENTRY.replace(right, wrong))
     assert said in str(refused.value)
+
+
+def test_no_name_stands_twice_in_the_table() -> None:
+    def names(node: yaml.Node) -> Iterator[list[str]]:
+        if isinstance(node, yaml.MappingNode):
+            yield [key.value for key, _ in node.value if key.value != "<<"]
+            for _, value in node.value:
+                yield from names(value)
+
+    table = Path(family_table.__file__).with_suffix(".yaml").read_text()
+    found = list(names(yaml.compose(table, Loader=yaml.SafeLoader)))
+    assert len(found) > 50
+    assert [each for each in found if len(each) != len(set(each))] == []
