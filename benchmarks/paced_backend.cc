@@ -1,8 +1,11 @@
 // A backend of Triton without inference: each request gets max_tokens responses of one word, at the pace that standard input sets, as synth.cc does
 // it over gRPC. For front ends that run in Triton's own process. Built by the harness against Triton's headers, which are not part of this project.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <mutex>
@@ -27,9 +30,10 @@ struct Answer {
 };
 
 std::atomic<long> delay_us{0};
-std::mutex mutex;
-std::condition_variable changed;
-std::priority_queue<Answer> answers;
+// Never destroyed: the threads wait in them when the process ends.
+std::mutex& mutex = *new std::mutex;
+std::condition_variable& changed = *new std::condition_variable;
+std::priority_queue<Answer>& answers = *new std::priority_queue<Answer>;
 
 bool Failed(TRITONSERVER_Error* error) {
   if (error == nullptr) return false;
@@ -97,8 +101,13 @@ void Work() {
   }
 }
 
+// By read(): a thread that waits in a stream keeps it locked, and the process could not end.
 void ReadPace() {
-  for (std::string line; std::getline(std::cin, line);) delay_us = std::stol(line);
+  char line[32];
+  for (ssize_t size; (size = read(STDIN_FILENO, line, sizeof line - 1)) > 0;) {
+    line[size] = 0;
+    delay_us = atol(line);
+  }
 }
 
 int MaxTokens(TRITONBACKEND_Request* request) {

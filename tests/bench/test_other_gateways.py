@@ -25,9 +25,9 @@ def row(cpu_us: float, **more: Any) -> dict[str, Any]:
 
 def results(**changes: Any) -> dict[str, Any]:
     peers = {
-        OURS: {"upstream": "Triton", "without": ""},
-        "Dynamo": {"upstream": "a worker", "without": "speak to Triton, check keys"},
-        "LiteLLM": {"upstream": "generate_stream", "without": "use a template"},
+        OURS: {"release": "", "upstream": "Triton", "without": ""},
+        "Dynamo": {"release": "1.6.1", "upstream": "a worker", "without": "speak to Triton, check keys"},
+        "LiteLLM": {"release": "1.0", "upstream": "generate_stream", "without": "use a template"},
     }
     rows = {OURS: row(30.0), "Dynamo": row(60.0), "LiteLLM": row(900.0, tokens=30)}
     turns = {OURS: {"first_ms": 4.7, "later_ms": 3.7}, "Dynamo": None}
@@ -40,6 +40,7 @@ def results(**changes: Any) -> dict[str, Any]:
 
 def test_each_row_says_what_the_gateway_does_not_do_and_that_its_answers_were_shorter() -> None:
     lines = peer_tables.peers(results()).splitlines()
+    assert "| Dynamo | 1.6.1 | a worker |" in lines
     assert f"| {OURS} | 30 | 29-31 | 3,100 | 30 / 46 |  |" in lines
     assert "| Dynamo | 60 | 59-61 | 3,100 | 30 / 46 | speak to Triton, check keys |" in lines
     assert "| LiteLLM | 900 | 899-901 | 3,100 | 30 / 46 | use a template; answers of 30 tokens |" in lines
@@ -77,7 +78,7 @@ def test_a_failed_run_leaves_a_gateway_out_of_the_rest_of_that_load(monkeypatch:
 
     monkeypatch.setattr(comparison, "run", refuses)
     monkeypatch.setattr(comparison, "body", lambda _: None)
-    slow = Peer("LiteLLM", None, lambda _: None, "", "", slow=True)  # type: ignore[arg-type]
+    slow = Peer("LiteLLM", "1.0", None, lambda _: None, "", "", slow=True)  # type: ignore[arg-type]
     rows = comparison._interleaved([slow], Load("64x20ms", 64, 20_000, 150), 3, lambda _: None)
     assert rows == {"LiteLLM": {"failed": "64x20ms: not every answer was whole: bad=64"}}
     assert asked == [30]  # a slow one gets a fifth of the tokens
@@ -85,7 +86,7 @@ def test_a_failed_run_leaves_a_gateway_out_of_the_rest_of_that_load(monkeypatch:
 
 def test_what_pip_cannot_install_is_refused_with_its_last_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(environments, "FOLDER", tmp_path)
-    missing = Environment("missing", (("--no-index", "no-such-gateway==1.0"),))
+    missing = Environment("missing", "1.0", (("--no-index", "no-such-gateway==1.0"),))
     with pytest.raises(BenchmarkError, match=r"not installed, --no-index no-such-gateway==1\.0: .*no-such-gateway"):
         environments.install(missing, lambda _: None)
     assert not (tmp_path / "missing" / "installed").exists()

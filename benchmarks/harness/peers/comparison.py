@@ -54,13 +54,17 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         prompts = long_prompts.measure(peers, rounds, tell)
     return {
         "rounds": rounds,
-        "peers": {peer.name: {"upstream": peer.upstream, "without": peer.without} for peer in peers},
+        "peers": {peer.name: _about(peer) for peer in peers},
         "left_out": left_out,
         "early": early,
         "loads": loads,
         "ratios": {peer.name: each for peer in peers if peer.name in _OTHERS and (each := ratios(loads, peer.name))},
         "long_prompts": prompts,
     }
+
+
+def _about(peer: Peer) -> dict[str, str]:
+    return {"release": peer.release, "upstream": peer.upstream, "without": peer.without}
 
 
 def _entered(stack: ExitStack, peer: AbstractContextManager[Peer]) -> Peer | str:
@@ -86,7 +90,7 @@ def _own(triton: SyntheticTriton) -> Iterator[AbstractContextManager[Peer]]:
 @contextlib.contextmanager
 def _started(subject: Subject, triton: SyntheticTriton, name: str, without: str, **server: Any) -> Iterator[Peer]:
     with start(subject, triton, **server) as child:
-        yield Peer(name, child, triton.pace, _GRPC, without)
+        yield Peer(name, "", child, triton.pace, _GRPC, without)
 
 
 def _interleaved(peers: Sequence[Peer], load: Load, rounds: int, tell: Tell) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def served(tell: Tell) -> Iterator[Peer]:
             _wait_known(child)
             yield Peer(
                 name=DYNAMO_NAME,
+                release=DYNAMO.release,
                 child=child,
                 pace=engine.pace,
                 upstream="a worker on Dynamo's own TCP plane (token ids), a synthetic one in Python",

@@ -20,32 +20,36 @@ class Environment:
 
     Attributes:
         name: of its folder.
+        release: of the gateway.
         steps: arguments of ``pip install``, one call for each.
     """
 
     name: str
+    release: str
     steps: tuple[tuple[str, ...], ...]
 
 
-LITELLM = Environment("litellm", (("litellm[proxy]==1.105.0",),))
+LITELLM = Environment("litellm", "1.105.0", (("litellm[proxy]==1.105.0",),))
 # Its own list of dependencies cannot be had everywhere; the front end needs no more than these.
 DYNAMO = Environment(
     "dynamo",
+    "1.6.1",
     (
         ("ai-dynamo-runtime==1.6.1", "uvloop==0.23.0", "packaging==26.3", "pyyaml==6.0.3", "msgspec==0.22.0"),
         ("--no-deps", "ai-dynamo==1.6.1"),
     ),
 )
-SMG = Environment("smg", (("smg==1.13.0", "smg-grpc-proto==0.4.28", "grpcio==1.85.1"),))
-# Its requirements, those of Triton's Python API, and what builds the latter.
+SMG = Environment("smg", "1.13.0", (("smg==1.13.0", "smg-grpc-proto==0.4.28", "grpcio==1.85.1"),))
+# Its requirements, those of Triton's Python API, and what builds the latter. Both are of one release, newer than the
+# Triton of nvidia-pytriton (2.51), and call nothing that this one lacks.
 TRITON = Environment(
     "triton",
+    "r26.06",
     (
         ("fastapi==0.121.2", "openai==1.107.3", "httpx==0.27.2", "partial-json-parser==0.2.1.1.post7"),
         ("numpy==1.26.4", "transformers==5.23.0", "uvicorn==0.54.0", "jinja2==3.1.6", "pybind11==2.13.6"),
     ),
 )
-TRITON_RELEASE = "r26.06"  # of the front end and of the Python API; it calls nothing that Triton 2.51 lacks
 
 
 def install(environment: Environment, tell: Tell) -> Path:

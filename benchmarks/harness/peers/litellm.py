@@ -37,10 +37,11 @@ def served(tell: Tell) -> Iterator[Peer]:
             child.wait_http("/health/liveliness")
             yield Peer(
                 name="LiteLLM",
+                release=LITELLM.release,
                 child=child,
                 pace=triton.pace,
                 upstream="Triton's HTTP `generate_stream` (text), from a synthetic server in Python",
-                without="use a template, take the usage of the engine, show metrics",
+                without="use a template, take the engine's usage, say `length`, show metrics",
                 slow=True,
             )
 

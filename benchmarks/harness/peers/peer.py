@@ -14,6 +14,7 @@ class Peer:
 
     Attributes:
         name: in tables.
+        release: its version; empty for those of this repository.
         child: its process; the CPU of this one and of its descendants is counted.
         pace: sets the microseconds between the tokens of what it asks.
         upstream: what it asks.
@@ -22,6 +23,7 @@ class Peer:
     """
 
     name: str
+    release: str
     child: Child
     pace: Callable[[int], None]
     upstream: str

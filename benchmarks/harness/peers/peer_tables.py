@@ -9,8 +9,8 @@ from benchmarks.harness.renderings import table
 
 def peers(values: dict[str, Any]) -> str:
     """What each asks, its loads, ratios and long prompts, and what was left out."""
-    upstream = [[name, peer["upstream"]] for name, peer in values["peers"].items()]
-    parts = [f"Medians of {values['rounds']} interleaved runs.", table(["", "asks"], upstream)]
+    upstream = [[name, peer["release"], peer["upstream"]] for name, peer in values["peers"].items()]
+    parts = [f"Medians of {values['rounds']} interleaved runs.", table(["", "release", "asks"], upstream)]
     for load, rows in values["loads"].items():
         lines = [_row(name, row, values["peers"][name]["without"]) for name, row in rows.items()]
         head = [load, "CPU us/token", "least-most", "tokens/s", "first event ms p50 / p99", "does not"]

@@ -44,6 +44,7 @@ def served(tell: Tell) -> Iterator[Peer]:
             _wait_known(child)
             yield Peer(
                 name="SMG",
+                release=SMG.release,
                 child=child,
                 pace=engine.pace,
                 upstream="the gRPC of `trtllm-serve` (token ids), from a synthetic server in Python",

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.harness.processes import ROOT, BenchmarkError, Paced, free_port
 from benchmarks.harness.relay import Tell
 
-from .environments import FOLDER, TRITON, TRITON_RELEASE, install, last_error
+from .environments import FOLDER, TRITON, install, last_error
 from .model_folder import NAME, model_folder
 from .peer import Peer
 
@@ -56,6 +56,7 @@ def served(tell: Tell) -> Iterator[Peer]:
         child.wait_http("/v1/models")
         yield Peer(
             name="Triton's front end",
+            release=TRITON.release,
             child=child,
             pace=child.pace,
             upstream="Triton in its own process (text), whose CPU is in the figure; a backend in C++",
@@ -77,14 +78,14 @@ def _source(name: str, tell: Tell) -> None:
     """A repository of Triton at its release."""
     if (_SOURCES / name / "python").is_dir():
         return
-    tell(f"fetching {name} of Triton, {TRITON_RELEASE}")
-    _run(["git", "clone", "--quiet", "--depth=1", f"--branch={TRITON_RELEASE}", f"{_REMOTE}/{name}", _SOURCES / name])
+    tell(f"fetching {name} of Triton, {TRITON.release}")
+    _run(["git", "clone", "--quiet", "--depth=1", f"--branch={TRITON.release}", f"{_REMOTE}/{name}", _SOURCES / name])
 
 
 def _build(python: Path, library: Path, tell: Tell) -> None:
     """Triton's Python API and the backend, both linked against the library; once for each library and backend."""
     source, recipe = ROOT / "benchmarks" / "paced_backend.cc", _API / "made-of"
-    made_of = f"{library} {TRITON_RELEASE} {source.stat().st_mtime_ns}"
+    made_of = f"{library} {TRITON.release} {source.stat().st_mtime_ns}"
     if recipe.exists() and recipe.read_text() == made_of:
         return
     tell("building Triton's Python API and the backend (half a minute)")
