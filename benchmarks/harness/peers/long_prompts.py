@@ -42,10 +42,10 @@ def _turns(peer: Peer, talks: Sequence[list[dict[str, str]]]) -> tuple[float, fl
     """Milliseconds of first and of later turns; None where it refuses one."""
     try:
         first = cpu_ms(peer.child, talks)
-        later = [cpu_ms(peer.child, [talk + more(turn) for talk in talks]) for turn in range(1, LATER + 1)]
+        later = cpu_ms(peer.child, [talk + more(turn) for turn in range(1, LATER + 1) for talk in talks])
     except BenchmarkError:
         return None
-    return first, statistics.mean(later)
+    return first, later
 
 
 def _medians(rounds: Sequence[tuple[float, float]]) -> dict[str, float] | None:

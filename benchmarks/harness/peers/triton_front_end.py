@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.harness.processes import ROOT, BenchmarkError, Paced, free_port
+from benchmarks.harness.processes import BenchmarkError, Paced, free_port
 from benchmarks.harness.relay import Tell
 
 from .environments import FOLDER, TRITON, install, last_error
@@ -84,7 +84,7 @@ def _source(name: str, tell: Tell) -> None:
 
 def _build(python: Path, library: Path, tell: Tell) -> None:
     """Triton's Python API and the backend, both linked against the library; once for each library and backend."""
-    source, recipe = ROOT / "benchmarks" / "paced_backend.cc", _API / "made-of"
+    source, recipe = Path(__file__).with_name("paced_backend.cc"), _API / "made-of"
     made_of = f"{library} {TRITON.release} {source.stat().st_mtime_ns}"
     if recipe.exists() and recipe.read_text() == made_of:
         return

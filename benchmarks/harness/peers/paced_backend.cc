@@ -1,5 +1,5 @@
-// A backend of Triton without inference: each request gets max_tokens responses of one word, at the pace that standard input sets, as synth.cc does
-// it over gRPC. For front ends that run in Triton's own process. Built by the harness against Triton's headers, which are not part of this project.
+// A backend of Triton without inference: each request gets max_tokens responses of one word, at the pace that standard
+// input sets, as synth.cc has it. For front ends that run in Triton's own process. triton_front_end.py builds it.
 #include <unistd.h>
 
 #include <atomic>
