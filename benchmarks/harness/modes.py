@@ -12,7 +12,6 @@ from . import (
     lag,
     memory,
     mirror,
-    peers,
     rates,
     relay,
     request_cost,
@@ -20,6 +19,7 @@ from . import (
     turns,
     workers,
 )
+from .peers import comparison
 from .relay import Tell
 
 MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
@@ -35,5 +35,5 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "triton": triton.measure,
     "turns": turns.measure,
     "rates": rates.measure,
-    "peers": peers.measure,
+    "peers": comparison.measure,
 }

@@ -17,7 +17,7 @@ LOADS = (
     Load("burst", 64, 0, 300),
 )
 SWEEP = (1, 8, 64, 256, 512)
-_WARM_UP = Load("warm-up", 16, 0, 50)
+WARM_UP = Load("warm-up", 16, 0, 50)
 _SPREAD_US = 500_000  # over which the streams of the sweep start: its delays are those of a steady state
 DIRECT = "direct (C++)"
 
@@ -44,7 +44,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         triton = stack.enter_context(SyntheticTriton(write_repository()))
         children = {subject: stack.enter_context(start(subject, triton)) for subject in found}
         for child in children.values():
-            run(child, _WARM_UP, body(_WARM_UP.tokens))
+            run(child, WARM_UP, body(WARM_UP.tokens))
         loads = _interleaved(triton, children, LOADS, rounds, tell)
         sweep_loads = [Load(str(streams), streams, 20_000, 100, stagger_us=_SPREAD_US // streams) for streams in SWEEP]
         text = {subject: child for subject, child in children.items() if subject.dialect == "text"}
@@ -73,10 +73,11 @@ def _interleaved(
                 runs[load.name].setdefault(subject.name, []).append(run(child, load, body(load.tokens)))
             runs[load.name].setdefault(DIRECT, []).append(run_direct(triton.port, load))
             tell(f"run {number} of {rounds}, {load.name}: {time.perf_counter() - begun:.0f} s")
-    return {load: {name: _summary(results) for name, results in named.items()} for load, named in runs.items()}
+    return {load: {name: summary(results) for name, results in named.items()} for load, named in runs.items()}
 
 
-def _summary(results: list[Result]) -> dict[str, Any]:
+def summary(results: list[Result]) -> dict[str, Any]:
+    """Medians of the runs, the spread of CPU beside them."""
     cpu = [result.cpu_us for result in results if result.cpu_us is not None]
     return {
         **Result.median(results).as_json(),

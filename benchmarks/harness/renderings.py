@@ -261,15 +261,3 @@ def triton(values: dict[str, Any]) -> str:
     head = ["called", "streams", "models", "tritonserver", *(f"stub {model}" for model in stubs), "all (least-most)",
             "responses/s"]  # fmt: skip
     return f"CPU us/response, medians of {values['rounds']} interleaved runs.\n\n{table(head, rows)}"
-
-
-def peers(values: dict[str, Any]) -> str:
-    """Other gateways beside this one."""
-    rows = [
-        [name, load, None if row["cpu_us"] is None else f"{row['cpu_us']:.0f}", f"{row['tokens_s']:,.0f}", row["note"]]
-        for name, loads in values["peers"].items()
-        for load, row in loads.items()
-    ]
-    said = table(["", "load", "CPU us/token", "tokens/s", "upstream"], rows)
-    left_out = [f"{name}: {reason}" for name, reason in values["left_out"].items()]
-    return "\n\n".join([said, *left_out])

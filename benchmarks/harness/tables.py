@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import renderings, store
+from .peers import peer_tables
 from .plots import write_plots
 from .processes import ROOT
 
@@ -26,7 +27,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "triton": renderings.triton,
     "turns": renderings.turns,
     "rates": renderings.rates,
-    "peers": renderings.peers,
+    "peers": peer_tables.peers,
 }
 
 

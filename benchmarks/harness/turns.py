@@ -21,7 +21,7 @@ from .relay import Tell
 from .subjects import Subject, start, tokenizer_folder, transports, write_repository
 
 _MESSAGE = 1250  # characters, of about 400 tokens
-_LATER = 4  # turns of each conversation
+LATER = 4  # turns of each conversation
 _COUNTED = re.compile(r'gateway_tokenized_tokens_total\{.*source="(\w+)"\} ([\d.e+]+)')
 
 
@@ -59,7 +59,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
                         middle = {name: round(statistics.median(each[name] for each in found), 3) for name in found[0]}
                         rows.append({"transport": transport, "workers": workers, "prompt": size.tokens, **middle})
                         tell(str(rows[-1]))
-    return {"later_turns": _LATER, "rows": rows}
+    return {"later_turns": LATER, "rows": rows}
 
 
 class _Whole:
@@ -79,10 +79,10 @@ class _Whole:
 
 def _round(child: Child, size: Size, whole: _Whole, number: int) -> dict[str, float]:
     """Conversations that nobody has had before: all first turns, then all later ones."""
-    talks = list(_conversations(size, f"{child.port} {number}"))
+    talks = list(conversations(size, f"{child.port} {number}"))
     costs = [whole.cost(talk) for talk in talks]
     first_ms, first_rate = _asked(child, talks)
-    later = [_asked(child, [talk + _more(turn) for talk in talks]) for turn in range(1, _LATER + 1)]
+    later = [_asked(child, [talk + more(turn) for talk in talks]) for turn in range(1, LATER + 1)]
     return {
         "tokens": statistics.mean(count for _, count in costs),
         "tokenizer_ms": statistics.mean(milliseconds for milliseconds, _ in costs),
@@ -95,13 +95,23 @@ def _round(child: Child, size: Size, whole: _Whole, number: int) -> dict[str, fl
 
 def _asked(child: Child, talks: Sequence[list[dict[str, str]]]) -> tuple[float, float]:
     """CPU milliseconds of each request, and the share of the tokens that was known."""
-    bodies = [json.dumps({"model": "bench", "max_tokens": 2, "stream": True, "messages": talk}) for talk in talks]
-    before, begun = _counted(child), child.cpu_s()
-    for body in bodies:
-        call(child, "POST", "/v1/chat/completions", body.encode())
-    spent = (child.cpu_s() - begun) * 1000 / len(talks)
+    before = _counted(child)
+    spent = cpu_ms(child, talks)
     cache, tokenizer = (after - earlier for after, earlier in zip(_counted(child), before, strict=True))
     return spent, cache / (cache + tokenizer)
+
+
+def cpu_ms(child: Child, talks: Sequence[list[dict[str, str]]]) -> float:
+    """CPU milliseconds of each request, an answer of two tokens to each conversation.
+
+    Raises:
+        BenchmarkError: a request was refused.
+    """
+    bodies = [json.dumps({"model": "bench", "max_tokens": 2, "stream": True, "messages": talk}) for talk in talks]
+    begun = child.cpu_s()
+    for body in bodies:
+        call(child, "POST", "/v1/chat/completions", body.encode())
+    return (child.cpu_s() - begun) * 1000 / len(talks)
 
 
 def _counted(child: Child) -> tuple[float, float]:
@@ -110,7 +120,8 @@ def _counted(child: Child) -> tuple[float, float]:
     return float(found.get("cache", 0)), float(found.get("tokenizer", 0))
 
 
-def _conversations(size: Size, seed: str) -> Iterator[list[dict[str, str]]]:
+def conversations(size: Size, seed: str) -> Iterator[list[dict[str, str]]]:
+    """Conversations that no other seed has."""
     ways = random.Random(f"{seed} {size.tokens}")
     source = "".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
     source = source.replace("<|", "< |")  # texts of control tokens are read another, longer way
@@ -122,7 +133,7 @@ def _conversations(size: Size, seed: str) -> Iterator[list[dict[str, str]]]:
         ]
 
 
-def _more(turn: int) -> list[dict[str, str]]:
+def more(turn: int) -> list[dict[str, str]]:
     """The messages of later turns, two short ones for each."""
     return [
         {"role": role, "content": f"{text} {index}"}

@@ -1,6 +1,7 @@
 """A synthetic Triton over HTTP, for gateways that call its generate extension: ``generate_stream`` with text.
 
-``python -m benchmarks.harness.generate_stream PORT``; a line on standard input sets the microseconds between tokens.
+``python -m benchmarks.harness.peers.generate_stream PORT``; a line on standard input sets the microseconds between
+tokens.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+
+from .pace import Pace
 
 _WORDS = (" the", " quick", " brown", " fox", " jumps", " over", " a", " lazy", " dog", ".")
 _EVENTS = [
@@ -21,12 +24,12 @@ _DEFAULT_TOKENS = 16
 class Server:
     """A server that answers every request with ``max_tokens`` events.
 
-    Attributes:
-        delay_s: between them.
+    Args:
+        pace: of the events.
     """
 
-    def __init__(self) -> None:
-        self.delay_s = 0.0
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection, one request after another."""
@@ -44,31 +47,19 @@ class Server:
         body = json.loads(await reader.readexactly(length)) if length else {}
         count = int(body.get("max_tokens") or body.get("parameters", {}).get("max_tokens") or _DEFAULT_TOKENS)
         writer.write(_HEAD)
-        due = asyncio.get_running_loop().time()
-        for index in range(count):
-            due += self.delay_s
-            if self.delay_s:
-                await asyncio.sleep(due - asyncio.get_running_loop().time())
+        async for index in self._pace.count(count):
             event = _EVENTS[index % len(_EVENTS)]
             writer.write(b"%x\r\n%b\r\n" % (len(event), event))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
         return True
 
-    def pace(self) -> None:
-        """Take the next line of standard input."""
-        line = sys.stdin.readline()
-        if line:
-            self.delay_s = float(line) / 1e6
-        else:
-            asyncio.get_running_loop().remove_reader(sys.stdin)
-
 
 async def main(port: int) -> None:
     """Serve for ever."""
-    server = Server()
-    listening = await asyncio.start_server(server.handle, "127.0.0.1", port, backlog=2048)
-    asyncio.get_running_loop().add_reader(sys.stdin, server.pace)
+    pace = Pace()
+    pace.follow_input()
+    listening = await asyncio.start_server(Server(pace).handle, "127.0.0.1", port, backlog=2048)
     await listening.serve_forever()
 
 

@@ -1,0 +1,1 @@
+"""Other gateways under the same loads, each in an environment of its own."""
