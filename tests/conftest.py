@@ -23,6 +23,7 @@ from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
+from tests.triton_probe import takes_streams
 
 REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
@@ -36,6 +37,7 @@ _TOGETHER = (
 )
 
 _SHARED: list[TritonServer] = []  # that run for the session
+_FAILED: list[str] = []  # tests that failed since the servers were last looked at
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,10 +83,16 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start a shared Triton again that has died: races of its own end it (docs/wire-contract.md, 9.1)."""
+    """Start a shared Triton again that has died or hangs: races of its own do that (docs/wire-contract.md, 9.1)."""
+    suspicious = bool(_FAILED)
+    _FAILED.clear()
     for server in _SHARED:
+        hangs = suspicious and server.running and not takes_streams(server.grpc_url)
+        if hangs:
+            server.kill()
         if not server.running:
-            item.user_properties.append(("measured", f"{item.nodeid}: Triton {server.ending} before, it began again"))
+            word = "hung" if hangs else server.ending
+            item.user_properties.append(("measured", f"{item.nodeid}: Triton {word} before, it began again"))
             server.log_path.rename(server.log_path.with_suffix(".died"))
             server.start()
             server.wait_ready()
@@ -94,6 +102,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the ends of the logs of servers and gateways that a failed test used to its report."""
     report = yield
+    if report.failed:
+        _FAILED.append(item.nodeid)
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
             log = _log_of(value)
