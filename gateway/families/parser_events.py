@@ -79,13 +79,15 @@ def merge(events: Sequence[Event]) -> list[Event]:
     if len(events) < 2:
         return list(events)
     groups = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
-    return [_joined(*group) for _, group in groups]
+    return [_joined(list(group)) for _, group in groups]
 
 
-def _joined(first: Any, *more: Any) -> Event:
+def _joined(group: list[Any]) -> Event:
     """One event in place of several; of calls that start, no two are of one index."""
-    event: Event = dataclasses.replace(first, text="".join(each.text for each in (first, *more))) if more else first
-    return event
+    if len(group) > 1:
+        return dataclasses.replace(group[0], text="".join([each.text for each in group]))  # type: ignore[no-any-return]
+    only: Event = group[0]
+    return only
 
 
 class Emitter:
