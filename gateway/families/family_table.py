@@ -51,7 +51,7 @@ def _family(name: str, entry: Mapping[str, Any]) -> ModelFamily:
     given, kind = {"name": name, **entry}, ModelFamily
     try:
         if "grammar" in entry:
-            given["grammar"] = grammar = _grammar(**entry["grammar"])
+            given["grammar"] = grammar = _grammar(**(entry["grammar"] or {}))
             kind = HarmonyFamily if isinstance(grammar, HarmonyCalls) else ModelFamily
         family: ModelFamily = _made(kind, given)
     except ValueError as error:

@@ -73,8 +73,13 @@ class AnswerReader:
         events, self._events = self._events, []
         return events
 
+    @property
+    def all_passed(self) -> bool:
+        """Whether ``take_token`` took all that there is to tell since the last time."""
+        return not self._events
+
     def take_texts(self) -> tuple[bool, list[str]]:
-        """Whether the events since the last time are reasoning, and the text of each; ``take_token`` took all."""
+        """Whether the events since the last time are reasoning, and the text of each; see ``all_passed``."""
         texts, self._texts = self._texts, []
         return self._passing is not None and self._passing.kind is Reasoning, texts
 
@@ -179,6 +184,7 @@ class AnswerReader:
 
     def end_at(self, texts: tuple[str, ...]) -> None:
         """Let these texts end the answer, too."""
+        self._end_passing()
         self._ends = StopMatcher(texts)
 
     def count(self, start: int, end: int) -> None:

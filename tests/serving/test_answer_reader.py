@@ -161,6 +161,19 @@ def test_events_may_be_taken_later(case: Case) -> None:
     assert merge([*events, *reader.take()]) == merge(at_once)
 
 
+def test_an_end_that_is_told_late_is_found() -> None:
+    reader = AnswerReader(FAMILY.parser(TURN, FAMILY.prepare(TURN), ""))
+    for text in ("One", " two", " three"):
+        if not reader.take_token(text):
+            reader.push(text)
+    reader.end_at(("<end>",))
+    assert not reader.take_token(" four")
+    reader.push(" four<end> five")
+    reader.flush()
+    reader.close(cut=False)
+    assert merge(reader.take()) == [Content("One two three four")]
+
+
 def test_many_tokens_of_content_and_reasoning_are_taken_alone() -> None:
     taken = sum(read_tokens(case, alone=True)[2] for case in CASES)
     texts = sum(len(said) > 0 for case in CASES for _, said in read_tokens(case, alone=False)[0])

@@ -104,7 +104,10 @@ def test_a_response_that_says_anything_else_is_not_known(change: Any) -> None:
 def test_a_known_response_differs_in_what_varies_alone(place: int, bits: int, token: int, count: int) -> None:
     message = entry(token, [-0.5] * count)
     data = bytearray(message.SerializeToString())
-    data[place % len(data)] ^= bits
+    place %= len(data)
+    own = message.SerializeToString().index(b"r1")
+    # The bytes of the request's id may be any, as nobody reads them; parsed, they must be UTF-8.
+    data[place] ^= bits & 0x7F if place in range(own, own + 2) else bits
     if learned([message]).match(bytes(data)) is not None:
         changed = _parse(bytes(data)).infer_response
         for index in (0, 2):
@@ -137,6 +140,23 @@ def test_a_list_that_is_too_short_is_left_to_be_refused() -> None:
     whole = [entry(7, [-0.5] * count).SerializeToString() for count in (1, 2, 3)]
     assert len(taken(whole, known)) == 3
     assert len(taken([whole[0], whole[0]], known)) == 1
+
+
+def test_outputs_that_nobody_asked_for_teach_no_alternatives() -> None:
+    message = entry(7, [-0.5], [(8, -1.0)])
+    del message.infer_response.outputs[3]
+    del message.infer_response.raw_output_contents[3]
+    assert [output.name for output in message.infer_response.outputs][3:] == ["top_log_probs"]
+    known = KnownResponses()
+    data = message.SerializeToString()
+    assert taken([data], known) == taken([data], known) == taken([data], None) != []
+
+
+def test_a_response_of_no_token_is_left_to_be_refused() -> None:
+    message = entry(7, [-0.5])
+    message.infer_response.outputs[0].shape[-1] = 0
+    message.infer_response.raw_output_contents[0] = b""
+    assert taken([message.SerializeToString()], KnownResponses()) == []
 
 
 def test_a_number_that_is_none_is_passed_on() -> None:

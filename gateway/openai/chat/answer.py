@@ -507,7 +507,7 @@ class ChatEvents:
     def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
         """The chunks of the only choice, which is parsed; its reader has taken the texts."""
         choice = self._answer.parsed[0]
-        if isinstance(pieces[0], str) and not choice.waiting.logprobs:
+        if isinstance(pieces[0], str) and not choice.waiting.logprobs and choice.reader.all_passed:
             return self._writer.texts(*choice.texts())
         return b"".join(self._parse(0, [piece for piece in pieces if not isinstance(piece, str)], None, complete=False))
 

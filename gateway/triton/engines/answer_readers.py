@@ -156,6 +156,8 @@ class TokenReader:
             outputs = self._outputs.read(response)
             if outputs.get("sequence_length") != _ONE or not _OF_ANSWERS.isdisjoint(outputs):
                 return None
+            if not outputs["output_ids"]:  # of no token, whatever the length says
+                return None
             chunk = EngineChunk(_ids(outputs["output_ids"], 1))
             chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), 1)
             if self._top_logprobs:

@@ -17,6 +17,7 @@ from tritonclient.grpc import service_pb2
 from gateway.relay.response_template import TemplateShelf
 
 _MOST = 4096  # forms, of some 500 bytes each
+_MOST_LEARNED = 4 * _MOST  # responses in which something else varies would be looked at for ever
 _unpack_id = struct.Struct("<i").unpack_from
 _unpack_value = struct.Struct("<f").unpack_from
 _parse = service_pb2.ModelStreamInferResponse.FromString
@@ -68,6 +69,7 @@ class EntryForms:
 
     def __init__(self) -> None:
         self._forms: dict[int, EntryForm] = {}
+        self._learned = 0  # examples looked at, whether they became a form or not
 
     def match(self, message: bytes) -> EntryForm | None:
         """The form of a serialized response; None where it is not known."""
@@ -86,15 +88,16 @@ class EntryForms:
             names: of its outputs, in order.
             request_id: of its request.
         """
+        if self._learned >= _MOST_LEARNED or len(self._forms) >= _MOST:
+            return
+        self._learned += 1
         found = _places(message, names, request_id)
         if found is None:
             return
         places, varying = found
-        if len(self._forms) >= _MOST:
-            self._forms.clear()
         token, logprobs = places["output_ids"], places["output_log_probs"]
         form = EntryForm(_between(message, varying), token[0], logprobs[0], (logprobs[1] - logprobs[0]) // 4)
-        if "top_log_probs" in places:
+        if {"top_log_probs_ids", "top_log_probs"} <= places.keys():
             ids, values = places["top_log_probs_ids"], places["top_log_probs"]
             form = form._replace(top_ids=ids[0], top_values=values[0], width=(ids[1] - ids[0]) // 4)
         self._forms[len(message)] = form
